@@ -267,9 +267,9 @@ def test_a_header_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
-    from topicstream.addons.exchange.common import write_word_list
     from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
     from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
+    from topicstream.model.exchange import write_word_list
 
     words = ["plain", "\u00a0", "new\u00a0york", "a\u2028b", "c\x85d", "e\x1cf", "\u3000", "über"]
     write_word_list(tmp_path / "vocab.txt", pa.array(words, pa.large_string()), force=False)

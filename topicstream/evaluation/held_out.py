@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.clusters.scores import ClusterScore, PointScore, score_clusters
 from topicstream.base.cluster import Cluster
 from topicstream.base.errors import UsageError
 from topicstream.base.options import option
@@ -22,6 +21,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
 from topicstream.evaluation.completion import Score, score_model
 from topicstream.evaluation.keys import documents
+from topicstream.evaluation.likelihood import ClusterScore, PointScore, score_clusters
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.model.topic_model import TopicModel

@@ -14,14 +14,14 @@ import scipy.sparse as sp
 
 import topicstream
 from topicstream.addons.cells.pycistopic import LDATopicstream
-from topicstream.addons.cells.topic_number import (
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.topic_number import (
     arun,
     cao_juan,
     topic_number_measures,
     topic_products,
 )
-from topicstream.cli.main import run
-from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 
 CELLS = 400

@@ -13,7 +13,7 @@ from tests import few_quick
 from tests.planted import store
 from tests.reference import mixture as twin
 from topicstream.addons.clusters.clusters import respond
-from topicstream.addons.clusters.scores import agreement
+from topicstream.addons.labels.agreement import agreement
 from topicstream.base.errors import TopicsError, UsageError
 from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run as command

@@ -26,19 +26,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from topicstream.addons.cells.h5ad import DAMAGE, index_names
-from topicstream.addons.cells.topic_number import (
-    loglikelihood,
-    topic_coherence,
-    topic_number_measures,
-)
-from topicstream.addons.exchange.common import Export, table_of, write_word_list
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.outputs import written
 from topicstream.base.machine import __version__
 from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.topic_number import (
+    loglikelihood,
+    topic_coherence,
+    topic_number_measures,
+)
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
+from topicstream.model.exchange import Export, table_of, write_word_list
 from topicstream.model.topic_model import TopicModel
 
 CELLS = "cell_names.txt"

@@ -10,11 +10,9 @@ and columns of ``obs`` as metadata.  10x keeps features x cells in ``matrix``, c
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ import pyarrow.compute as pc
 from topicstream.base.errors import InputError, TopicsError, one_line
 from topicstream.ingestion.open.source import Input, Source
 from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.columns import unique_names
 from topicstream.ingestion.parse.documents import TEXT, as_metadata
 from topicstream.ingestion.parse.rejects import BadFile
 from topicstream.ingestion.parse.sparse import Compressed, Dense, Matrix, MatrixReader, Side
@@ -210,28 +209,6 @@ def index_names(frame: Any) -> pa.Array:
     ``var_names_make_unique`` does.
     """
     return unique_names(strings(frame[frame.attrs.get("_index", "_index")]))
-
-
-def unique_names(names: pa.Array) -> pa.Array:
-    """Names, each of its own: one that occurs again gets -1, -2, ... as AnnData's
-    ``make_index_unique`` has it.
-
-    >>> unique_names(pa.array(["a", "b", "a", "a-1"])).to_pylist()
-    ['a', 'b', 'a-2', 'a-1']
-    """
-    if pc.count_distinct(names).as_py() == len(names):
-        return names
-    listed = names.to_pylist()
-    taken = set(listed)
-    met = set[str]()
-    last = Counter[str]()
-    for place, name in enumerate(listed):
-        if name in met:
-            last[name] = next(n for n in count(last[name] + 1) if f"{name}-{n}" not in taken)
-            listed[place] = f"{name}-{last[name]}"
-            taken.add(listed[place])
-        met.add(name)
-    return pa.array(listed, names.type)
 
 
 class H5AD(MatrixReader):

@@ -18,10 +18,10 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from topicstream.addons.cells.exchange import cell_topics, rows_by_name, write_bundle
-from topicstream.addons.exchange.common import Export, table_of
 from topicstream.base.errors import InputError, UsageError
 from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.pipeline import ingest
+from topicstream.model.exchange import Export, table_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from topicstream.addons.cells.h5ad import tell_kinds, unique_names
+from topicstream.addons.cells.h5ad import tell_kinds
 from topicstream.ingestion.open.names import CELLS, FEATURES, MATRIX, matrix_file
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.columns import unique_names
 from topicstream.ingestion.parse.documents import TEXT, lines_of
 from topicstream.ingestion.parse.rejects import BadFile
 from topicstream.ingestion.parse.sparse import Matrix, MatrixReader, Side, Triples

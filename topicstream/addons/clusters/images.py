@@ -17,12 +17,12 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.clusters.dense_rows import coordinate_names, rows_at_once, vector_batch
 from topicstream.base.errors import DoesNotFit, UsageError, one_line
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parse.vectors import coordinate_names, rows_at_once, vector_batch
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is read of what Pillow knows: for EPS it would run Ghostscript on a stranger's program,

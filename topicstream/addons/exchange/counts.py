@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.exchange.common import (
+from topicstream.base.files.outputs import written
+from topicstream.model.exchange import (
     Export,
     as_text_array,
     fit_for_text,
@@ -18,7 +19,6 @@ from topicstream.addons.exchange.common import (
     text_lines,
     write_word_list,
 )
-from topicstream.base.files.outputs import written
 
 
 def write_uci(job: Export) -> dict[str, float]:

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.exchange.common import Export, as_text_array, join_lists, opened, text_lines
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.outputs import written
 from topicstream.base.records import Json
@@ -32,6 +31,7 @@ from topicstream.inference.output import (
     answer_schema,
     written_answers,
 )
+from topicstream.model.exchange import Export, as_text_array, join_lists, opened, text_lines
 
 HEAD = b"#doc name topic proportion ...\n"
 DOCUMENTS = 1 << 10

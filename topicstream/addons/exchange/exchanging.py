@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from topicstream.addons.exchange.common import Export, Given, Imported, checked_words, prior
 from topicstream.addons.exchange.config import ExportConfig, ImportConfig
 from topicstream.addons.exchange.formats import Format, find_format
 from topicstream.base.errors import InputError, NotOurs, StoreError, TopicsError, UsageError
@@ -37,6 +36,7 @@ from topicstream.evaluation.keys import strangers
 from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.edits import View, seen, view_of
+from topicstream.model.exchange import Export, Given, Imported, checked_words, prior
 from topicstream.model.manifest import Origin, origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel

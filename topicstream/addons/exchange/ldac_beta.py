@@ -10,7 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.exchange.common import (
+from topicstream.base.errors import InputError, UsageError, one_line
+from topicstream.base.files.outputs import written
+from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
+from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
@@ -22,9 +25,6 @@ from topicstream.addons.exchange.common import (
     text_lines,
     write_word_list,
 )
-from topicstream.base.errors import InputError, UsageError, one_line
-from topicstream.base.files.outputs import written
-from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
 
 BETA = "final.beta"
 OTHER = "final.other"

@@ -12,7 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.exchange.common import (
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.files.outputs import written
+from topicstream.corpus.vocabulary import as_words
+from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
@@ -24,9 +27,6 @@ from topicstream.addons.exchange.common import (
     table_of,
     text_lines,
 )
-from topicstream.base.errors import InputError, UsageError
-from topicstream.base.files.outputs import written
-from topicstream.corpus.vocabulary import as_words
 from topicstream.model.top import topic_table
 
 WEIGHTS = "topic-word-weights.txt"

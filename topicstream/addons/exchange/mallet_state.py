@@ -11,7 +11,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.exchange.common import (
+from topicstream.base.errors import InputError
+from topicstream.base.files.outputs import written
+from topicstream.inference.token_topics import token_topics
+from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
@@ -21,9 +24,6 @@ from topicstream.addons.exchange.common import (
     summed,
     text_lines,
 )
-from topicstream.base.errors import InputError
-from topicstream.base.files.outputs import written
-from topicstream.inference.token_topics import token_topics
 
 TEXT = pa.large_string()
 NUMBER = pa.int64()

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.addons.exchange.common import table_of
 from topicstream.base.errors import InputError, StoreError
 from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.model.exchange import table_of
 from topicstream.model.topic_model import TopicModel
 
 

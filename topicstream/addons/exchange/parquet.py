@@ -28,7 +28,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from topicstream.addons.exchange.common import (
+from topicstream.base.errors import InputError, one_line
+from topicstream.base.files.outputs import written
+from topicstream.base.records import Amount, decode_record
+from topicstream.corpus.vocabulary import as_words
+from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
@@ -36,10 +40,6 @@ from topicstream.addons.exchange.common import (
     places_of,
     summed,
 )
-from topicstream.base.errors import InputError, one_line
-from topicstream.base.files.outputs import written
-from topicstream.base.records import Amount, decode_record
-from topicstream.corpus.vocabulary import as_words
 from topicstream.model.manifest import Origin
 from topicstream.model.topic_model import TopicModel
 

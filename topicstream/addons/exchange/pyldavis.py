@@ -15,10 +15,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.exchange.common import Export, Given, Imported, checked_words
 from topicstream.base.errors import InputError, one_line
 from topicstream.base.files.outputs import written
 from topicstream.display.geometry import gram, layout
+from topicstream.model.exchange import Export, Given, Imported, checked_words
 from topicstream.model.top import Best, words_by_relevance
 from topicstream.model.topic_model import TopicModel
 

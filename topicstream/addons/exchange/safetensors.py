@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
-from topicstream.addons.exchange.common import Export, Given, Imported, checked_words, table_of
 from topicstream.addons.exchange.parquet import ExportedFacts, about, origin, read_facts
 from topicstream.base.errors import InputError, TopicsError, one_line
 from topicstream.base.files.outputs import written
 from topicstream.base.machine import __version__
 from topicstream.base.text import render
 from topicstream.corpus.vocabulary import string_buffers
+from topicstream.model.exchange import Export, Given, Imported, checked_words, table_of
 from topicstream.model.top import topic_table
 from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.model.topic_model import TopicModel

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.addons.clusters.scores import AGREEMENT, score_agreement
+from topicstream.addons.labels.agreement import AGREEMENT, score_agreement
 from topicstream.base.errors import InputError, StoreError
 from topicstream.base.options import option
 from topicstream.base.text import render

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.addons.links.scorer import check_model, trained_shares
-from topicstream.addons.views.similar import described_documents, document_lines, find_document
 from topicstream.base.errors import InputError
 from topicstream.base.options import option
 from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
 from topicstream.display.doc_topics import best_documents
+from topicstream.display.listed import described_documents, document_lines, find_document
 from topicstream.display.metadata import kept_columns
 from topicstream.display.view import ModelView
 from topicstream.evaluation.keys import first_documents

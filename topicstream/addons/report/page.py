@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import html
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -47,6 +45,7 @@ from topicstream.display.gather import (
     survey,
 )
 from topicstream.display.groups import LIMITS, Groups
+from topicstream.display.html import fill_page
 from topicstream.display.metadata import columns_of, open_corpus
 from topicstream.display.passages import MARKED, DocumentTexts, candidates, distinct
 from topicstream.display.view import ShownModel, look_at
@@ -97,35 +96,13 @@ def pack(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def page(title: str, data: bytes) -> str:
     """One HTML file that draws itself from the data."""
-    return framed(
-        "page.html", SCRIPTS, TITLE=html.escape(title), DATA=base64.b64encode(data).decode()
+    return fill_page(
+        files("topicstream.addons.report") / "page_files",
+        "page.html",
+        SCRIPTS,
+        TITLE=html.escape(title),
+        DATA=base64.b64encode(data).decode(),
     )
-
-
-def framed(name: str, scripts: Sequence[str], **filled: str) -> str:
-    """A frame of the folder ``page``, filled: nothing is fetched (content security policy: only its
-    script and style, by their hashes)."""
-    folder = files("topicstream.addons.report") / "page_files"
-    script = "\n".join((folder / script).read_text(encoding="utf-8") for script in scripts)
-    script = f'(() => {{\n"use strict";\n{script}}})();\n'
-    style = (folder / "page.css").read_text(encoding="utf-8")
-    if "</script" in script or "</style" in style or "<!--" in script:
-        raise ValueError("the page's own script would end early")
-    policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src "
-        f"data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    filled |= {"POLICY": policy, "STYLE": style, "SCRIPT": script}
-    return re.sub(
-        r"\{\{(\w+)\}\}",
-        lambda match: filled[match[1]],
-        (folder / name).read_text(encoding="utf-8"),
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def quantised(

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.addons.cells.topic_number import MEASURES
 from topicstream.base.text import render
 from topicstream.display.figures import Figure
+from topicstream.evaluation.topic_number import MEASURES
 from topicstream.model.topic_kinds import LIVE, counted_in_means
 
 COLUMNS = (

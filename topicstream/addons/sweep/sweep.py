@@ -25,7 +25,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.cells.topic_number import MEASURES, topic_number_measures
 from topicstream.addons.sweep.config import SweepConfig, seed_list, values
 from topicstream.addons.sweep.judging import Run, Scores, Setting, choose, judge_settings
 from topicstream.addons.sweep.stability import SeedAgreement, agreement, topic_rows, write_consensus
@@ -45,6 +44,7 @@ from topicstream.evaluation.held_out import score_documents
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.table_file import write_table
+from topicstream.evaluation.topic_number import MEASURES, topic_number_measures
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_kinds import DEAD, LIVE, counted_in_means
 from topicstream.model.topic_model import TopicModel
@@ -139,7 +139,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     dict
         ``runs``: dicts with topics, seed, algo, options, passes, seconds, perplexity_choosing,
         perplexity_reported, npmi, diversity, stability, and with ``measures`` also arun_2010,
-        cao_juan_2009 and mimno_2011 (``topicstream.addons.cells.topic_number``); ``settings``:
+        cao_juan_2009 and mimno_2011 (``topicstream.evaluation.topic_number``); ``settings``:
         dicts with algo, topics, options, seeds, dead (mean number of dead topics, which the figures
         leave out), and of perplexity, npmi, exclusivity, diversity and stability a dict of value,
         error (standard error; None: not known) and tie (within two standard errors of the best);

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.views.similar import described_documents, document_lines
 from topicstream.base.errors import InputError
 from topicstream.base.options import like, option
 from topicstream.base.records import Json
@@ -19,6 +18,7 @@ from topicstream.base.text import each, render
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.display.doc_topics import best_documents
+from topicstream.display.listed import described_documents, document_lines
 from topicstream.display.metadata import kept_columns
 from topicstream.display.passages import DocumentTexts, candidates, distinct
 from topicstream.display.show import marked_lines

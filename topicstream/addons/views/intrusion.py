@@ -9,18 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.report.page import framed
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.outputs import check_output, written
 from topicstream.base.options import option
 from topicstream.base.progress import listener
 from topicstream.base.records import Json
+from topicstream.display.html import fill_page
 from topicstream.display.passages import beginnings
 from topicstream.display.view import ModelView
 from topicstream.evaluation.table_file import check_table_file, write_table
@@ -74,7 +75,10 @@ def sheet_page(sheet: pa.Table) -> str:
             f"<fieldset "
             f'data-question="{n}"><legend>{n}</legend>{text}<div{" class=row" if kind == "word" else ""}>{buttons}</div></fieldset>'
         )
-    return framed("sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions))
+    folder = files("topicstream.addons.views") / "sheet_files"
+    return fill_page(
+        folder, "sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions)
+    )
 
 
 def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -17,19 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.cells.h5ad import unique_names
 from topicstream.addons.cloud.remote import address_of, version_of
-from topicstream.addons.clusters.dense_rows import (
-    check_width,
-    coordinate_names,
-    rows_at_once,
-    vector_batch,
-)
 from topicstream.base.errors import InputError
 from topicstream.ingestion.open.names import expanded
 from topicstream.ingestion.open.source import Input
 from topicstream.ingestion.options import ReadOptions
-from topicstream.ingestion.parse.columns import WrongField, clean, clean_strings
+from topicstream.ingestion.parse.columns import WrongField, clean, clean_strings, unique_names
 from topicstream.ingestion.parse.documents import (
     TEXT,
     as_documents,
@@ -46,6 +39,12 @@ from topicstream.ingestion.parse.sparse import (
     MatrixReader,
     Side,
     is_matrix,
+)
+from topicstream.ingestion.parse.vectors import (
+    check_width,
+    coordinate_names,
+    rows_at_once,
+    vector_batch,
 )
 from topicstream.ingestion.parse.vocabulary import numbered
 from topicstream.ingestion.readers.jsonl import Objects

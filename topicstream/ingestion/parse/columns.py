@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from itertools import count
 from types import NoneType
 
 import pyarrow as pa
@@ -105,3 +107,25 @@ def kind_of(value: object) -> str:
         dict: "an object",
     }
     return kinds.get(type(value), "a number")
+
+
+def unique_names(names: pa.Array) -> pa.Array:
+    """Make names unique: one that occurs again gets -1, -2, ..., as AnnData's
+    ``make_index_unique`` has it.
+
+    >>> unique_names(pa.array(["a", "b", "a", "a-1"])).to_pylist()
+    ['a', 'b', 'a-2', 'a-1']
+    """
+    if pc.count_distinct(names).as_py() == len(names):
+        return names
+    listed = names.to_pylist()
+    taken = set(listed)
+    met = set[str]()
+    last = Counter[str]()
+    for place, name in enumerate(listed):
+        if name in met:
+            last[name] = next(n for n in count(last[name] + 1) if f"{name}-{n}" not in taken)
+            listed[place] = f"{name}-{last[name]}"
+            taken.add(listed[place])
+        met.add(name)
+    return pa.array(listed, names.type)

@@ -1,5 +1,5 @@
 """NumPy's .npz: a sparse matrix that SciPy saved, its rows documents; or arrays of vectors, a row
-each (readers/dense_rows.py).
+each (parse/vectors.py).
 
 Arrays of Python objects are never read.
 """
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.clusters.dense_rows import ArrayHeader, coordinate_names, npy_header
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.rejects import BadFile
 from topicstream.ingestion.parse.sparse import Compressed, Matrix, MatrixReader, Side
+from topicstream.ingestion.parse.vectors import ArrayHeader, coordinate_names, npy_header
 from topicstream.ingestion.readers.parquet import seekable
 
 BROKEN = (

@@ -1,114 +1,23 @@
-"""How well clusters predict documents or dense rows, and how they agree with labels that these
-have.
-"""
+"""How a model's clusters agree with labels that the documents have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.special import entr
 
-from topicstream.base.cluster import Cluster
 from topicstream.base.errors import InputError, UsageError
-from topicstream.base.text import noun_of
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import Perplexity, one_by_one
-from topicstream.evaluation.keys import documents, match_words
-from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import Item, document_shares, known_block, visited
-from topicstream.inference.method import TopicRows
-from topicstream.inference.methods import make_method, method_of
+from topicstream.evaluation.keys import documents
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 
 AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity:.4f}
   {measured}: {docs:document}, {clusters} clusters, {classes} labels
 [  {left_out:document} without one label were left out]
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterScore(Perplexity):
-    """nats_per_point: -log p(x) of a document, on average; skipped: documents without a word that
-    the model knows.
-    """
-
-    nats_per_point: float
-    oov_tokens: float
-    oov_rate: float
-    measured: str = (
-        "log-likelihood of whole documents, each drawn from one cluster (multinomial "
-        "coefficients left out)"
-    )
-
-
-@dataclass(frozen=True)
-class PointScore:
-    """nats_per_point: -log p(x) of a vector, on average."""
-
-    nats_per_point: float
-    points: int
-    measured: str = "log-likelihood"
-
-
-def score_clusters(
-    model: TopicModel,
-    store: Corpus,
-    parts: tuple[str, ...],
-    threads: int | Cluster,
-    progress: Callable[[int, int], None] | None = None,
-) -> ClusterScore | PointScore:
-    """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError
-    where there is none.
-    """
-    method: Any = make_method(method_of(model), TopicRows(model))
-    index = None if store.width else match_words(model.vocabulary, store)
-
-    def visit(item: Item) -> tuple[int, float, float, np.ndarray]:
-        """(documents, tokens, unknown ones, log p(x) of each document that has a known word)."""
-        docs = known_block(item[0], index, dense=bool(store.width))
-        fit, _ = method.likelihoods(docs.take(np.flatnonzero(np.diff(docs.indptr) > 0)))
-        return len(docs), item[0].tokens, float(docs.unknown.sum()), fit
-
-    fit = tokens = oov = 0.0
-    docs = documents_done = 0
-    topics = model.n_topics
-    sizes = {part: store.part(part == "heldout").docs for part in parts}
-    for part in (part for part, size in sizes.items() if size):
-        grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
-        for every, in_block, unknown, values in visited(
-            visit, store, grid, np.zeros(sizes[part], np.bool_), threads
-        ):
-            fit = one_by_one(fit, values)  # the same bits for any blocks
-            docs = docs + len(values)
-            documents_done = documents_done + every
-            tokens = tokens + in_block - unknown
-            oov = oov + unknown
-            if progress is not None:
-                progress(documents_done, sum(sizes.values()))
-    if not docs:
-        none = f"no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)"
-        raise InputError(
-            f"{store.path}: "
-            f"{none if store.width else 'no document contains a word that the model knows'}"
-        )
-    if store.width:
-        return PointScore(-fit / docs, docs)
-    nats = -fit / tokens
-    oov_rate = oov / max(tokens + oov, 1e-300)
-    return ClusterScore(
-        perplexity=float(np.exp(nats)),
-        nats_per_token=nats,
-        nats_per_point=-fit / docs,
-        tokens=tokens,
-        docs=docs,
-        skipped=documents_done - docs,
-        oov_tokens=oov,
-        oov_rate=oov_rate,
-    )
 
 
 def agreement(table: np.ndarray) -> tuple[float, float]:
