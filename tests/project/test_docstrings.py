@@ -60,7 +60,7 @@ def test_examples_run(name, prepared, tmp_path, monkeypatch):
 
 def test_the_estimator_runs():
     estimators = pytest.importorskip(
-        "topicstream.addons.sklearn.estimator", reason="scikit-learn is not installed"
+        "topicstream.sklearn", reason="scikit-learn is not installed"
     )
     finder = doctest.DocTestFinder(recurse=False)
     (test,) = finder.find(estimators.TopicModel, "TopicModel", module=False, globs={})

@@ -97,8 +97,8 @@ def return_freed_memory() -> None:
     """Let freed memory go back to the system: few malloc arenas, early trimming, Arrow on malloc.
 
     Without it an ingest of a million names at --mem-limit 512M peaks at 630 MB, with it at 401 MB:
-    glibc keeps what each thread's arena has freed, and Arrow's own allocator keeps more
-    (docs/decisions/size.md)."""
+    glibc keeps what each thread's arena has freed, and Arrow's own allocator keeps more.
+    """
     import pyarrow as pa  # most commands that ask what the machine has never load it
 
     pa.set_memory_pool(pa.system_memory_pool())

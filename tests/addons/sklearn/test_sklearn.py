@@ -23,7 +23,7 @@ import topicstream  # noqa: E402
 from tests import few_quick  # noqa: E402
 from tests.ingestion.test_memory_inputs import ALL, texts  # noqa: E402
 from tests.small_store import planted  # noqa: E402
-from topicstream.addons.sklearn.estimator import TopicModel  # noqa: E402
+from topicstream.sklearn import TopicModel  # noqa: E402
 
 TRAINING = {
     "check_estimator_sparse_matrix",

@@ -1,4 +1,4 @@
-"""``topicstream.addons.sklearn.estimator.TopicModel``: a scikit-learn transformer, beside
+"""``topicstream.sklearn.TopicModel``: a scikit-learn transformer, beside
 ``LatentDirichletAllocation``.
 
 Needs scikit-learn (``pip install 'topicstream[sklearn]'``), which nothing else of the package
@@ -41,7 +41,7 @@ try:
     from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError as e:
     raise ImportError(
-        f"topicstream.addons.sklearn.estimator needs scikit-learn 1.6 or later: pip install "
+        f"topicstream.sklearn needs scikit-learn 1.6 or later: pip install "
         f"'topicstream[sklearn]' ({e})"
     ) from e
 
@@ -118,7 +118,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     Examples
     --------
     >>> from sklearn.feature_extraction.text import CountVectorizer
-    >>> from topicstream.addons.sklearn.estimator import TopicModel
+    >>> from topicstream.sklearn import TopicModel
     >>> counts = CountVectorizer().fit_transform(["ships and sails", "bread and butter"] * 20)
     >>> TopicModel(n_components=2, max_iter=5).fit_transform(counts).shape
     (40, 2)
