@@ -59,9 +59,7 @@ def test_examples_run(name, prepared, tmp_path, monkeypatch):
 
 
 def test_the_estimator_runs():
-    estimators = pytest.importorskip(
-        "topicstream.sklearn", reason="scikit-learn is not installed"
-    )
+    estimators = pytest.importorskip("topicstream.sklearn", reason="scikit-learn is not installed")
     finder = doctest.DocTestFinder(recurse=False)
     (test,) = finder.find(estimators.TopicModel, "TopicModel", module=False, globs={})
     assert test.examples and doctest.DocTestRunner().run(test).failed == 0

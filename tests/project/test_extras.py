@@ -65,9 +65,7 @@ def test_a_missing_extra_says_how_it_is_installed(place, capsys, monkeypatch, ex
 def test_the_estimator_without_its_library_says_how_it_is_installed():
     code = "import sys; sys.modules['sklearn'] = None; import topicstream.sklearn"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1].startswith(
-        "ImportError: topicstream.sklearn needs"
-    )
+    assert done.stderr.splitlines()[-1].startswith("ImportError: topicstream.sklearn needs")
     assert "pip install 'topicstream[sklearn]'" in done.stderr
 
 
