@@ -65,6 +65,31 @@ def test_bins_hold_their_values():
     assert bins_of(np.array([1 << 40]))[0] == BINS - 1
 
 
+def test_a_bin_stands_for_the_middle_of_its_counts():
+    """Quarter octaves from 16 on: each bin's value is the mean of all whole counts in it."""
+    counts = np.arange(1, 1 << 14)
+    bins = bins_of(counts)
+    held = np.bincount(bins, minlength=BINS)
+    means = np.bincount(bins, counts, minlength=BINS) / np.maximum(held, 1)
+    used = np.flatnonzero(held)
+    np.testing.assert_array_equal(bin_values()[used], means[used])
+    edges = [16 << octave for octave in range(10)]
+    assert [int(bins_of(np.array([edge]))[0]) for edge in edges] == [*range(EXACT, EXACT + 40, 4)]
+    np.testing.assert_array_equal(
+        bins_of(np.array([16, 19, 20, 23, 24, 28, 31, 32, 39, 40])) - EXACT,
+        [0, 0, 1, 1, 2, 3, 3, 4, 4, 5],
+    )
+
+
+def test_lengths_stand_at_the_mean_of_their_bin():
+    lengths = np.zeros(2 * BINS)
+    for n in (5, 5, 33, 39, 36):
+        close(np.array([n]), np.ones(1), np.zeros(BINS), lengths)
+    histogram = length_counts(lengths)
+    np.testing.assert_array_equal(histogram.times, [2, 3])
+    np.testing.assert_array_equal(histogram.values, [5, 36])
+
+
 def test_likelihood_of_documents_and_words():
     rng = np.random.default_rng(0)
     alpha = rng.uniform(0.001, 3.0, 40)

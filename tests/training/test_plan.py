@@ -102,6 +102,18 @@ def test_members_of_a_cluster_have_room_for_what_they_exchange():
     assert two["exchange"] >= 1.5 * two["tables"] - two["deltas"] / 4 > five["exchange"]
 
 
+@pytest.mark.parametrize(("threads", "ahead"), [(1, 2), (2, 2), (12, 4)])
+def test_every_storage_block_that_is_held_is_counted(threads, ahead):
+    """Those decoded ahead, one that is being decoded, and one for each thread."""
+    _, plan = plan_for("sparse-bp", 10, "64G", threads=threads)
+    assert (plan.threads, plan.place.prefetch) == (threads, ahead)
+    cells = 1 << 20
+    docs = 1 << 16
+    assert (planning.CELLS, planning.DOCS) == (cells, docs)
+    block = 8 * cells + 4 * docs
+    assert plan.memory.parts["prefetch"] == block * (ahead + 1 + threads)
+
+
 def dense_messages(name: str) -> bool:
     kind = find(name)
     engine = kind(Shape(1000, 1000, 50_000, 6e4, 1000), make_options(kind, {}))

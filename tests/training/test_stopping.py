@@ -60,6 +60,29 @@ def test_a_rising_perplexity_has_not_settled_and_a_flat_one_has():
     )
 
 
+def test_a_share_looks_back_exactly_ten_passes():
+    """Nine passes that change nothing behind a large step have not settled, ten have."""
+    history = [2000.0, 1000.0, *[1000.0] * 12]
+    assert [n for n in range(1, 15) if converged(history[:n], Share(0.001), n, 0)] == [12, 13, 14]
+    # a step of 0.15 % in the tenth pass back counts, one in the eleventh does not
+    assert not converged([1001.5, *[1000.0] * 10], Share(0.001), 11, 0)
+    assert converged([1001.5, *[1000.0] * 11], Share(0.001), 12, 0)
+
+
+def test_a_change_that_equals_the_tolerance_goes_on():
+    """It has to be smaller, whichever way it goes."""
+    for change in (-1.0, 1.0):
+        flat = [1000.0 + change, *[1000.0] * 10]
+        assert not converged(flat, Share(0.001), 11, 0)
+        assert converged(flat, Share(0.0011), 11, 0)
+        assert not converged([1000.0 + change, 1000.0, 1000.0], 1.0, 3, 0)
+        assert not converged([1000.0, 1000.0, 1000.0 + change], 1.0, 3, 0)
+        assert converged([1000.0 + change, 1000.0, 1000.0 + change], 1.1, 3, 0)
+    assert not converged([1000.0, 1000.0], 1.0, 2, 0)
+    flat = [1000.0] * 12
+    assert converged(flat, 1.0, 12, 12) and not converged(flat, 1.0, 12, 13)
+
+
 def test_a_number_is_as_it_was():
     assert stop([1100.0, 1050.0, 1010.0, 1009.5, 1009.2, 1009.0], 1.0) == 5
     assert not converged([1000.0] * 9, 0.0, 9, 5) and not converged([1000.0] * 30, Share(0), 30, 5)
@@ -124,3 +147,19 @@ def test_held_out_perplexity_that_finds_no_new_low_ends_a_run():
     )  # 0.2 % each five passes: still falling
     assert ended([950.0 - 0.1 * n for n in range(40)], Share(0.001)) == 15
     assert ended(turning, 0.0) == 0 and ended([1000.0, 999.5, 999.2, 999.0], 5.0) == 15
+
+
+def test_held_out_perplexity_is_compared_with_what_lies_ten_passes_back():
+    """Three measurements at least; a new low must be lower by the tolerance, not equal to it."""
+    assert not risen([(10, 900.0), (30, 900.0)], 1.0)
+    assert risen([(10, 900.0), (20, 900.0), (30, 900.0)], 1.0)
+    assert not risen([(10, 900.0), (20, 900.0), (30, 899.0)], 1.0)
+    assert risen([(10, 900.0), (20, 900.0), (30, 899.5)], 1.0)
+    assert not risen([(10, 1000.0), (20, 1000.0), (30, 999.0)], Share(0.001))
+    assert risen([(10, 1000.0), (20, 1000.0), (30, 999.1)], Share(0.001))
+    # every pass: the low at pass 5 is ten passes old at pass 15
+    every = [(n, 900.0 if n == 5 else 950.0) for n in range(1, 20)]
+    assert [n for n in range(1, 20) if risen(every[:n], 1.0)] == [15, 16, 17, 18, 19]
+    # rarely: two measurements behind the low, though they are more than ten passes
+    rare = [(50, 900.0), (100, 950.0), (150, 950.0)]
+    assert not risen(rare[:2], 1.0) and risen(rare, 1.0)

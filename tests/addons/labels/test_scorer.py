@@ -68,6 +68,20 @@ def test_counts_of_every_threshold_are_those_by_hand():
     assert max(best)[0] == pytest.approx(dict((rule, f) for f, rule in best)[found.best()])
 
 
+def test_a_score_that_equals_a_threshold_reaches_it():
+    thresholds = np.array([0.25, 0.5], np.float32)
+    scores = np.array([[0.5, 0.25, 0.125], [0.5, 0.5, 0.0], [0.25, 0.125, 0.0]], np.float32)
+    found = Predicted(3, thresholds)
+    found.add(scores, np.arange(4), np.array([0, 1, 2]))
+    for t, threshold in enumerate(thresholds):
+        for one in (False, True):
+            right, said = by_hand(scores, np.eye(3, dtype=bool), threshold, one)
+            np.testing.assert_array_equal(found.counts(t, one)[0], right)
+            np.testing.assert_array_equal(found.counts(t, one)[1], said)
+    assert found.counts(0, False)[1].tolist() == [3, 2, 0]
+    assert found.counts(1, False)[1].tolist() == [2, 1, 0]
+
+
 def test_what_a_document_loses_without_a_label_is_that_by_hand():
     rng = np.random.default_rng(2)
     counts = rng.random((9, 5)).astype(np.float32)

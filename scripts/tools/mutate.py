@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Change arithmetic one place at a time, and see whether the tests notice.
+
+usage: mutate.py [--files NAME ...] [--each N] [--seed N] [--jobs N] [--seconds N] [--list]
+
+Each mutant is one change in one file of TARGETS, made in a scratch copy of the checkout. The tests
+of that file run against it. A mutant that they pass survives: a test is missing, or the change
+makes no difference. Survivors and the score are printed (docs/internals/mutation.md). The standard
+library alone does this, because the copies need the layout and the kernel cache of this project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST = 1500
+"""Mutants at most of one run."""
+COPIED = ("topicstream", "tests", "scripts", "pyproject.toml", "README.md")
+PACKAGE = "topicstream/"
+
+TARGETS = {
+    "numeric/tables/dense.py": [
+        "tests/numeric/test_tables.py",
+        "tests/numeric/test_blend.py",
+        "tests/numeric/test_owners.py",
+        "tests/numeric/test_round_sums.py",
+    ],
+    "numeric/tables/rounds.py": [
+        "tests/numeric/test_tables.py",
+        "tests/numeric/test_blend.py",
+        "tests/numeric/test_owners.py",
+        "tests/numeric/test_round_sums.py",
+    ],
+    "numeric/tables/packed.py": ["tests/engines/test_gibbs_packed.py"],
+    "training/stopping.py": ["tests/training/test_stopping.py"],
+    "training/plan.py": ["tests/training/test_plan.py"],
+    "evaluation/completion.py": ["tests/evaluation/test_evaluation_completion.py"],
+    "evaluation/coherence.py": ["tests/evaluation/test_evaluation_topics.py"],
+    "evaluation/matching.py": [
+        "tests/evaluation/test_evaluation_topics.py",
+        "tests/evaluation/test_matching.py",
+    ],
+    "display/periods.py": ["tests/display/test_periods.py", "tests/display/test_over_time.py"],
+    "display/groups.py": ["tests/display/test_groups.py", "tests/display/test_over_time.py"],
+    "addons/covariates/regression.py": ["tests/addons/covariates"],
+    "retraining/gate.py": ["tests/retraining/test_gate.py"],
+    "retraining/drift.py": ["tests/retraining/test_drift_verdict.py"],
+    "corpus/sample.py": ["tests/corpus/test_sample.py"],
+}
+"""A file whose arithmetic decides numbers -> the tests that cover it."""
+
+SWAPPED = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+FACTORS = (ast.Mult, ast.Div, ast.FloorDiv, ast.MatMult, ast.Mod, ast.Pow)
+
+
+class Mutant(NamedTuple):
+    """One change: bytes ``start`` to ``stop`` of a file become ``new``."""
+
+    file: str
+    line: int
+    kind: str
+    start: int
+    stop: int
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.kind}: {self.old}  ->  {self.new}"
+
+
+def changed_nodes(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
+    """Yield the kind, the old and the new expression of each change of one node."""
+    if isinstance(node, ast.Compare):
+        for i, op in enumerate(node.ops):
+            ops = [*node.ops]
+            ops[i] = SWAPPED[type(op)]()
+            yield "comparison", node, ast.Compare(node.left, ops, node.comparators)
+    elif isinstance(node, ast.BoolOp):
+        yield "and, or", node, ast.BoolOp(SWAPPED[type(node.op)](), node.values)
+    elif isinstance(node, ast.BinOp) and type(node.op) in SWAPPED:
+        yield "sign", node, ast.BinOp(node.left, SWAPPED[type(node.op)](), node.right)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, FACTORS):
+        yield "factor", node, node.left
+        if isinstance(node.op, ast.Mult):
+            yield "factor", node, node.right
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
+        yield "negation", node, node.operand
+    elif isinstance(node, ast.Constant) and type(node.value) is bool:
+        yield "constant", node, ast.Constant(not node.value)
+    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        yield "constant", node, ast.Constant(node.value + 1)
+        yield "constant", node, ast.Constant(node.value - 1)
+    elif isinstance(node, (ast.If, ast.IfExp, ast.While)) and not isinstance(
+        node.test, (ast.Compare, ast.BoolOp, ast.UnaryOp)
+    ):
+        yield "condition", node.test, ast.UnaryOp(ast.Not(), node.test)
+
+
+def deciding_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk over what decides numbers: neither messages nor annotations nor decorators."""
+    skipped = {"annotation", "returns", "decorator_list"}
+    if isinstance(node, (ast.Raise, ast.Import, ast.ImportFrom, ast.JoinedStr)):
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in skipped:
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from deciding_nodes(child)
+
+
+def mutants_of(file: str) -> list[Mutant]:
+    """List every mutant of a file of the package, in the order of its lines."""
+    source = (ROOT / PACKAGE / file).read_bytes()
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    mutants = []
+    for node in deciding_nodes(ast.parse(source)):
+        for kind, old, new in changed_nodes(node):
+            start = starts[old.lineno - 1] + old.col_offset
+            stop = starts[old.end_lineno - 1] + old.end_col_offset
+            before = " ".join(source[start:stop].decode().split())
+            after = f"({ast.unparse(ast.fix_missing_locations(new))})"
+            mutants.append(Mutant(file, old.lineno, kind, start, stop, before, after))
+    return sorted(set(mutants), key=lambda m: (m.start, m.stop, m.new))
+
+
+def drawn(mutants: list[Mutant], most: int, seed: int) -> list[Mutant]:
+    """Draw ``most`` of the mutants of a file; the seed and the file's name decide which."""
+    if len(mutants) <= most:
+        return mutants
+    return sorted(random.Random(f"{seed} {mutants[0].file}").sample(mutants, most))
+
+
+def copy_checkout(folder: Path) -> Path:
+    """Copy what the tests need into a new folder."""
+    place = Path(tempfile.mkdtemp(prefix="mutant-", dir=folder))
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, place / name)
+    return place
+
+
+def run_tests(place: Path, file: str, seconds: float) -> str:
+    """Run the tests that cover a file in a copy: ``passed``, ``failed`` or ``time``."""
+    tests = [test for test in TARGETS[file] if (place / test).exists()]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
+    command += ["-m", "not slow", *tests]
+    env = os.environ | {
+        "PYTHONPATH": str(place),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMBA_CACHE_DIR": str(place / "kernels"),
+        "TMPDIR": str(place),
+    }
+    quiet = subprocess.DEVNULL
+    try:
+        done = subprocess.run(
+            command, cwd=place, env=env, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        return "time"
+    return "passed" if done.returncode == 0 else "failed"
+
+
+def tried(mutant: Mutant, place: Path, seconds: float) -> str:
+    """Run the tests against a mutant, and take the change back."""
+    path = place / PACKAGE / mutant.file
+    whole = path.read_bytes()
+    path.write_bytes(whole[: mutant.start] + mutant.new.encode() + whole[mutant.stop :])
+    try:
+        return run_tests(place, mutant.file, seconds)
+    finally:
+        path.write_bytes(whole)
+
+
+def try_file(file: str, mutants: list[Mutant], places: Queue[Path], jobs: int, limit: float) -> int:
+    """Run all mutants of a file; print survivors and the score; return how many were killed."""
+    place = places.get()
+    began = time.monotonic()
+    if run_tests(place, file, 20 * limit) != "passed":
+        sys.exit(f"{file}: its tests fail without a mutant; mend them first")
+    began = time.monotonic()
+    run_tests(place, file, 20 * limit)  # kernels are compiled by now
+    plain = time.monotonic() - began
+    places.put(place)
+    seconds = max(limit, 4 * plain)
+
+    def one(mutant: Mutant) -> str:
+        own_place = places.get()
+        try:
+            return tried(mutant, own_place, seconds)
+        finally:
+            places.put(own_place)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        ends = list(pool.map(one, mutants))
+    survivors = [mutant for mutant, end in zip(mutants, ends) if end == "passed"]
+    for mutant in survivors:
+        print(f"  lives  {mutant}")
+    killed = len(mutants) - len(survivors)
+    took = time.monotonic() - began
+    print(f"{file}: {killed} of {len(mutants)} killed, {took:.0f} s", flush=True)
+    return killed
+
+
+def main() -> None:
+    """Read the command line, and try the files that it names."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--files", nargs="*", default=list(TARGETS), help="default: all")
+    parser.add_argument("--each", type=int, default=100, help="mutants at most of a file")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60, help="limit of one mutant")
+    parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    args = parser.parse_args()
+    chosen = [file for file in TARGETS if any(name in file for name in args.files)]
+    drawn_of = {file: drawn(mutants_of(file), args.each, args.seed) for file in chosen}
+    total = sum(map(len, drawn_of.values()))
+    if total > MOST:
+        sys.exit(f"{total} mutants are more than {MOST}; lower --each")
+    if args.list:
+        for file in chosen:
+            print(*drawn_of[file], sep="\n")
+        print(total, "mutants")
+        return
+    with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
+        places: Queue[Path] = Queue()
+        for _ in range(args.jobs):
+            places.put(copy_checkout(Path(folder)))
+        killed = sum(
+            try_file(file, drawn_of[file], places, args.jobs, args.seconds) for file in chosen
+        )
+    print(f"{killed} of {total} killed")
+
+
+if __name__ == "__main__":
+    main()
