@@ -109,7 +109,7 @@ def test_every_storage_block_that_is_held_is_counted(threads, ahead):
     assert (plan.threads, plan.place.prefetch) == (threads, ahead)
     cells = 1 << 20
     docs = 1 << 16
-    assert (planning.CELLS, planning.DOCS) == (cells, docs)
+    assert cells == planning.CELLS and docs == planning.DOCS
     block = 8 * cells + 4 * docs
     assert plan.memory.parts["prefetch"] == block * (ahead + 1 + threads)
 
