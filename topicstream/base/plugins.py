@@ -32,11 +32,14 @@ SCORERS = "topicstream.scorers"
 VIEWS = "topicstream.views"
 LEMMATIZERS = "topicstream.lemmatizers"
 SEGMENTERS = "topicstream.segmenters"
-COMMANDS, FUNCTIONS, MODULES = (
-    "topicstream.commands",
-    "topicstream.functions",
-    "topicstream.modules",
-)
+STARTS = "topicstream.starts"
+DEFAULT_VIEWS = "topicstream.default_views"
+MODEL_PARTS = "topicstream.model_parts"
+FORMATS = "topicstream.formats"
+CONVERTERS = "topicstream.converters"
+COMMANDS = "topicstream.commands"
+FUNCTIONS = "topicstream.functions"
+MODULES = "topicstream.modules"
 
 OWN = {
     COMMANDS: {
@@ -76,6 +79,13 @@ OWN = {
         "gibbs": "topicstream.inference.methods.gibbs:Gibbs",
         "gibbs1": "topicstream.inference.methods.gibbs:Gibbs1",
         "vb": "topicstream.inference.methods.vb:VB",
+    },
+    STARTS: {
+        "random": "topicstream.training.starts.random:RandomStart",
+        "documents": "topicstream.training.starts.documents:DocumentStart",
+        "kmeans": "topicstream.training.starts.documents:FarDocumentStart",
+        "best": "topicstream.training.starts.best:BestStart",
+        "points": "topicstream.training.starts.points:PointStart",
     },
     SCORERS: {
         "heldout": "topicstream.evaluation.held_out:HELD_OUT",

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -283,6 +283,15 @@ def learns_priors(alpha: float | None, beta: float | None, learn: bool | None) -
     return alpha is None and beta is None if learn is None else learn
 
 
+class RowSource(Protocol):
+    """Rows of a table with what stays beside it; totals: float64[P], of its columns."""
+
+    totals: np.ndarray
+
+    def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Fill ``out``, float32, with the rows of ascending word ids."""
+
+
 class Engine:
     """Base of all engines: thirteen methods, of which ``process`` (and usually ``start``) have to
     be defined.
@@ -308,6 +317,10 @@ class Engine:
         self.options = options
         if options.learn_priors and not self.about.learns_priors:
             raise UsageError(f"{self.name} does not learn its priors; leave --learn-priors out")
+
+    def registered_start(self, name: str) -> str:
+        """Return the entry point that serves a name of ``about.starts``."""
+        return name
 
     # -- what it declares
     # ------------------------------------------------------------------------------------------
@@ -416,6 +429,16 @@ class Engine:
         phase of ``steps``.
         """
 
+    def likelihoods(
+        self, params: Mapping[str, np.ndarray], rows: RowSource | None
+    ) -> Callable[[Block], np.ndarray]:
+        """Make a function that scores the documents of a block as whole points.
+
+        It returns log p(x) of each document with a word, float64[D].  Engines define it whose
+        ``about.completion`` is False.  rows: of ``phi``; None for an engine on vectors.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.likelihoods")
+
 
 def workspace_bytes(engine: Engine, block: BlockShape) -> tuple[int, int]:
     """Bytes that a visit of a block of that shape takes: (until it ends, until its round ends)."""
@@ -468,6 +491,9 @@ class SteppingEngine(Engine):
 
 class VectorEngine(Engine):
     """Base of engines whose ``about.dense`` is True: their first parameters come from points."""
+
+    def registered_start(self, name: str) -> str:
+        return "points"
 
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
         """Before pass 0: put into params what the start needs.

@@ -4,14 +4,13 @@ written for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from topicstream.addons.clusters.model import POINTS, ClusterView, answer, joint
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import Engine, padded
+from topicstream.engines.base import Engine
 from topicstream.evaluation.completion import (
     PreparedPart,
     ScoredTopics,
@@ -23,6 +22,9 @@ from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.weighting import CountedWords
 from topicstream.numeric.parallel import in_order
 from topicstream.numeric.tables.table import Table
+
+POINTS = 4096
+"""Vectors of a block that are scored at a time."""
 
 
 class HeldOut:
@@ -78,19 +80,18 @@ class HeldOut:
         """(nats a point, of documents their perplexity); None where none is set aside."""
         if self._corpus.part(heldout=True).docs == 0:
             return None
-        visit = (
-            self._of_rows(params)
-            if self._engine.about.dense
-            else self._of_documents(tables["phi"], params)
-        )
+        dense = self._engine.about.dense
+        score = self._engine.likelihoods(params, None if dense else TableRows(tables["phi"]))
+
+        def visit(block: Block) -> tuple[np.ndarray, float]:
+            return score(block), float(block.tokens)
+
         topics = self._engine.shape.topics
         fit = 0.0
         docs = 0
         tokens = 0.0
-        cells = POINTS * self._corpus.width if self._engine.about.dense else block_cells(topics)
-        grid = self._corpus.grid(
-            cells, POINTS if self._engine.about.dense else block_docs(topics), heldout=True
-        )
+        cells = POINTS * self._corpus.width if dense else block_cells(topics)
+        grid = self._corpus.grid(cells, POINTS if dense else block_docs(topics), heldout=True)
         blocks = self._corpus.blocks(grid=grid, heldout=True)
         for logs, of_block in in_order(visit, blocks, self._threads):
             fit = fit + float(logs.sum())
@@ -98,47 +99,16 @@ class HeldOut:
             tokens = tokens + of_block
         if not docs:
             return None
-        return fit / docs, None if self._engine.about.dense else float(np.exp(-fit / tokens))
-
-    def _of_rows(
-        self, params: Mapping[str, np.ndarray]
-    ) -> Callable[[Block], tuple[np.ndarray, float]]:
-        n = self._corpus.width
-        k = self._engine.shape.topics
-        square = params["covariances"].reshape(k, n, -1)
-        weights = params["sizes"] + params["alpha"]
-        of = joint(
-            params["means"],
-            square[:, :, 0] if square.shape[2] == 1 else square,
-            weights / weights.sum(),
-        )
-        return lambda block: (answer(block.counts.reshape(-1, n), of)[0], block.tokens)
-
-    def _of_documents(
-        self, table: Table, params: Mapping[str, np.ndarray]
-    ) -> Callable[[Block], tuple[np.ndarray, float]]:
-        beta = float(params["beta"][0])
-        topics = self._engine.shape.topics
-        norms = np.maximum(table.shown_totals[:topics] + beta * self._corpus.n_words, 1e-300)
-        view = ClusterView(params["sizes"], params["alpha"], norms, beta)
-        rows = TableRows(table)
-
-        def visit(block: Block) -> tuple[np.ndarray, float]:
-            base = rows.rows(block.vocab, np.empty((len(block.vocab), padded(topics)), np.float32))
-            fit, _ = view.answer(
-                block.indptr, block.words.astype(np.int64), block.counts, base[:, :topics]
-            )
-            return fit[np.diff(block.indptr) > 0], float(block.tokens)
-
-        return visit
+        return fit / docs, None if dense else float(np.exp(-fit / tokens))
 
 
 class TableRows:
-    """A table as the evaluator wants it: ``rows(ids, out)``."""
+    """A table as the evaluator wants it: ``rows(ids, out)``, and the totals of its columns."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self.n_words = table.n_rows
+        self.totals = table.shown_totals
 
     def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Rows of the ascending word ids, float32, with what stays beside the table."""

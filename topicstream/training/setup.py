@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.addons.clusters.starts import ClusterStart, VectorStart
-from topicstream.addons.moments.start import AnchorStart
-from topicstream.base import machine
+from topicstream.base import machine, plugins
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.ownership import check_place, kind_of
 from topicstream.base.options import checked, seconds, share
@@ -28,17 +26,13 @@ from topicstream.model.weighting import Weights
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import Work, state_bytes_of_pass
-from topicstream.training.starts.best import BestStart, pays
-from topicstream.training.starts.documents import DocumentStart
-from topicstream.training.starts.random import RandomStart
+from topicstream.training.starts.best import pays
 from topicstream.training.starts.seeded import SeededStart, with_seeds
 from topicstream.training.starts.start import Start
 from topicstream.training.starts.warm import WarmStart
 from topicstream.training.state.record import RECORDED, RunRecord, begun_from, left_open
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.threads import executor_of
-
-LEARNED = ("best", "anchors")  # their topics are learned already
 
 
 @dataclass(frozen=True)
@@ -289,7 +283,8 @@ def start_of(config: TrainConfig, engine: Engine) -> str:
     if chosen is None and not config.force:
         chosen = begun_from(Path(config.model), engine.name)
     chosen = chosen or default_start(engine)
-    if chosen not in engine.about.starts:
+    foreign = set(plugins.entries(plugins.STARTS)) - set(plugins.own(plugins.STARTS))
+    if chosen not in engine.about.starts and (engine.about.dense or chosen not in foreign):
         raise UsageError(
             f"{config.algo} cannot start from {chosen!r}; choose {', '.join(engine.about.starts)}"
         )
@@ -332,21 +327,13 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
 def start_named(
     name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0
 ) -> Start:
-    """The start of that name; warm: the model to start from."""
-    if engine.about.dense:
-        return VectorStart()
-    if name == "warm":
+    """Make the start of that name; warm: the model to start from."""
+    if name == "warm" and not engine.about.dense:
         assert warm is not None
         return WarmStart(warm, warm_share)
-    tries = getattr(engine.options, "tries", 1)
-    starts: dict[str, Start] = {
-        "random": RandomStart(),
-        "documents": DocumentStart(),
-        "kmeans": ClusterStart(tries) if tries > 1 else DocumentStart(far=True),
-        "best": BestStart(),
-        "anchors": AnchorStart(),
-    }
-    return SeededStart(starts[name], learned=name in LEARNED)
+    kind: type[Start] = plugins.find(plugins.STARTS, engine.registered_start(name), "--start")
+    start = kind.for_engine(engine)
+    return start if engine.about.dense else SeededStart(start)
 
 
 def default_start(engine: Engine) -> str:

@@ -9,6 +9,9 @@ ENTRY_POINTS = {
         "gmm": "topicstream.addons.clusters.gmm_method:GMM",
         "mixture": "topicstream.addons.clusters.mixture_method:MixtureMethod",
     },
+    "topicstream.starts": {
+        "clusters": "topicstream.addons.clusters.starts:ClusterStart",
+    },
     "topicstream.readers": {
         "images": "topicstream.addons.clusters.images:READER",
         "npy": "topicstream.addons.clusters.dense_rows:NPY",

@@ -7,7 +7,7 @@ with is in gaussians.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -22,8 +22,10 @@ from topicstream.addons.clusters.clusters import (
 )
 from topicstream.addons.clusters.gaussian_density import Densities, best_density, point_densities
 from topicstream.addons.clusters.gaussians import Prior, Statistics
+from topicstream.addons.clusters.model import answer, joint
 from topicstream.addons.clusters.split_merge import grouped, split_and_merge
 from topicstream.base.errors import InputError
+from topicstream.corpus.block import Block
 from topicstream.engines.base import (
     BlockShape,
     Buffer,
@@ -31,6 +33,7 @@ from topicstream.engines.base import (
     Objective,
     Out,
     PassEnd,
+    RowSource,
     TableSpec,
     VectorEngine,
     Visit,
@@ -113,6 +116,15 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     @property
     def diagonal(self) -> bool:
         return bool(self.options.covariance == "diag")
+
+    def likelihoods(
+        self, params: Mapping[str, np.ndarray], rows: RowSource | None
+    ) -> Callable[[Block], np.ndarray]:
+        components = params["covariances"].reshape(self.shape.topics, self.n, -1)
+        covariances = components[:, :, 0] if components.shape[2] == 1 else components
+        weights = params["sizes"] + params["alpha"]
+        densities = joint(params["means"], covariances, weights / weights.sum())
+        return lambda block: answer(block.counts.reshape(-1, self.n), densities)[0]
 
     @property
     def n(self) -> int:

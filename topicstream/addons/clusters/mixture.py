@@ -11,19 +11,22 @@ last seen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.addons.clusters.clusters import ClusterEngine, ClusterOptions, log_shares
+from topicstream.addons.clusters.model import ClusterView
+from topicstream.corpus.block import Block
 from topicstream.engines.base import (
     BlockShape,
     Buffer,
     Layout,
     Out,
     PassEnd,
+    RowSource,
     SparseDelta,
     TableSpec,
     Visit,
@@ -124,6 +127,10 @@ class DocumentMixture(ClusterEngine):
         tol=0.1,
     )
 
+    def registered_start(self, name: str) -> str:
+        """Choose the best of several tries where more than one is asked for."""
+        return "clusters" if name == "kmeans" and self.options.tries > 1 else name
+
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         # float32 would let the bound fall by 1e-9 of itself once responsibilities hardly move
@@ -132,6 +139,23 @@ class DocumentMixture(ClusterEngine):
             "phi": TableSpec(mass=mass, dtype="float64", delta="sparse", rule=self.rule),
             **super().tables,
         }
+
+    def likelihoods(
+        self, params: Mapping[str, np.ndarray], rows: RowSource | None
+    ) -> Callable[[Block], np.ndarray]:
+        assert rows is not None
+        topics = self.shape.topics
+        beta = float(params["beta"][0])
+        norms = np.maximum(rows.totals[:topics] + beta * self.shape.words, 1e-300)
+        view = ClusterView(params["sizes"], params["alpha"], norms, beta)
+
+        def score(block: Block) -> np.ndarray:
+            base = rows.rows(block.vocab, np.empty((len(block.vocab), padded(topics)), np.float32))
+            words = block.words.astype(np.int64)
+            fit, _ = view.answer(block.indptr, words, block.counts, base[:, :topics])
+            return fit[np.diff(block.indptr) > 0]
+
+        return score
 
     @property
     def stats(self) -> Mapping[str, int]:

@@ -5,6 +5,9 @@ ENTRY_POINTS = {
         "anchors": "topicstream.addons.moments.anchors:Anchors",
         "fdm": "topicstream.addons.moments.fdm:FullDependenceMixture",
     },
+    "topicstream.starts": {
+        "anchors": "topicstream.addons.moments.start:AnchorStart",
+    },
     "topicstream.scorers": {
         "pairs": "topicstream.addons.moments.scorer:PAIRS",
     },

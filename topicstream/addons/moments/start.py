@@ -33,6 +33,8 @@ from topicstream.training.tables import Readable, RunTables
 class AnchorStart(Start):
     """The topics of the engine ``anchors`` with its own options."""
 
+    learned = True
+
     def check(self, engine: Engine) -> None:
         anchor_engine(engine.shape)
 

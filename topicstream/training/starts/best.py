@@ -82,6 +82,8 @@ class BestStart(Start):
     too few to learn from.
     """
 
+    learned = True
+
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         return tries_memory(engine.shape)
 

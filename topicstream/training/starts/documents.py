@@ -7,6 +7,8 @@ leaves all topics equal to within noise, and the first passes go into leaving th
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from topicstream.corpus.grid import Grid
@@ -25,25 +27,25 @@ FREQUENT = 4096  # words whose split counts in the column sums
 
 
 class DocumentStart(Start):
-    """As many documents as topics.
+    """As many documents as topics, drawn at random."""
 
-    far: drawn far from each other (``kmeans``), else at random (``documents``).
-    """
-
-    def __init__(self, far: bool = False) -> None:
-        self._far = far
+    far: ClassVar[bool] = False
 
     def seeds(self, ground: Ground) -> Seeds | None:
         topics = ground.engine.shape.topics
-        return document_seeds(
-            ground.corpus, ground.grid, topics, ground.seed, ground.n_w, self._far
-        )
+        return document_seeds(ground.corpus, ground.grid, topics, ground.seed, ground.n_w, self.far)
+
+
+class FarDocumentStart(DocumentStart):
+    """The start ``kmeans``: documents drawn far from each other."""
+
+    far = True
 
 
 def document_seeds(
     corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarray, far: bool = False
 ) -> DocumentSeeds:
-    """The seed table of documents; far: see ``DocumentStart``.
+    """The seed table of documents; far: drawn far from each other.
 
     Fewer documents than topics are used again.
     """

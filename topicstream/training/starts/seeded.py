@@ -65,14 +65,10 @@ def _as_counted(topics: list[SeedTopic], corpus: Corpus, vocabulary: Vocabulary)
 
 
 class SeededStart(Start):
-    """Another start, with the run's seed words and background topic.
+    """Another start, with the run's seed words and background topic."""
 
-    learned: whether the other start's topics were learned, so that seed words take the one in which
-    they are likeliest."""
-
-    def __init__(self, inner: Start, learned: bool) -> None:
+    def __init__(self, inner: Start) -> None:
         self._inner = inner
-        self._learned = learned
         self.check = inner.check  # type: ignore[method-assign]
         self.memory = inner.memory  # type: ignore[method-assign]
         self.has_seeds = inner.has_seeds  # type: ignore[method-assign]
@@ -84,7 +80,7 @@ class SeededStart(Start):
             seeds = BackgroundSeeds(seeds, shape.topics, ground.n_w)
         if seeds is None or shape.seeds is None:
             return seeds
-        return SeededSeeds(seeds, shape.seeds, ground.n_w, self._learned)
+        return SeededSeeds(seeds, shape.seeds, ground.n_w, self._inner.learned)
 
 
 class SeededSeeds:

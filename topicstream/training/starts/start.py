@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -56,7 +57,21 @@ class Ground:
 
 
 class Start:
-    """A way to begin; subclasses give ``seeds``."""
+    """A way to begin; subclasses give ``seeds``.
+
+    Attributes
+    ----------
+    learned
+        Whether the seed topics were learned from the corpus: seed words then take the topic in
+        which they are likeliest.
+    """
+
+    learned: ClassVar[bool] = False
+
+    @classmethod
+    def for_engine(cls, engine: Engine) -> Self:
+        """Make the start of a run of this engine."""
+        return cls()
 
     def check(self, engine: Engine) -> None:
         """UsageError or InputError where an engine cannot start so, before anything is planned."""
