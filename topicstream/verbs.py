@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base import plugins
 from topicstream.base.records import Json
 from topicstream.model import topic_model as data
 from topicstream.model.edits import seen, view_of
@@ -84,46 +85,36 @@ class TopicModel(data.TopicModel):
 
     def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Json]:
         """Write in another program's format: ``topicstream.export_model``."""
-        from topicstream.addons.exchange.exchanging import export_model
-
-        return export_model(self, out, format=format, **options)
+        export_model = plugins.find(plugins.FUNCTIONS, "export_model", "TopicModel.export")
+        summary: dict[str, Json] = export_model(self, out, format=format, **options)
+        return summary
 
     def to_gensim(self) -> Any:
         """A ``gensim.models.LdaModel`` with the same priors, whose topic k is ``topic_ids[k]``."""
-        from topicstream.addons.exchange.objects import to_gensim
-
-        return to_gensim(seen(self, view_of(self)))
+        return _convert("to_gensim", seen(self, view_of(self)))
 
     def to_sklearn(self) -> Any:
         """A scikit-learn ``LatentDirichletAllocation``, whose topic k is ``topic_ids[k]``."""
-        from topicstream.addons.exchange.objects import to_sklearn
-
-        return to_sklearn(seen(self, view_of(self)))
+        return _convert("to_sklearn", seen(self, view_of(self)))
 
     @classmethod
     def from_gensim(cls, model: Any, tokenizer: Any = None) -> Self:
         """A gensim ``LdaModel`` as a model in memory; tokenizer: how raw text becomes its words
-        (``exchange.objects``).
+        (options of ``ingest``, or a model).
         """
-        from topicstream.addons.exchange.objects import from_gensim
-
-        return cls._adopt(from_gensim(model, tokenizer))
+        return cls._adopt(_convert("from_gensim", model, tokenizer))
 
     @classmethod
     def from_tomotopy(cls, model: Any) -> Self:
         """A tomotopy ``LDAModel`` as a model in memory."""
-        from topicstream.addons.exchange.objects import from_tomotopy
-
-        return cls._adopt(from_tomotopy(model))
+        return cls._adopt(_convert("from_tomotopy", model))
 
     @classmethod
     def from_sklearn(cls, model: Any, words: Any = None) -> Self:
         """A fitted scikit-learn ``LatentDirichletAllocation`` as a model in memory; words: names of
         its columns.
         """
-        from topicstream.addons.exchange.objects import from_sklearn
-
-        return cls._adopt(from_sklearn(model, words))
+        return cls._adopt(_convert("from_sklearn", model, words))
 
     @classmethod
     def _adopt(cls, model: data.TopicModel) -> Self:
@@ -223,6 +214,11 @@ class TopicModel(data.TopicModel):
             f"<p>{escape(repr(self))}</p><table><thead>{head}</thead>"
             f"<tbody>{rows}</tbody></table>{more}"
         )
+
+
+def _convert(name: str, *arguments: Any) -> Any:
+    """Call the converter that is registered under a name."""
+    return plugins.find(plugins.CONVERTERS, name, "TopicModel")(*arguments)
 
 
 def _row_of_html(topic: Mapping[str, Any], label: str | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 
+from topicstream.addons.classifier.config import ClassifierConfig
 from topicstream.addons.sweep.config import SweepConfig
 from topicstream.base import memory
 from topicstream.base.errors import DoesNotFit, UsageError
@@ -14,7 +15,7 @@ from topicstream.base.machine import PROCESS_BYTES, memory_allowed
 from topicstream.base.memory import FLOOR, Array, MemoryLimit, plan_memory, total_bytes
 from topicstream.display.config import DriftConfig, MethodsConfig, ReportConfig, ShowConfig
 from topicstream.evaluation.config import CompareConfig, EvalConfig
-from topicstream.inference.config import ClassifierConfig, InferConfig
+from topicstream.inference.config import InferConfig
 from topicstream.ingestion.config import IngestConfig
 from topicstream.retraining.retrain import RetrainConfig
 from topicstream.retraining.update import UpdateConfig

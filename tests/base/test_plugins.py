@@ -10,7 +10,7 @@ import importlib
 import json
 import sys
 import tomllib
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import click
@@ -32,7 +32,7 @@ PACKAGE = ROOT / "tests" / "plugin_package"
 
 
 def forget() -> None:
-    for cached in (plugins.entries, plugins.load):
+    for cached in (plugins.installed, plugins.entries, plugins.load):
         cached.cache_clear()
     for name in [n for n in sys.modules if n.partition(".")[0] == "topicstream_example"]:
         del sys.modules[name]
@@ -210,7 +210,7 @@ def test_our_names_cannot_be_taken_and_nothing_is_there_without_the_package(monk
 
     ours = find("bp")
     theirs = [EntryPoint(name, "nowhere:NAME", "group") for name in ("bp", "jsonl")]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: theirs)
+    monkeypatch.setattr(plugins, "entry_points", lambda: EntryPoints(theirs))
     forget()
     assert find("bp") is ours
     assert reader_named("jsonl").name == "jsonl"

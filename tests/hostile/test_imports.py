@@ -13,10 +13,10 @@ from hypothesis import given
 import topicstream
 from tests.hostile.mutations import BYTES, MANY, answers_or_refuses, mutated
 from tests.ingest_tools import documents, write_jsonl
-from topicstream.addons.exchange.formats import FORMATS
+from topicstream.addons.exchange.formats import formats
 
 SUFFIXES = {"mallet-state": ".gz", "pyldavis": ".json", "mallet-doc-topics": ".txt"}
-NAMES = [name for name, form in FORMATS.items() if form.read]
+NAMES = [name for name, form in formats().items() if form.read]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_mutated_models(place, name):
         if name != "mallet-doc-topics":
             assert topicstream.TopicModel.open(out).n_topics >= 1
 
-    for file in [source / part for part in FORMATS[name].files] or [source]:
+    for file in [source / part for part in formats()[name].files] or [source]:
         whole = file.read_bytes()
         seeds = [gzip.decompress(whole), whole] if name == "mallet-state" else [whole]
 

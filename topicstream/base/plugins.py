@@ -38,6 +38,8 @@ MODEL_PARTS = "topicstream.model_parts"
 FORMATS = "topicstream.formats"
 CONVERTERS = "topicstream.converters"
 COMMANDS = "topicstream.commands"
+OPTIONS = "topicstream.options"
+"""Of existing commands: the group of `topics train` is ``topicstream.options.train``."""
 FUNCTIONS = "topicstream.functions"
 MODULES = "topicstream.modules"
 
@@ -144,10 +146,16 @@ def own(group: str) -> dict[str, str]:
 
 
 @cache
+def installed() -> Any:
+    """Read the entry points of all installed packages, once."""
+    return entry_points()
+
+
+@cache
 def entries(group: str) -> dict[str, EntryPoint]:
     """name -> entry point, ours first, then those of the packages that are installed."""
     ours = {name: EntryPoint(name, value, group) for name, value in own(group).items()}
-    others = sorted(entry_points(group=group), key=lambda e: (e.name, e.value))
+    others = sorted(installed().select(group=group), key=lambda e: (e.name, e.value))
     return ours | {entry.name: entry for entry in others if entry.name not in ours}
 
 

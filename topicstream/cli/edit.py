@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import click
 
-from topicstream.addons.views.naming import proposals
 from topicstream.base.files.ownership import kind_of
 from topicstream.base.options import numbers
 from topicstream.base.records import Json, plain
 from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.extension import extended, take_extensions
 from topicstream.ingestion.tokens.word_lists import describe_parts
 from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
 from topicstream.model.edits import Label, edit, read_log
@@ -88,33 +88,15 @@ def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
     help="Undo the last edit, or the last N.",
 )
 @click.option(
-    "--propose-labels",
-    is_flag=True,
-    help="Propose labels for unnamed topics from their words and phrases.",
-)
-@click.option(
-    "--command",
-    "program",
-    metavar="CMD",
-    help="With --propose-labels: a program that reads a prompt (words, documents) and prints a "
-    "label.",
-)
-@click.option(
     "--corpus",
     envvar="TOPICS_CORPUS",
     default="corpus.zarr",
     show_default=True,
     help="Corpus store ($TOPICS_CORPUS).",
 )
-@click.option(
-    "--docs",
-    type=click.IntRange(0),
-    default=3,
-    show_default=True,
-    help="With --command: number of typical documents in a prompt.",
-)
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
-def command(model: str, corpus: str, docs: int, dry_run: bool, **options: Any) -> Printed:
+@extended("edit")
+def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
     """Label, merge, drop and order the topics of a model.
 
     Edits are a log next to the model; the trained table does not change. `show`, `infer`, `report`,
@@ -123,28 +105,22 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **options: Any) -
     a corpus store permanently. Without options, the current edits are listed."""
     drop_words = options.pop("drop_words")
     undo = options.pop("undo")
-    program = options.pop("program")
+    asked = take_extensions("edit", options)
     if drop_words is not None:
-        if any(options.values()) or undo or program:
+        if any(options.values()) or undo or asked:
             raise click.UsageError(
                 "--drop-words changes a corpus store and cannot be combined with other edits"
             )
         return _drop_words(drop_words, model, corpus, dry_run)
-    if program and not options["propose_labels"]:
-        raise click.UsageError("--command requires --propose-labels")
     edits = [_label(text) for text in options["label"]]
     for kind in ("merge", "drop", "order"):
         texts = (options[kind],) if isinstance(options[kind], str) else options[kind] or ()
         edits += [{"edit": kind, "topics": numbers(text)} for text in texts]
     proposed: list[str] = []
-    if options["propose_labels"]:
+    for extension, own in asked.values():
         if edits or undo:
-            raise click.UsageError("--propose-labels cannot be combined with other edits")
-        labels = proposals(model, corpus, program=program, docs=docs)
-        edits = [
-            {"edit": "label", "topic": k, "label": text, "by": program or "words"}
-            for k, text in labels.items()
-        ]
+            raise click.UsageError(f"{extension.requires} cannot be combined with other edits")
+        edits = extension.run(model, corpus, own)
         proposed = each("{topic:>5}  {label}", edits)
     view = edit(model, edits, undo=undo or 0, dry_run=dry_run)
     log = read_log(model)

@@ -8,18 +8,16 @@ from typing import Any
 import click
 
 from topicstream.addons.cloud.mirror import mirrored
-from topicstream.addons.views.drift import drift, drift_lines
 from topicstream.base.errors import StoreError, json_line, named
 from topicstream.base.files.durable import read_json
 from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import config_of, options_given, options_of
+from topicstream.cli.extension import extended, take_extensions
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import figures, histogram_line, linked_text
 from topicstream.corpus.info import verify as damage
 from topicstream.corpus.reader import Corpus
 from topicstream.display import model_info
-from topicstream.display.config import DriftConfig
 from topicstream.model.manifest import unfinished_run
 
 CORPUS = """{path}: corpus, generation {generation}, fingerprint {fingerprint:.16}
@@ -49,7 +47,7 @@ WORDS = """  distinct words a document, 1 to {lengths.longest:,} by powers of tw
     show_default=True,
     help="Number of most frequent words to list.",
 )
-@options_of(DriftConfig)
+@extended("info")
 def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     """Describe the corpus store or model at PATH (default: corpus.zarr).
 
@@ -61,14 +59,14 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     place = path
     path = str(mirrored(path))
     kind = _kind(Path(path))
-    if options["documents"] is not None or options["by"] is not None:
+    for extension, own in take_extensions("info", options).values():
         if kind != "model":
-            raise click.UsageError(f"{path} is a corpus store; --drift and --by require a model")
+            raise click.UsageError(
+                f"{path} is a corpus store; {extension.requires} requires a model"
+            )
         with showing() as progress:
-            result = drift(config_of(DriftConfig, {"model": path, **options}, progress=progress))
-        return result, drift_lines(result)
-    if wrong := sorted(options_given(options)):
-        raise click.UsageError(f"--{wrong[0].replace('_', '-')} requires --drift or --by")
+            result, told = extension.run(path, own, progress)
+        return result, told
     if kind == "model":
         about = model_info.describe(path, verify=verify) | {"path": place}
         return about, model_info.lines(about)

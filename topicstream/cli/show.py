@@ -8,18 +8,18 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from topicstream.addons.clusters.model import is_of_vectors
-from topicstream.addons.clusters.view import ComponentsView
 from topicstream.base import plugins
 from topicstream.cli.command import Printed, Section, showing, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.display.config import ShowConfig
 from topicstream.display.show import TopicsView
 from topicstream.display.view import ModelView
+from topicstream.model.manifest import read_manifest
 
 
 def views_on(line: Sequence[str] | None) -> Mapping[str, Section]:
@@ -32,13 +32,20 @@ def views_on(line: Sequence[str] | None) -> Mapping[str, Section]:
     else:
         names = [name for name in plugins.entries(plugins.VIEWS) if f"--{name}" in words]
     views = [plugins.load(plugins.VIEWS, name) for name in names]
-    if (
-        line is not None
-        and not views
-        and is_of_vectors(value_on_line(line, "--model", os.environ.get("TOPICS_MODEL", "model")))
-    ):
-        views = [ComponentsView]
+    if line is not None and not views:
+        views = default_views(
+            value_on_line(line, "--model", os.environ.get("TOPICS_MODEL", "model"))
+        )
     return {view.title: Section(view) for view in views}
+
+
+def default_views(model: str) -> list[type[ModelView]]:
+    """Return the view that the engine of a model has in the place of topics, if any."""
+    if not (Path(model) / "manifest.json").exists():
+        return []
+    engine = str(read_manifest(model).engine)
+    known = engine in plugins.entries(plugins.DEFAULT_VIEWS)
+    return [plugins.load(plugins.DEFAULT_VIEWS, engine)] if known else []
 
 
 @topics_command("show", asked_by=views_on)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import Field
+from dataclasses import Field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from topicstream.base.records import Json
 from topicstream.base.text import render
 from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
+from topicstream.cli.extension import Asked, extended, take_extensions
 from topicstream.cli.options import click_option, config_of, options_of, value_on_line
 from topicstream.engines import find
 from topicstream.engines.about import About
@@ -22,8 +22,8 @@ from topicstream.engines.base import Options
 from topicstream.training.config import TrainConfig
 from topicstream.training.loop import train
 
-ABOUT = {"classifier", "model", "corpus", "threads", "mem_limit", "as_json"}
-"""With these alone ``--classifier`` trains nothing where there is a model."""
+PLACES = {"model", "corpus", "threads", "mem_limit", "as_json"}
+"""With these alone the options of an add-on, such as ``--classifier``, work on the present model."""
 DRY_RUN = (
     "dry run: {memory_bytes:size} of memory, {disk_bytes:size} of disk, about "
     "{expected_seconds:.0f} s: a start of"
@@ -80,15 +80,9 @@ def engine_option(options: type, about: About | None, field: Field[Any]) -> clic
 
 @topics_command("train", indent=None, asked_by=engine_options)
 @options_of(TrainConfig)
-@click.option(
-    "--classifier",
-    is_flag=True,
-    help="After training, train the classifier of `infer --method maxent` as well; with only "
-    "--model and "
-    "--corpus, train nothing else.",
-)
+@extended("train")
 @click.pass_context
-def command(ctx: click.Context, /, classifier: bool, **values: Any) -> Printed:
+def command(ctx: click.Context, /, **values: Any) -> Printed:
     """Learn topics from a corpus store, pass by pass, within the memory limit.
 
     After an interruption, run the same command again to resume from the last checkpoint. A finished
@@ -102,17 +96,15 @@ def command(ctx: click.Context, /, classifier: bool, **values: Any) -> Printed:
     given_options = {
         p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT
     }
+    asked = take_extensions("train", values)
     with showing() as progress:
         config = config_of(TrainConfig, values, options=options, progress=progress)
-        if (
-            classifier
-            and given_options <= ABOUT
-            and (Path(config.model) / "manifest.json").exists()
-        ):
-            alone = learn(config)
-            return {"model": alone["model"], "classifier": alone}, classifier_lines(alone)
+        others = given_options - PLACES - set(extension_names(asked))
+        if asked and not others and (Path(config.model) / "manifest.json").exists():
+            more, more_lines = run_extensions(asked, config)
+            return {"model": str(config.model), **more}, more_lines
         trained = train(config)
-        learned = learn(config) if classifier and not config.dry_run else None
+        more, more_lines = ({}, []) if config.dry_run else run_extensions(asked, config)
     result = {
         "model": str(trained.model),
         "passes": trained.passes,
@@ -129,22 +121,19 @@ def command(ctx: click.Context, /, classifier: bool, **values: Any) -> Printed:
         "topics": trained.topics,
         "peak": trained.last.get("rss_peak_bytes", 0) / 2**20,
     }
-    if learned is None:
-        return result, render(SUMMARY, about)
-    return {**result, "classifier": learned}, render(SUMMARY, about) + classifier_lines(learned)
+    return {**result, **more}, render(SUMMARY, about) + more_lines
 
 
-def classifier_lines(learned: dict[str, Any]) -> list[str]:
-    """What was learned, for people."""
-    from topicstream.addons.classifier.command import lines  # brings half of inference with it
-
-    return lines(learned)
+def extension_names(asked: Asked) -> list[str]:
+    """List the names of the options of the extensions that are asked for."""
+    return [field.name for extension, _ in asked.values() for field in fields(extension.Options)]
 
 
-def learn(config: TrainConfig) -> dict[str, Json]:
-    """The classifier of a model that was just trained, within the same limits."""
-    from topicstream.addons.classifier.training import train_classifier  # most trainings learn none
-    from topicstream.inference.config import ClassifierConfig
-
-    limits = {name: getattr(config, name) for name in ("threads", "mem_limit", "progress")}
-    return train_classifier(ClassifierConfig(config.model, config.corpus, **limits))
+def run_extensions(asked: Asked, config: TrainConfig) -> tuple[dict[str, Any], list[str]]:
+    """Call what the options of add-ons ask for on a finished model: (results by name, lines)."""
+    results: dict[str, Any] = {}
+    lines: list[str] = []
+    for name, (extension, options) in asked.items():
+        results[name], told = extension.run(config, options)
+        lines += told
+    return results, lines

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.addons.classifier.model import described
 from topicstream.base.errors import StoreError
 from topicstream.base.records import Json
 from topicstream.base.text import render, sparkline
 from topicstream.model.manifest import manifest_json, read_manifest
+from topicstream.model.parts import model_parts
 from topicstream.model.store import read_history
 from topicstream.model.topic_kinds import BACKGROUND, DEAD
 from topicstream.model.topic_model import TopicModel
@@ -53,8 +53,9 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
         "bytes": sum(f.stat().st_size for f in table.rglob("*") if f.is_file()),
         "history": read_history(path, verify=verify),
     }
-    if (learned := described(model)) is not None:
-        out["classifier"] = learned
+    for name, part in model_parts().items():
+        if (described := part.describe(model)) is not None:
+            out[name] = dict(described)
     if verify:
         last = max((int(r.get("pass") or 0) for r in out["history"]), default=0)
         # a model saved from Python has no history
@@ -96,8 +97,8 @@ SUMMARY = """{path}: {topics} topics over {words:word}
 [  passes       {passes}[ ({stopped})]]
 [  created      {created}]
 [  versions     {versions}]
-[  classifier   {classifier.documents:document} by {classifier.features}, {classifier.divergence:.3f} nats from theta[{classifier.stale:?}; STALE: the topics have changed since]]
-  size         {bytes:size}
+"""
+SIZES = """  size         {bytes:size}
 [  empty        {empty_topics:topic} with less than one token: {first_empty: }]
 [  dead         {dead_topics:topic} with next to nothing of the corpus: {first_dead: }]
 [  background   topic {background_topics}]
@@ -126,7 +127,9 @@ def lines(info: dict[str, Any]) -> list[str]:
         "versions": _listed(info.get("versions")),
     }
     verified = render("[  verified     all checksums match; content {content_hash:.16}]", info)
-    return render(SUMMARY, about) + history_lines(info["history"]) + verified
+    parts = [part.line for name, part in model_parts().items() if name in info and part.line]
+    summary = SUMMARY + "".join(f"{line}\n" for line in parts) + SIZES
+    return render(summary, about) + history_lines(info["history"]) + verified
 
 
 def alpha_text(alpha: list[float]) -> str:

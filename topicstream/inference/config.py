@@ -9,12 +9,10 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from topicstream.addons.classifier.model import FEATURES
 from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base import plugins
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.options import SchedulerOptions, listed_names, option, share
-from topicstream.corpus.reader import Corpus
 from topicstream.inference.methods import DEFAULT, METHOD_NAMES
 from topicstream.ingestion.options import ReadOptions
 from topicstream.model.topic_model import TopicModel
@@ -107,45 +105,3 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
         """The parts of a store."""
         parts = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)
         return PARTS if "all" in parts else parts
-
-
-@dataclass(frozen=True)
-class ClassifierConfig(ThreadedOptions):
-    """All settings of the classifier beside a model."""
-
-    model: str | Path | TopicModel = option(
-        "model",
-        "Folder of the model ($TOPICS_MODEL).",
-        env="TOPICS_MODEL",
-        show=True,
-        parse=mirrored,
-    )
-    corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=mirrored
-    )
-    _: KW_ONLY
-    documents: int = option(
-        200_000,
-        "Use at most this many training documents, evenly spaced; 0: all.",
-        min=0,
-        show=True,
-    )
-    features: str = option(
-        "root",
-        "Features of a document: counts, frequency (counts divided by its length), or root "
-        "(square roots of the frequencies).",
-        choices=FEATURES,
-        show=True,
-    )
-    variance: float = option(
-        1.0, "Variance of the Gaussian prior on the weights.", above=0, show=True
-    )
-    passes: int = option(100, "Maximum number of passes.", min=1, show=True)
-    tol: float = option(
-        1e-3, "Stop when a pass lowers the loss by less than this share.", min=0, show=True
-    )
-    temperature: float | None = option(
-        None,
-        "Divide the logits by this number (default: chosen on held-out training documents).",
-        above=0,
-    )

@@ -29,6 +29,51 @@ _TEXT = pa.large_string()
 
 
 @dataclass(frozen=True)
+class Format:
+    """A format of another program, an entry point of ``topicstream.formats``.
+
+    Attributes
+    ----------
+    name
+        As ``--format`` takes it.
+    made_of
+        ``model``, ``corpus`` or ``model and corpus``.
+    about
+        A line of the help.
+    write, read
+        ``package.module:function``: (Export) -> summary, and (path, Given) -> Imported;
+        empty where the format goes the
+        other way only.  Topics of documents make no model: ``read`` is (path, out, force=) ->
+                         summary, and writes a table.
+    files
+        Those of a folder; none: it is one file.
+    suffix
+        By which a file is known.
+    options
+        Those of ``topics export`` that it takes.
+    reads_table
+        Whether ``read`` makes a table of the topics of documents, not a model.
+    edited
+        Whether topics can be written as they are shown, merged and dropped (`topics edit`); else as
+        they were trained.
+    numbered
+        Whether topics keep the numbers that `topics show` prints; else they are counted from 0.
+    """
+
+    name: str
+    made_of: str
+    about: str
+    write: str = ""
+    read: str = ""
+    files: tuple[str, ...] = ()
+    suffix: str = ""
+    options: tuple[str, ...] = ()
+    reads_table: bool = False
+    edited: bool = True
+    numbered: bool = False
+
+
+@dataclass(frozen=True)
 class Export:
     """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the
     format's own options. numbers: of the model's topics, as they are shown."""

@@ -24,9 +24,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from topicstream.addons.classifier.training import train_classifier
 from topicstream.addons.cloud.publication import publish as upload
-from topicstream.base import machine
+from topicstream.base import machine, plugins
 from topicstream.base.errors import InputError, NotOurs, StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import sync
@@ -521,6 +520,9 @@ class Cycle:
             self.config.publish.classifier
             and not publish.version_path(self.folder, number).exists()
         ):
+            train_classifier = plugins.find(
+                plugins.FUNCTIONS, "train_classifier", "[publish] classifier"
+            )
             learned = train_classifier(
                 run, self.config.corpus, threads=want.threads, mem_limit=want.mem_limit
             )

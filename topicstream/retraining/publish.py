@@ -14,13 +14,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from topicstream.addons.classifier.model import RECORD, read_classifier
 from topicstream.base.errors import NotOurs, TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, sync
 from topicstream.base.files.ownership import claim, kind_of, temporary
 from topicstream.base.records import write_record
 from topicstream.model.manifest import IDS, TopicIds, read_manifest
+from topicstream.model.parts import model_parts
 from topicstream.model.store import files_of
 from topicstream.retraining.state import STATE, read_retrain_state
 
@@ -78,12 +78,12 @@ def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
     owned.sweep(final.parent)  # of a run that was killed
     beside = temporary(final)
     claim(beside, "version")
-    classifier = read_classifier(run)
     names = [entry.name for entry in files_of(read_manifest(run))] + [
         "history.jsonl",
         "manifest.json",
     ]
-    names += [] if classifier is None else [classifier.array.name, RECORD]
+    for part in model_parts().values():
+        names += part.files(run)
     for source in (run / name for name in names if (run / name).exists()):
         owned.copy(source, beside / source.name)
     write_record(beside / IDS, ids)

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from tests.inference.test_infer import ALPHA, BETA, K, W, documents
 from tests.small_store import planted, store
+from topicstream.addons.classifier.config import ClassifierConfig
 from topicstream.addons.classifier.model import Classifier
 from topicstream.addons.classifier.training import (
     Examples,
@@ -25,7 +26,6 @@ from topicstream.addons.classifier.training import (
 from topicstream.base.errors import DoesNotFit, InputError, StoreError
 from topicstream.base.files.durable import read_json, write_json
 from topicstream.base.files.ownership import not_ours
-from topicstream.inference.config import ClassifierConfig
 from topicstream.inference.infer import infer
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method

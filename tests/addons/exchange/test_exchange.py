@@ -18,7 +18,7 @@ import topicstream
 from tests.addons.exchange.conftest import TOPICS, WORDS
 from tests.ingestion.test_memory_inputs import ALL
 from topicstream import TopicModel
-from topicstream.addons.exchange.formats import FORMATS
+from topicstream.addons.exchange.formats import formats
 from topicstream.base.errors import InputError, NotOurs, TopicsError
 from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
@@ -403,4 +403,4 @@ def test_the_commands(made, tmp_path, capsys):
     for command, way in (("export", "write"), ("import", "read")):
         assert run([command, "--help"]) == 0
         text = capsys.readouterr().out
-        assert all(f.name in text for f in FORMATS.values() if getattr(f, way))
+        assert all(f.name in text for f in formats().values() if getattr(f, way))

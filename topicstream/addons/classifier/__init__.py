@@ -1,6 +1,12 @@
 """Classifiers that predict topics: maximum entropy, naive Bayes, a hybrid."""
 
 ENTRY_POINTS = {
+    "topicstream.options.train": {
+        "classifier": "topicstream.addons.classifier.train_option:TRAIN",
+    },
+    "topicstream.model_parts": {
+        "classifier": "topicstream.addons.classifier.model:PART",
+    },
     "topicstream.commands": {
         "classifier": "topicstream.addons.classifier.command:command",
     },

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from topicstream.addons.classifier.config import ClassifierConfig
 from topicstream.addons.classifier.training import train_classifier
 from topicstream.base.text import render
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import config_of, options_of
-from topicstream.inference.config import ClassifierConfig
 
 SUMMARY = (
     "{model}: classifier of {documents:document} by {features} in {passes:pass}[{more:?} (not "

@@ -29,6 +29,7 @@ from topicstream.base.files.durable import sync
 from topicstream.base.records import Amount, Count, Crc, Record, plain, read_record, write_record
 from topicstream.model.arrays import ArrayWriter, StoredArray
 from topicstream.model.manifest import FileEntry, ModelManifest
+from topicstream.model.parts import ModelPart
 from topicstream.model.topic_model import TopicModel
 
 RECORD = "classifier.json"
@@ -188,3 +189,18 @@ def save_classifier(
     write_record(folder / RECORD, record)
     for other in set(NAMES) - {name}:
         owned.remove_within(folder / other)
+
+
+def classifier_files(folder: Path) -> list[str]:
+    """List the files of the classifier in a model's folder."""
+    record = read_classifier(folder)
+    return [] if record is None else [record.array.name, RECORD]
+
+
+PART = ModelPart(
+    files=classifier_files,
+    describe=described,
+    line="  classifier   {classifier.documents:document} by {classifier.features}, "
+    "{classifier.divergence:.3f} nats from theta[{classifier.stale:?}; STALE: the topics have "
+    "changed since]",
+)

@@ -32,6 +32,7 @@ from msgspec.structs import asdict
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
+from topicstream.addons.classifier.config import ClassifierConfig
 from topicstream.addons.classifier.model import ClassifierFacts, save_classifier
 from topicstream.base.errors import InputError
 from topicstream.base.files.durable import lock
@@ -43,7 +44,7 @@ from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
 from topicstream.corpus.vocabulary import A_WORD
-from topicstream.inference.config import ClassifierConfig, InferConfig
+from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents
 from topicstream.inference.memory import LEAST_DOCS, InferencePlan, plan_inference, thread_bytes
 from topicstream.inference.method import TopicRows

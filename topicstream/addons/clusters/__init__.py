@@ -12,6 +12,9 @@ ENTRY_POINTS = {
     "topicstream.starts": {
         "clusters": "topicstream.addons.clusters.starts:ClusterStart",
     },
+    "topicstream.default_views": {
+        "gmm": "topicstream.addons.clusters.view:ComponentsView",
+    },
     "topicstream.readers": {
         "images": "topicstream.addons.clusters.images:READER",
         "npy": "topicstream.addons.clusters.dense_rows:NPY",

@@ -19,7 +19,6 @@ import numpy as np
 from topicstream.addons.clusters.gaussian_density import Densities, log_density, point_densities
 from topicstream.base.errors import StoreError
 from topicstream.base.machine import one_blas_thread
-from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Longs
 from topicstream.numeric.kernels.dirichlet import exp, log
@@ -114,15 +113,6 @@ class ClusterView:
 
 
 POINTS = 4096  # scored at a time
-
-
-def is_of_vectors(model: object) -> bool:
-    """Whether a model's folder holds Gaussian components."""
-    return (
-        isinstance(model, str | Path)
-        and (Path(model) / "manifest.json").exists()
-        and bool(read_manifest(model).width)
-    )
 
 
 class GaussianModel:

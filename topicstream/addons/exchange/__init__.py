@@ -1,6 +1,28 @@
 """Models, topics of documents and corpora in other programs' formats."""
 
 ENTRY_POINTS = {
+    "topicstream.formats": {
+        "parquet": "topicstream.addons.exchange.formats:PARQUET",
+        "parquet-long": "topicstream.addons.exchange.formats:PARQUET_LONG",
+        "csv": "topicstream.addons.exchange.formats:CSV",
+        "parquet-theta": "topicstream.addons.exchange.formats:PARQUET_THETA",
+        "safetensors": "topicstream.addons.exchange.formats:SAFETENSORS",
+        "pyldavis": "topicstream.addons.exchange.formats:PYLDAVIS",
+        "mallet": "topicstream.addons.exchange.formats:MALLET",
+        "mallet-doc-topics": "topicstream.addons.exchange.formats:MALLET_DOC_TOPICS",
+        "mallet-state": "topicstream.addons.exchange.formats:MALLET_STATE",
+        "ldac-beta": "topicstream.addons.exchange.formats:LDAC_BETA",
+        "ldac": "topicstream.addons.exchange.formats:LDAC",
+        "uci": "topicstream.addons.exchange.formats:UCI",
+        "mtx": "topicstream.addons.exchange.formats:MTX",
+    },
+    "topicstream.converters": {
+        "to_gensim": "topicstream.addons.exchange.objects:to_gensim",
+        "to_sklearn": "topicstream.addons.exchange.objects:to_sklearn",
+        "from_gensim": "topicstream.addons.exchange.objects:from_gensim",
+        "from_sklearn": "topicstream.addons.exchange.objects:from_sklearn",
+        "from_tomotopy": "topicstream.addons.exchange.objects:from_tomotopy",
+    },
     "topicstream.commands": {
         "export": "topicstream.addons.exchange.export_command:command",
         "import": "topicstream.addons.exchange.import_command:command",

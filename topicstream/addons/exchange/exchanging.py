@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from topicstream.addons.exchange.config import ExportConfig, ImportConfig
-from topicstream.addons.exchange.formats import Format, find_format
+from topicstream.addons.exchange.formats import find_format
 from topicstream.base.errors import InputError, NotOurs, StoreError, TopicsError, UsageError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import exchange_folders, lock
@@ -36,7 +36,7 @@ from topicstream.evaluation.keys import strangers
 from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.edits import View, seen, view_of
-from topicstream.model.exchange import Export, Given, Imported, checked_words, prior
+from topicstream.model.exchange import Export, Format, Given, Imported, checked_words, prior
 from topicstream.model.manifest import Origin, origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
@@ -49,7 +49,7 @@ HELD_BYTES = 128 << 20
 def export_model(config: ExportConfig) -> dict[str, Json]:
     """Write a model, its documents' topics, or its corpus in another program's format.
 
-    ``topicstream.addons.exchange.formats.FORMATS`` lists the formats.  Merged and dropped topics
+    ``topics export --help`` lists the formats.  Merged and dropped topics
     are
     written as they are shown, in that
     order, with their names where the format has room.  The table is read from disk in parts, and

@@ -1,6 +1,12 @@
 """More views of a model: comparison, drift, search, hierarchy, intrusion, naming."""
 
 ENTRY_POINTS = {
+    "topicstream.options.edit": {
+        "labels": "topicstream.addons.views.edit_option:EDIT",
+    },
+    "topicstream.options.info": {
+        "drift": "topicstream.addons.views.info_option:INFO",
+    },
     "topicstream.commands": {
         "compare": "topicstream.addons.views.compare_command:command",
     },

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.addons.classifier.model import RECORD
 from topicstream.addons.views.comparing import (
     completion,
     cosine,
@@ -44,6 +43,7 @@ from topicstream.evaluation.visiting import left_out_text
 from topicstream.inference.documents import Documents, documents_of_cells
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_variant, make_variant
+from topicstream.model.parts import has_part
 from topicstream.model.topic_model import TopicModel
 
 MOST_PERIODS = 200
@@ -96,7 +96,7 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     True
     """
     opened, _ = opened_to_compare(config.model, config.memory)
-    name = config.method or ("maxent" if opened.path and (opened.path / RECORD).exists() else "bp")
+    name = config.method or ("maxent" if has_part(opened.path, "classifier") else "bp")
     find_variant(name, "--method")
     find_variant(config.reference, "--reference")
     training, note = _training(config.corpus)

@@ -1,0 +1,23 @@
+"""What of single cells other programs read."""
+
+from __future__ import annotations
+
+from topicstream.model.exchange import Format
+
+H5AD = Format(
+    "h5ad",
+    "model and corpus",
+    "AnnData: topics of cells in obsm, of features in varm",
+    "topicstream.addons.cells.exchange:write_h5ad",
+    suffix=".h5ad",
+    options=("into",),
+    edited=False,
+)
+PYCISTOPIC = Format(
+    "pycistopic",
+    "model and corpus",
+    "a folder of the files that pycisTopic reads",
+    "topicstream.addons.cells.exchange:write_pycistopic",
+    files=("cell_names.txt", "region_names.txt"),
+    edited=False,
+)

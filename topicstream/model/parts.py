@@ -1,0 +1,42 @@
+"""Parts that an add-on or another package keeps in a model's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from topicstream.base import plugins
+from topicstream.model.topic_model import TopicModel
+
+
+@dataclass(frozen=True)
+class ModelPart:
+    """A part of a model's folder, an entry point of ``topicstream.model_parts``.
+
+    Attributes
+    ----------
+    files
+        Names of the part's files in a folder, empty without the part; a version that `topics
+        retrain` publishes has them, too.
+    describe
+        Plain values for `topics info`, None without the part.
+    line
+        The template of its line in `topics info`; its values stand under the part's name.
+    """
+
+    files: Callable[[Path], list[str]]
+    describe: Callable[[TopicModel], Mapping[str, Any] | None]
+    line: str = ""
+
+
+def model_parts() -> dict[str, ModelPart]:
+    """Return every registered part by name."""
+    return dict(plugins.loaded(plugins.MODEL_PARTS))
+
+
+def has_part(folder: Path | None, name: str) -> bool:
+    """Tell whether a model's folder holds the part of that name."""
+    parts = model_parts()
+    return folder is not None and name in parts and bool(parts[name].files(folder))
