@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base.errors import StoreError, json_line, named
 from topicstream.base.files.durable import read_json
+from topicstream.base.places import places
 from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.extension import extended, take_extensions
@@ -57,7 +57,7 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     McCallum (2009); compare periods of like size, as the share falls with the number of documents.
     `topics retrain` decides by unknown tokens and perplexity."""
     place = path
-    path = str(mirrored(path))
+    path = str(places().resolve(path))
     kind = _kind(Path(path))
     for extension, own in take_extensions("info", options).values():
         if kind != "model":

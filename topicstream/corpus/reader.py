@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import DTypeLike
 
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base.errors import StoreError, TopicsError, UsageError
 from topicstream.base.files.plain import batches, load_arrays, open_table, refuse_linked_folders
+from topicstream.base.places import places
 from topicstream.base.text import noun_of
 from topicstream.corpus.axes import Axes, Axis, read_lists
 from topicstream.corpus.axis_build import stored_axes
@@ -89,7 +89,7 @@ class Corpus(Views):
         UsageError
             For a store of dense rows, unless the caller takes these too.
         """
-        folder = Path(mirrored(path))
+        folder = Path(places().resolve(path))
         while True:
             corpus = cls(folder, StoreManifest.read(folder))
             if corpus.width and not dense:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base.memory import ThreadedOptions, WorkOptions
 from topicstream.base.options import SchedulerOptions, listed_names, numbers, option
+from topicstream.base.places import places
 from topicstream.corpus.reader import Corpus
 from topicstream.display.periods import GRAINS
 from topicstream.model.topic_model import TopicModel
@@ -21,14 +21,14 @@ class MethodsConfig(SchedulerOptions, WorkOptions):
     """What ``compare_methods`` is asked."""
 
     model: str | Path | TopicModel = option(
-        "model", "the model's folder, or an open TopicModel", cli=False, parse=mirrored
+        "model", "the model's folder, or an open TopicModel", cli=False, parse=places().resolve
     )
     corpus: str | Path | Corpus = option(
         "corpus.zarr",
         "Corpus store that the model was trained on.",
         show=True,
         env="TOPICS_CORPUS",
-        parse=mirrored,
+        parse=places().resolve,
     )
     methods: str | Sequence[str] = option(
         "all", "Methods to compare, separated by commas.", metavar="NAMES", show=True
@@ -66,7 +66,7 @@ class DriftConfig(WorkOptions):
     """What ``drift`` is asked."""
 
     model: str | Path | TopicModel = option(
-        "model", "the model's folder, or an open TopicModel", cli=False, parse=mirrored
+        "model", "the model's folder, or an open TopicModel", cli=False, parse=places().resolve
     )
     documents: str | Path | Corpus | None = option(
         None,
@@ -85,7 +85,7 @@ class DriftConfig(WorkOptions):
         "corpus.zarr",
         "Corpus store that the model was trained on.",
         env="TOPICS_CORPUS",
-        parse=mirrored,
+        parse=places().resolve,
     )
     method: str | None = option(
         None,
@@ -111,14 +111,14 @@ class ReportConfig(ThreadedOptions):
     """All settings of a report."""
 
     model: str | Path | TopicModel = option(
-        "model", "the model, or its folder", cli=False, parse=mirrored
+        "model", "the model, or its folder", cli=False, parse=places().resolve
     )
     corpus: str | Path | Corpus | None = option(
         "corpus.zarr",
         "Corpus store ($TOPICS_CORPUS).",
         env="TOPICS_CORPUS",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     _: KW_ONLY
     out: str | Path = option(
@@ -174,14 +174,14 @@ class ShowConfig(ThreadedOptions):
         "Folder of the model ($TOPICS_MODEL).",
         env="TOPICS_MODEL",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     corpus: str | Path | Corpus = option(
         "corpus.zarr",
         "Corpus store ($TOPICS_CORPUS).",
         env="TOPICS_CORPUS",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     _: KW_ONLY
     words: int = option(10, "Words per topic.", flags=("-n", "--words"), min=1, show=True)

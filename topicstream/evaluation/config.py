@@ -9,9 +9,9 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base.memory import ThreadedOptions, WorkOptions
 from topicstream.base.options import SchedulerOptions, listed_names, option
+from topicstream.base.places import places
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 
@@ -25,14 +25,14 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
         "Folder of the model ($TOPICS_MODEL).",
         env="TOPICS_MODEL",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     corpus: str | Path | Corpus = option(
         "corpus.zarr",
         "Corpus store ($TOPICS_CORPUS).",
         env="TOPICS_CORPUS",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     _: KW_ONLY
     heldout: bool | str | Path = option(
@@ -82,9 +82,9 @@ class CompareConfig(SchedulerOptions, WorkOptions):
     """All settings of a comparison of two models."""
 
     a: str | Path | TopicModel = option(
-        MISSING, "a model, or its folder", cli=False, parse=mirrored
+        MISSING, "a model, or its folder", cli=False, parse=places().resolve
     )
-    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False, parse=mirrored)
+    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False, parse=places().resolve)
     _: KW_ONLY
     words: int = option(
         10, "First words of a topic to compare.", flags=("-n", "--words"), min=1, show=True

@@ -19,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.cloud.mirror import mirrored
-from topicstream.addons.cloud.remote import address_of
 from topicstream.base.errors import InputError, StoreError, UsageError, named
+from topicstream.base.places import places
 from topicstream.base.text import noun_of, payload_of
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
@@ -179,10 +178,9 @@ def other_corpus(
     Raw text is read with the model's tokenizer, and all its words are kept, so that the
     out-of-vocabulary rate is known. meta: fields of raw documents to keep, by the name of the
     column."""
-    remote = address_of(path)
     width = model.manifest.width
-    path = Path(mirrored(path) if str(path).endswith(".zarr") else path)
-    if remote is None and not path.exists():
+    path = Path(places().resolve(path) if str(path).endswith(".zarr") else path)
+    if not places().exists(path):
         raise InputError(f"{path}: no such file or folder")
     if (path / "manifest.json").exists():
         corpus = Corpus.open(path, dense=bool(width))

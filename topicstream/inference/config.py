@@ -9,10 +9,10 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base import plugins
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.options import SchedulerOptions, listed_names, option, share
+from topicstream.base.places import places
 from topicstream.inference.methods import DEFAULT, METHOD_NAMES
 from topicstream.ingestion.options import ReadOptions
 from topicstream.model.topic_model import TopicModel
@@ -26,7 +26,7 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     """All settings of an inference but those of its method."""
 
     model: str | Path | TopicModel = option(
-        MISSING, "the model, or its folder", cli=False, parse=mirrored
+        MISSING, "the model, or its folder", cli=False, parse=places().resolve
     )
     documents: Any = option(
         MISSING,

@@ -7,12 +7,10 @@ from __future__ import annotations
 import dataclasses
 import os
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from topicstream.addons.cloud.mirror import cache_folder, mirrored
-from topicstream.addons.cloud.publication import claim_address, publish
-from topicstream.addons.cloud.remote import address_of
 from topicstream.base.cluster import connected_within
 from topicstream.base.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.base.files import durable
@@ -26,6 +24,7 @@ from topicstream.base.files.ownership import (
 )
 from topicstream.base.machine import default_threads, peak_bytes, return_freed_memory
 from topicstream.base.options import configured
+from topicstream.base.places import places
 from topicstream.base.progress import Progress, listener
 from topicstream.base.records import Json
 from topicstream.corpus.manifest import StoreManifest
@@ -97,49 +96,44 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     )
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
-    if (address := address_of(config.out)) is not None:
-        return _ingest_to(
-            address.rstrip("/"),
-            inputs_record.describe(names if isinstance(names, list) else [], options),
-            config,
-        )
-    return _Ingest(
-        names, folder_named(config.out), options, listener(config.progress), config.stop or Stop()
-    ).run()
+    return places().make(config.out, _Order(names, options))
 
 
-def _ingest_to(address: str, record: InputsRecord, config: IngestConfig) -> dict[str, Json]:
-    """Make the store in a working folder of this machine, and publish it at an address.  The folder
-    stays until that is done,
-    so that the same command carries on after a kill; any other starts over."""
-    if config.append:
-        raise UsageError(
-            f"--out {address}: a store at an address cannot be appended to; append to one of "
-            f"this machine and publish it"
-        )
-    current, _ = claim_address(address, "corpus")
-    home = cache_folder().joinpath("uploads", *address.split("://"))
-    work = home / "store"
-    with durable.lock(home, "making", kind="ingest"):
-        if current is not None and not config.force:
-            if not record.digest or current.inputs != record.digest:
-                unknown = (
-                    ""
-                    if record.digest
-                    else ", and documents that are in no file cannot be compared with it"
-                )
-                raise TopicsError(f"{address}: exists{unknown}; --force replaces it")
-            version = current.version
-            summary = _made_once(StoreManifest.read(Path(mirrored(address))), record, config)
-        else:
-            if not inputs_record.is_this(work, inputs_record.load(work).fingerprint, record):
-                owned.remove(work, "corpus")  # of another ingest, which was killed
-            summary = ingest(dataclasses.replace(config, out=work))
-            version = publish(work, address, inputs=record.digest, progress=config.progress)[
-                "version"
-            ]
-        owned.remove(home, "ingest")
-    return summary | {"out": address, "version": version}
+class _Order:
+    """An ingest as it was ordered: makes its store in any folder, and knows it again."""
+
+    kind: Literal["corpus"] = "corpus"
+
+    def __init__(self, names: list[str] | InMemory, options: IngestOptions) -> None:
+        self._names = names
+        self._options = options
+        self.appends = options.given.append
+        self.force = options.given.force
+        self.progress = options.given.progress
+
+    @cached_property
+    def _record(self) -> InputsRecord:
+        names = self._names if isinstance(self._names, list) else []
+        return inputs_record.describe(names, self._options)
+
+    @property
+    def inputs(self) -> str:
+        return self._record.digest
+
+    def make(self, folder: str | os.PathLike[str]) -> dict[str, Json]:
+        out = folder_named(folder)
+        given = dataclasses.replace(self._options.given, out=out)
+        options = dataclasses.replace(self._options, given=given)
+        return _Ingest(
+            self._names, out, options, listener(given.progress), given.stop or Stop()
+        ).run()
+
+    def is_made(self, folder: Path) -> bool:
+        record = inputs_record.load(folder)
+        return inputs_record.is_this(folder, record.fingerprint, self._record)
+
+    def describe_made(self, folder: Path) -> dict[str, Json]:
+        return _made_once(StoreManifest.read(folder), self._record, self._options.given)
 
 
 def _made_once(store: StoreManifest, record: InputsRecord, config: IngestConfig) -> dict[str, Json]:

@@ -15,11 +15,10 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from topicstream.addons.cloud.mirror import mirrored
-from topicstream.addons.cloud.remote import address_read
 from topicstream.base.errors import StoreError, UsageError, named
 from topicstream.base.files.plain import refuse_linked_folders
 from topicstream.base.machine import versions
+from topicstream.base.places import places
 from topicstream.base.records import plain
 from topicstream.base.text import noun_of
 from topicstream.corpus.vocabulary import Vocabulary
@@ -143,7 +142,7 @@ class TopicModel:
 
         Raises StoreError, one line naming the file, when something is missing, damaged or of
         another version."""
-        folder = Path(mirrored(path))
+        folder = Path(places().resolve(path))
         if (
             folder.is_symlink()
         ):  # a published model: all its files from one version, whatever the link does meanwhile
@@ -185,7 +184,7 @@ class TopicModel:
         if self.path is None:
             return super().__reduce__()
         return partial(type(self).open, dense=True), (
-            address_read(self.path) or self.path.absolute(),
+            places().origin(self.path) or self.path.absolute(),
             -1 if self.phi is None else None,
         )
 

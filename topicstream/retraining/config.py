@@ -14,11 +14,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
-from topicstream.addons.cloud.publication import WRITABLE
 from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.base.files.ownership import KINDS, kind_of
 from topicstream.base.files.plain import read_given
 from topicstream.base.options import checked, fits, like, names_tagged, option, seconds
+from topicstream.base.places import places
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.model.seeds import read_seeds
@@ -188,13 +188,6 @@ class Store:
     compact: str = option("auto", "when to compact the corpus", choices=("auto", "never", "always"))
 
 
-def _bucket(address: str) -> str:
-    """An address that can be published to."""
-    if not WRITABLE.match(address):
-        raise UsageError(f"{address}: versions are uploaded to s3://, gs:// or az://")
-    return address
-
-
 @dataclass(frozen=True)
 class Publish:
     """[publish]: versions, and how topics are matched between them."""
@@ -202,7 +195,9 @@ class Publish:
     keep: int = option(5, "versions on disk; a reader of the last one needs two", min=2)
     far: float = 1.0
     classifier: bool = False
-    address: str | None = option(None, "where versions are uploaded to", parse=_bucket)
+    address: str | None = option(
+        None, "where versions are uploaded to", parse=places().check_upload
+    )
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from topicstream.addons.cloud.publication import publish as upload
 from topicstream.base import machine, plugins
 from topicstream.base.errors import InputError, NotOurs, StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import sync
 from topicstream.base.files.ownership import Kind, claim
+from topicstream.base.places import places
 from topicstream.base.progress import Progress
 from topicstream.base.records import Json, plain, write_record
 from topicstream.base.text import counted
@@ -538,7 +538,7 @@ class Cycle:
             edits.carry(publish.version_path(self.folder, before), place)
         publish.point_to(self.folder, number)
         if (address := self.config.publish.address) is not None:
-            uploaded = upload(place, address)
+            uploaded = places().publish(place, address)
             self.log.say(f"published {address}: {counted(uploaded['uploaded'], 'file')} uploaded")
         self._remember(last_trained=_date(), version=number, refused=None, held=None)
         publish.prune(self.folder, self.config.publish.keep)

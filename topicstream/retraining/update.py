@@ -23,11 +23,11 @@ from topicstream.base.files.ownership import (
     kind_of,
     mark_of,
     not_ours,
-    refuse_address,
 )
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.metrics import recorded
 from topicstream.base.options import SchedulerOptions, configured, like, option
+from topicstream.base.places import places
 from topicstream.base.progress import Shown, Told, listener
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import strangers
@@ -199,7 +199,7 @@ def update(config: UpdateConfig) -> Updated:
     >>> _ = topicstream.update("corpus.zarr", "model", passes=2, progress=False)
     """
     with recorded(config.metrics, "update", model=config.model) as tell:
-        refuse_address(config.model)
+        places().refuse_folder(config.model)
         old = folder_named(config.model)
         if read_manifest(old).engine in (None, "imported"):
             raise UsageError(

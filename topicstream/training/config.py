@@ -8,16 +8,16 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.options import SchedulerOptions, option, seconds, share
+from topicstream.base.places import places
 from topicstream.model.weighting import KINDS
 from topicstream.training.stopping import tolerance
 
 
 def _place_of(store: Any) -> Any:
     """Where a store, which may be open, is read."""
-    return mirrored(getattr(store, "path", store))
+    return places().resolve(getattr(store, "path", store))
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         recorded=True,
     )
     warm: str | Path | None = option(
-        None, "Model to start from (with --start warm).", recorded=True, parse=mirrored
+        None, "Model to start from (with --start warm).", recorded=True, parse=places().resolve
     )
     seed_words: str | Path | Mapping[str, Any] | Sequence[Any] | None = option(
         None,

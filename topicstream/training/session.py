@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.addons.cloud.remote import traffic
 from topicstream.base import machine
 from topicstream.base.errors import StoreError
 from topicstream.base.files import ownership as owned
+from topicstream.base.places import places
 from topicstream.base.text import counted
 from topicstream.engines.base import Key, PassEnd, Phase, new_stats, phase_of
 from topicstream.numeric.parallel import Workers
@@ -292,7 +292,7 @@ class Session:
             "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
             **figures,
             **self.executor.effort(),
-            **({"fetched": fetched} if (fetched := traffic()) else {}),
+            **({"fetched": fetched} if (fetched := places().traffic()) else {}),
             **({"phase": phase.name} if len(self.engine.phases) > 1 else {}),
             **({"start": run.record.start} if number == 0 else {}),
         }

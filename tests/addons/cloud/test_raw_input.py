@@ -245,7 +245,7 @@ def test_who_may_read_an_object_need_not_list_its_folder(
     def denied(address: str) -> list[str]:
         raise remote.Absent(f"{address}: access denied")
 
-    monkeypatch.setattr("topicstream.ingestion.open.names.list_below", denied)
+    monkeypatch.setattr("topicstream.addons.cloud.places.list_below", denied)
     assert run("ingest", address, "--out", tmp_path / "c.zarr").exit_code == 0
     result = run("ingest", "s3://corpora/raw/", "--out", tmp_path / "d.zarr")
     assert result.exit_code == 3 and "access denied" in result.output

@@ -6,9 +6,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from topicstream.addons.classifier.model import FEATURES
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.options import option
+from topicstream.base.places import places
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 
@@ -22,10 +22,10 @@ class ClassifierConfig(ThreadedOptions):
         "Folder of the model ($TOPICS_MODEL).",
         env="TOPICS_MODEL",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=mirrored
+        "corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=places().resolve
     )
     _: KW_ONLY
     documents: int = option(

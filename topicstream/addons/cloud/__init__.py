@@ -4,6 +4,9 @@ ENTRY_POINTS = {
     "topicstream.commands": {
         "publish": "topicstream.addons.cloud.command:command",
     },
+    "topicstream.places": {
+        "cloud": "topicstream.addons.cloud.places:CloudPlaces",
+    },
     "topicstream.functions": {
         "publish": "topicstream.addons.cloud.publication:publish",
     },

@@ -26,11 +26,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from topicstream.addons.cloud.remote import (
-    MIRROR,
     POOL,
     Absent,
     address_of,
-    address_read,
     download,
     get_object,
     list_below,
@@ -38,6 +36,7 @@ from topicstream.addons.cloud.remote import (
 from topicstream.base.errors import ADDRESSES, InputError, StoreError
 from topicstream.base.files.ownership import temporary
 from topicstream.base.machine import parse_bytes
+from topicstream.base.places import MIRROR, places
 
 T = TypeVar("T")
 Kind = Literal["corpus", "model"]
@@ -177,7 +176,7 @@ def _fetch(home: Path, name: str) -> int:
     beside = temporary(place)
     try:
         with open(beside, "xb") as file:
-            size = download(f"{address_read(home)}/{name}", file)
+            size = download(f"{places().origin(home)}/{name}", file)
         fd = os.open(beside, os.O_RDONLY | os.O_CLOEXEC)
         if not _CHUNK.fullmatch(name) or _ROOM.takes(size, home):
             os.replace(beside, place)

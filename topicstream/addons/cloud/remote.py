@@ -68,8 +68,6 @@ POOL = Waiters(8)
 """Fetches parts ahead, fetches and stores objects that are all at hand, and asks while the main
 thread waits.
 """
-MIRROR = ".address"
-"""The file that tells a mirror (mirror.py) and holds its address."""
 FETCHED: deque[int] = deque(maxlen=1 << 20)
 """Bytes of each answer since ``traffic`` was called."""
 _FAULTS = (
@@ -106,15 +104,6 @@ def address_of(name: str | os.PathLike[str]) -> str | None:
     """
     match = _ADDRESS.fullmatch(os.fspath(name))
     return f"{match[1]}://{match[2]}" if match else None
-
-
-def address_read(folder: str | os.PathLike[str]) -> str | None:
-    """The address that a mirror (mirror.py) is filled from; None for any other folder."""
-    try:
-        with open(os.path.join(folder, MIRROR), encoding="utf-8") as file:
-            return file.read()
-    except (OSError, ValueError):
-        return None
 
 
 def _library() -> Any:

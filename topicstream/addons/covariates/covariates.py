@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.addons.covariates.effects import PREDICTED, Effects
 from topicstream.addons.covariates.regression import Coefficients, Regression, reach
 from topicstream.addons.covariates.support import Support
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.options import configured, like, option
+from topicstream.base.places import places
 from topicstream.base.progress import listener
 from topicstream.corpus.reader import Corpus
 from topicstream.display.config import ShowConfig
@@ -70,14 +70,14 @@ class EffectsConfig(ThreadedOptions):
         "Folder of the model ($TOPICS_MODEL).",
         env="TOPICS_MODEL",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     corpus: str | Path | Corpus = option(
         "corpus.zarr",
         "Corpus store ($TOPICS_CORPUS).",
         env="TOPICS_CORPUS",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     _: KW_ONLY
     topics: Sequence[int] | None = like(ShowConfig, "topics")

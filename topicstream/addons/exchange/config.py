@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 
-from topicstream.addons.cloud.mirror import mirrored
 from topicstream.base.options import option
+from topicstream.base.places import places
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 
@@ -23,7 +23,7 @@ class ExportConfig:
         "Folder of the model ($TOPICS_MODEL).",
         env="TOPICS_MODEL",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     out: str | Path | None = option(
         None, "File or folder to write.", flags=("-o", "--out"), metavar="PATH", required=True
@@ -39,7 +39,7 @@ class ExportConfig:
         "Corpus store, for formats that need documents.",
         env="TOPICS_CORPUS",
         show=True,
-        parse=mirrored,
+        parse=places().resolve,
     )
     top: int | None = option(
         None, "Topics of documents: only the N largest of each.", min=1, metavar="N"

@@ -28,10 +28,10 @@ from topicstream.base.files.ownership import (
     claim,
     home_of,
     kind_of,
-    refuse_address,
     tidy,
 )
 from topicstream.base.files.plain import open_plain, read_plain
+from topicstream.base.places import places
 
 
 def sync(path: str | os.PathLike[str]) -> None:
@@ -273,7 +273,7 @@ def lock(
     parent_existed = path.parent.is_dir()
     kind = kind or kind_of(folder)
     if kind is None:
-        refuse_address(folder)
+        places().refuse_folder(folder)
         raise NotOurs(f"{folder}: is no folder of ours")
     while True:
         claim(folder, kind)

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from topicstream.addons.cloud.remote import address_of
 from topicstream.base import system
 from topicstream.base.errors import NotOurs, TopicsError, UsageError
 from topicstream.base.files.durable import sync
@@ -27,6 +26,7 @@ from topicstream.base.files.ownership import (
     owns,
     temporary,
 )
+from topicstream.base.places import places
 
 _HOLD_OUTPUTS = ("export", "sweep")
 """Kinds of folders whose outputs are listed: only what is listed there is replaced."""
@@ -47,11 +47,7 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
     force
         Whether a file that is there may be replaced.
     """
-    if (address := address_of(path)) is not None:
-        raise UsageError(
-            f"{option} {address}: files are written to this machine only; name one, and copy it "
-            f"there"
-        )
+    places().refuse_output(path, option)
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: no such folder {path.parent}")
     real = Path(os.path.realpath(path))

@@ -43,9 +43,9 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from topicstream.addons.cloud.remote import address_of, address_read
 from topicstream.base import system
 from topicstream.base.errors import NotOurs, StoreError, UsageError
+from topicstream.base.places import places
 
 MARK = ".topicstream"
 LOCK = ".lock"
@@ -487,12 +487,6 @@ def is_temporary(path: Where) -> bool:
     return name.startswith(".") and name.endswith(".tmp")
 
 
-def refuse_address(folder: Where) -> None:
-    """UsageError for an address, and for the local copy of one."""
-    if (address_of(folder) or address_read(folder)) is not None:
-        raise UsageError(f"{folder}: addresses are read only; name a folder of this machine")
-
-
 def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
     """Make a folder and mark it, or make sure that it is one of ours of this kind; its mark.
 
@@ -506,7 +500,7 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
         For a manifest that is damaged or of another format version.
     """
     path = Path(folder)
-    refuse_address(path)
+    places().refuse_folder(path)
     if path.is_symlink():
         raise NotOurs(f"{path}: is a link to {os.readlink(path)}; name the folder itself")
     try:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from topicstream.addons.cloud.mirror import fetched
 from topicstream.base.errors import StoreError, one_line
+from topicstream.base.places import places
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,17 +33,17 @@ def open_plain(path: _Where, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a plain file; StoreError where a link or anything else lies there.
     FileNotFoundError, OSError.
 
-    A file of a store at an address is fetched first where the cache does not have it
-    (mirror.py)."""
+    A file of a store at an address is fetched first where its mirror does not have it
+    (base/places.py)."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise StoreError(f"{path}: {_kind(path)}, not a regular file; restore the file")
         return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        remote = fetched(path)
-        if remote is None:
+        fetched = places().fetch(path)
+        if fetched is None:
             raise
-        return remote
+        return fetched
 
 
 def arrow_file(file: BinaryIO) -> Any:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from topicstream.addons.cloud.remote import address_of
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.ownership import MARK
+from topicstream.base.places import places
 from topicstream.ingestion.open.names import (
     IN_PATH,
     TEXT_SUFFIXES,
@@ -161,8 +161,7 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
     inputs = Inputs()
     for name in names:
         path = None if name == "-" else Path(name)
-        remote = path is not None and address_of(path) is not None
-        if path is not None and not remote and not path.exists():
+        if path is not None and not places().exists(path):
             hint = "; --out names the store to make" if name.endswith(".zarr") else ""
             raise InputError(f"{name}: no such file or folder{hint}")
         by_name = path is not None and (path.is_dir() or not (options.turned or options.format))
@@ -185,9 +184,7 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             inputs.parts.append(tree)
             size = tree.size
             form = tree.format
-        elif (
-            path is not None and not remote and not path.is_file()
-        ):  # it is read twice, and a pipe may never end
+        elif path is not None and places().is_stream(path):  # it is read twice
             raise InputError(
                 f"{name}: no regular file (a pipe, a socket or a device); give a pipe as "
                 f"standard input: -"

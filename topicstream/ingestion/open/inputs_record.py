@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Callable
@@ -19,9 +18,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from topicstream.addons.cloud.remote import address_of, version_of
 from topicstream.base.errors import StoreError
 from topicstream.base.options import names_tagged
+from topicstream.base.places import places
 from topicstream.base.records import Record, read_record, write_record
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.open.source import printable
@@ -61,36 +60,6 @@ class InputsRecord(Record):
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest() if self.is_known else ""
 
 
-def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
-    """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard
-    input, what is gone, and
-    a folder of more than ``most`` files.  Of an object its version takes the place of the
-                                           digest."""
-    if (address := address_of(name)) is not None and not os.path.exists(name):
-        return [1, *version_of(address)]
-    if name == "-" or not os.path.exists(name):
-        return None
-    paths: list[str] = [] if os.path.isdir(name) else [name]
-    for at, _, inside in os.walk(name):
-        paths += [os.path.join(at, f) for f in inside]
-        if len(paths) > most:
-            return None
-    digest = hashlib.sha256()
-    files = 0
-    size = 0
-    for path in sorted(paths):
-        if not os.path.exists(path):
-            continue
-        about = os.stat(path)
-        files = files + 1
-        size = size + about.st_size
-        digest.update(
-            b"%s\0%d\0%d\n"
-            % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns)
-        )
-    return [files, size, digest.hexdigest()[:32]]
-
-
 def describe(names: list[str], options: IngestOptions) -> InputsRecord:
     """The record of an ingest that begins: place and stamp of each input, a digest of what decides
     the content.
@@ -104,7 +73,7 @@ def describe(names: list[str], options: IngestOptions) -> InputsRecord:
         "reading": options.reading(),
     }
     files = [os.fspath(f) for f in (config.vocab, config.words, config.drop_words) if f is not None]
-    settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
+    settings["files"] = [[os.path.abspath(f), places().stamp(f)] for f in files]
     text = json.dumps(settings, sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
     return InputsRecord(inputs=[place_of(n) for n in names], settings=digest)
@@ -112,8 +81,10 @@ def describe(names: list[str], options: IngestOptions) -> InputsRecord:
 
 def place_of(name: str) -> InputPlace:
     """Where an input lies, and its stamp."""
-    place = name if name == "-" or address_of(name) else printable(os.path.abspath(name))
-    return InputPlace(place=place, folder=name != "-" and os.path.isdir(name), stamp=stamp(name))
+    if name == "-":
+        return InputPlace(place=name, folder=False, stamp=None)
+    place = printable(places().describe(name))
+    return InputPlace(place=place, folder=os.path.isdir(name), stamp=places().stamp(name))
 
 
 def save(store: Path, record: InputsRecord, fingerprint: str, *, appended: bool) -> None:
@@ -177,7 +148,7 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
         if place not in unchanged:
             said = entry.stamp
             files = said[0] if isinstance(said, list) and said and isinstance(said[0], int) else -1
-            unchanged[place] = files > 0 and stamp(place, files) == said
+            unchanged[place] = files > 0 and places().stamp(place, files) == said
         # a linked folder within is in no stamp
         above = os.path.realpath(os.path.dirname(path))
         root = os.path.realpath(place)

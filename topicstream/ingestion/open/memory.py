@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.cloud.remote import address_of, version_of
 from topicstream.base.errors import InputError
+from topicstream.base.places import places
 from topicstream.ingestion.open.names import expanded
 from topicstream.ingestion.open.source import Input
 from topicstream.ingestion.options import ReadOptions
@@ -136,7 +136,7 @@ def as_inputs(
     """What the caller gave as names of files or as documents.  A ``Path`` is a file or folder, an
     element of a list that
     is a ``str`` a document; ``path``: whether a ``str`` alone is a path (else a document)."""
-    version_of.cache_clear()
+    places().renew()
     if isinstance(documents, InMemory):
         return documents
     if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData
@@ -199,12 +199,12 @@ def as_inputs(
         return counted_tokens(documents, ids)
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
         names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
-        places = [
+        files = [
             d
             for d in names
-            if d == "-" or os.path.exists(d) or (address_of(d) is not None and len(d.split()) == 1)
+            if d == "-" or os.path.exists(d) or (len(d.split()) == 1 and places().names_file(d))
         ]
-        if len(places) == len(documents):
+        if len(files) == len(documents):
             raise InputError(
                 f"documents: {names[0]!r} is a file, and a str in a list a document: give "
                 f"Path({names[0]!r})"

@@ -4,16 +4,14 @@ folders."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from topicstream.addons.cloud.mirror import mirrored
-from topicstream.addons.cloud.remote import address_of, is_object, list_below
-from topicstream.base.errors import InputError, StoreError
+from topicstream.base.errors import InputError
+from topicstream.base.places import places
 from topicstream.ingestion.open.source import Source, plain_suffix
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.reader import readers
@@ -117,57 +115,36 @@ def partitions(key: str) -> dict[str, str | None]:
 
 
 def expanded(names: Sequence[str]) -> list[str]:
-    """The names, patterns such as ``data/*.txt`` (in quotes, the shell leaves them) replaced by
-    what they match, in order, and a folder of a bucket by its objects.
+    """Replace patterns and folders of buckets among names by what they stand for, in order.
 
-    InputError where nothing matches, and for addresses that are not read.
+    Patterns such as ``data/*.txt`` come in quotes, which the shell leaves alone.
+
+    Raises
+    ------
+    InputError
+        Where nothing matches, and for addresses that nobody reads.
     """
     expanded_names: list[str] = []
     for name in names:
-        if (address := address_of(name)) is not None and not os.path.exists(name):
-            expanded_names += _objects(address)
-            continue
-        if (scheme := re.match(r"([a-z][a-z0-9+]{1,9}):/{1,2}[^/]", name)) and not os.path.exists(
-            name
-        ):
-            how = f"a tool that speaks {scheme[1]}"
-            address = re.sub(":/+", "://", name, count=1)  # a Path has one slash of them
-            raise InputError(
-                f"{address}: only files and s3, gs, az and https are read; fetch it first "
-                f"({how}), or pipe it in as -"
-            )
-        if name == "-" or os.path.exists(name) or not glob.has_magic(name):
-            expanded_names.append(name)
-            continue
-        matched = sorted(glob.glob(name, recursive=True), key=os.fsencode)
-        if not matched:
-            raise InputError(f"{name}: no file matches this pattern")
-        expanded_names += matched
+        expanded_names += places().expand(name) or _choose_objects(name)
     return (
         list(dict.fromkeys(expanded_names)) if len(expanded_names) != len(names) else expanded_names
     )
 
 
-def _objects(address: str) -> list[str]:
-    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files
-    about the folder, and of matrices of
-    10x without the files beside them.  A store, which a name in ``.zarr`` tells, is read through
-                                        its mirror."""
-    if address.rstrip("/").endswith(".zarr"):
-        try:
-            return [str(mirrored(address))]
-        except StoreError as e:
-            raise StoreError(
-                f"{e}; AnnData in Zarr is read from a folder of this machine: copy it first"
-            ) from None
-    if is_object(address):  # who may read it need not be allowed to list its folder
-        return [address]
+def _choose_objects(name: str) -> list[str]:
+    """Choose the objects of a folder that are read.
+
+    Hidden ones, marks, and files about the folder are left out, and of matrices of 10x the files
+    beside them.
+    """
+    address = places().describe(name)
     folder = address.rstrip("/") + "/"
     objects = []
-    for entry in list_below(address):
-        names = entry.removeprefix(folder).split("/")
-        if any(name.startswith(".") or is_mark(name) for name in names) or (
-            len(names) == 1 and is_about(names[0])
+    for entry in places().list_objects(name):
+        parts = entry.removeprefix(folder).split("/")
+        if any(part.startswith(".") or is_mark(part) for part in parts) or (
+            len(parts) == 1 and is_about(parts[0])
         ):
             continue
         objects.append(entry)
@@ -198,7 +175,7 @@ def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
         (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
     )
     candidates = (folder / (prefix + name + suffix) for name in names for suffix in ("", ".gz"))
-    return next((path for path in candidates if path.is_file() or is_object(path)), None)
+    return next((path for path in candidates if places().is_file(path)), None)
 
 
 def matrix_form(place: Path) -> str | None:

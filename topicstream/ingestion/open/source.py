@@ -17,8 +17,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from topicstream.addons.cloud.remote import address_of, open_remote, version_of
 from topicstream.base.errors import InputError, UsageError
+from topicstream.base.places import places
 from topicstream.ingestion.parse.columns import clean
 from topicstream.ingestion.parse.rejects import LEFT_OUT, SHOWN_BYTES, BadFile, Reject, Rejects
 
@@ -82,10 +82,8 @@ def open_source(path: Path | None) -> io.BufferedReader:
     """
     if path is None:
         return sys.stdin.buffer  # type: ignore[return-value]
-    if (address := address_of(path)) is not None:
-        return open_remote(address)
     try:
-        return open(path, "rb")
+        return places().open(path)  # type: ignore[return-value]
     except OSError as e:
         raise InputError(
             f"{path}: cannot be read ({e.strerror}); check the path and its permissions"
@@ -222,8 +220,7 @@ class Source(Input):
         self._ended = False
         self._inflated = 0
         try:
-            address = address_of(path) if path else None
-            self.size = version_of(address)[0] if address else path.stat().st_size if path else None
+            self.size = places().size(path) if path else None
         except OSError as e:
             raise InputError(f"{name}: cannot be read ({e.strerror}); check the path") from None
 

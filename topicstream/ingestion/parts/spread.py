@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from topicstream.addons.cloud.remote import address_of
 from topicstream.base.cluster import Cluster
 from topicstream.base.errors import UsageError
 from topicstream.base.files import ownership as owned
+from topicstream.base.places import places
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.open.inputs import Places, TreeSource, survey_inputs
 from topicstream.ingestion.open.memory import InMemory
@@ -122,7 +122,7 @@ class Spread:
 
 def _absolute(source: Source) -> Source:
     """A source that other machines find."""
-    if source.path is not None and address_of(source.path) is None:
+    if source.path is not None and places().on_this_machine(source.path):
         source.path = source.path.absolute()
         if isinstance(source, TreeSource):
             source.tree.root = source.path

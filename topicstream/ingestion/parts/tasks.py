@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from topicstream.addons.cloud.remote import address_of
+from topicstream.base.places import places
 from topicstream.ingestion.open.inputs import Places, survey_inputs
 from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.open.names import IN_PATH, partitions
@@ -152,9 +152,8 @@ def pieces_of(
             continue
         begin = ""
         in_path = partitions(source.name) if source.path is not None else {}
-        if (
-            source.path is not None and address_of(source.path) is not None
-        ):  # of a folder of this machine the survey says so
+        # of a folder of this machine the survey says so
+        if source.path is not None and not places().on_this_machine(source.path):
             for name in set(in_path) - {*options.meta.values()}:
                 source.note(IN_PATH.format(name))
         own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,7 @@ def _record_batches(source: Source, options: ReadOptions) -> Iterator[pa.RecordB
     try:
         with (
             seekable(source) as place,
-            pa.ipc.open_file(place if place is not source.path else pa.OSFile(str(place))) as file,
+            pa.ipc.open_file(pa.OSFile(str(place)) if isinstance(place, Path) else place) as file,
         ):
             names = select_fields(file.schema.names, options, source)
             for number in range(file.num_record_batches):

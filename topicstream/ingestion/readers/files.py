@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from topicstream.addons.cloud.remote import address_of
 from topicstream.base.errors import InputError
+from topicstream.base.places import places
 from topicstream.ingestion.open.inputs import TreeSource
 from topicstream.ingestion.open.names import CELLS, FEATURES, MATRIX, partitions
 from topicstream.ingestion.open.source import MAGIC, SUFFIXES, Input, Source, printable, to_utf8
@@ -57,15 +57,12 @@ def _contents(
 
 def _content(path: str, options: ReadOptions) -> bytes:
     """A file as UTF-8, at most one byte more than a record may have."""
-    if address_of(path) is None:
-        with open(path, "rb", buffering=0) as f:
-            if os.fstat(f.fileno()).st_size <= SMALL_BYTES:
-                data = f.readall() or b""
-                if (
-                    not data.startswith(tuple(MAGIC))
-                    and os.path.splitext(path)[1].lower() not in SUFFIXES
-                ):
-                    return to_utf8(data, options.encoding)
+    if places().size(path) <= SMALL_BYTES:
+        with places().open(path) as f:
+            data = f.read(SMALL_BYTES + 1)
+        packed_name = os.path.splitext(path)[1].lower() in SUFFIXES
+        if len(data) <= SMALL_BYTES and not packed_name and not data.startswith(tuple(MAGIC)):
+            return to_utf8(data, options.encoding)
     with Source(path, Path(path), encoding=options.encoding) as packed:
         return packed.read(options.record_bytes + 1)
 

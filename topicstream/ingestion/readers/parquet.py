@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream.addons.cloud.remote import RemoteFile, address_of
+from topicstream.base.places import places
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.documents import as_documents, most_records, select_fields
@@ -48,20 +46,13 @@ class Parquet(Reader):
                 )
 
 
-def parquet_place(path: Path) -> Any:
-    """What Arrow opens: the path, or an object read by ranges."""
-    address = address_of(path)
-    return path if address is None else RemoteFile(address)
-
-
 @contextmanager
 def seekable(source: Source) -> Iterator[Any]:
     """What a library opens that goes to and fro in a file: the path, an object read by ranges, or a
     copy of what is compressed as a whole or comes from a stream."""
     if source.path is not None and not source.as_bytes().compressed:
         source.close()
-        place = parquet_place(source.path)
-        yield io.BufferedReader(place, BUFFER) if isinstance(place, RemoteFile) else place
+        yield places().open_file(source.path)
         return
     with tempfile.TemporaryFile() as copy:
         shutil.copyfileobj(source.as_bytes(), copy, 1 << 20)

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.addons.cloud.remote import address_of, version_of
 from topicstream.base.errors import InputError
+from topicstream.base.places import places
 from topicstream.corpus.documents import OWN
 from topicstream.ingestion.open.source import Source, plain_suffix
 from topicstream.ingestion.options import ReadOptions
@@ -30,7 +30,6 @@ from topicstream.ingestion.parse.columns import LISTS, as_lists, clean
 from topicstream.ingestion.parse.documents import TEXT, lines_of, positions, western, why_not_utf8
 from topicstream.ingestion.parse.reader import reader_named
 from topicstream.ingestion.parse.rejects import BadFile
-from topicstream.ingestion.readers.parquet import parquet_place
 
 FORMATS = {
     ".tsv": "tsv",
@@ -75,11 +74,8 @@ class SideOptions:
         stamps: list[list[str | int]] = []
         for spec in (*self.meta_files, *self.links):
             path = split_spec(spec)[0]
-            if (address := address_of(path)) is not None:
-                stamps.append([address, spec, *version_of(address)])
-                continue
-            path = os.path.abspath(path)
-            stamps.append([path, spec, os.stat(path).st_size, os.stat(path).st_mtime_ns])
+            stamp = places().stamp(path) or []
+            stamps.append([places().describe(path), spec, *stamp])
         return stamps
 
     def open(self, read: ReadOptions) -> list[SideFile]:
@@ -93,9 +89,9 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
     file.
     """
     path, colon, listed = spec.rpartition(":")
-    if os.path.isfile(spec) or (address_of(spec) is not None and "/" in listed):
+    if os.path.isfile(spec) or ("/" in listed and places().names_file(spec)):
         return spec, {}
-    if not colon or not (address_of(path) is not None or os.path.isfile(path)):
+    if not colon or not places().names_file(path):
         raise InputError(f"{spec}: no such file (FILE or FILE:COLUMN,COLUMN)")
     pairs = [
         (name, column or name)
@@ -253,7 +249,7 @@ def _head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
         )
     if form == "parquet":
         try:
-            return form, list(pq.read_schema(parquet_place(Path(path))).names)
+            return form, list(pq.read_schema(places().open_file(path)).names)
         except (OSError, pa.ArrowException) as e:
             raise InputError(f"{path}: not a whole Parquet file ({e})") from None
     with _SideSource(path, Path(path), encoding=read.encoding) as source:
