@@ -231,8 +231,56 @@ def test_an_executor_of_another_package_gives_the_same_bits(installed, place, ca
     topicstream.train("corpus.zarr", "here", **given)
     topicstream.train("corpus.zarr", "there", executor="processes", **given)
     assert content_hash(Path("here")) == content_hash(Path("there"))
-    with pytest.raises(UsageError, match="executor nowhere: not known; choose one of processes"):
+    with pytest.raises(
+        UsageError, match="executor nowhere: not known; choose one of dask, processes"
+    ):
         topicstream.train("corpus.zarr", "m", executor="nowhere", **given)
+
+
+def test_a_scheduler_of_another_package_gives_the_same_files(installed, place, capsys):
+    """Verbs that only score: tests/base/test_cluster.py."""
+    there = ["--scheduler", "processes:2"]
+    read = ["ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "20%"]
+    command(capsys, *read, "--out", "corpus.zarr")
+    command(capsys, *read, "--out", "other.zarr", *there)
+    prints = [topicstream.Corpus.open(f"{name}.zarr").fingerprint for name in ("corpus", "other")]
+    assert prints[0] == prints[1]
+    for name, more in (("model", []), ("elsewhere", there)):
+        command(capsys, "train", "-K", "3", "--passes", "5", "--model", name, *more)
+    assert content_hash(Path("model")) == content_hash(Path("elsewhere"))
+    command(capsys, "infer", "corpus.zarr", "--out", "one.jsonl")
+    command(capsys, "infer", "corpus.zarr", "--out", "two.jsonl", *there)
+    assert Path("one.jsonl").read_bytes() == Path("two.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("value", ["local:2", "tcp://127.0.0.1:9", "10.0.0.5:8786", "file.json"])
+def test_without_the_dask_addon_a_scheduler_is_one_line(
+    installed, place, capsys, monkeypatch, value
+):
+    """Everything else works, and schedulers of other packages are named."""
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "9%")
+    addons = {name: table for name, table in plugins.addons().items() if name != "cluster"}
+    monkeypatch.setattr(plugins, "addons", lambda: addons)
+    plugins.own.cache_clear()
+    forget()
+    before = sorted(place.iterdir())
+    try:
+        for line in ("train -K 3", "ingest text.para --out d.zarr", "sweep -K 3 --out s"):
+            assert run([*line.split(), "--scheduler", value, "-q"]) == 2
+            assert capsys.readouterr().err.strip() == (
+                f"topics: --scheduler {value}: no installed package provides this "
+                f"scheduler; give processes:..., or leave the option out"
+            )
+        assert sorted(place.iterdir()) == before
+        command(capsys, "train", "-K", "3", "--passes", "2")
+    finally:
+        plugins.own.cache_clear()
+
+
+def test_a_scheduler_of_another_package_refuses_a_value(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    assert run(["train", "-K", "3", "--scheduler", "processes:many", "-q"]) == 2
+    assert "give a number of processes from 1 on" in capsys.readouterr().err
 
 
 def test_a_scorer_of_another_package(installed, place, capsys):

@@ -276,6 +276,38 @@ DIVERSITY = Scorer(
 )
 
 
+@dataclass(frozen=True)
+class _PairCounter:
+    """Count the documents of a block that have both words of each pair.
+
+    Attributes
+    ----------
+    column
+        Column of each word of the corpus, int32[W]; -1: not counted.
+    width
+        Number of columns.
+    first, second
+        Columns of the two words of each pair, int64[K, n, n].
+    """
+
+    column: np.ndarray
+    width: int
+    first: np.ndarray
+    second: np.ndarray
+
+    def __call__(self, item: Item) -> tuple[np.ndarray, int]:
+        """Return the counts, int64[K, n, n], and the number of documents that have any word."""
+        block, _ = item
+        columns = self.column[block.vocab[block.words]]
+        indptr = np.concatenate(([0], np.cumsum(columns >= 0)))[block.indptr]
+        chosen = columns[columns >= 0]
+        shape = (block.n_docs, self.width)
+        occurs = csr_array((np.ones(len(chosen), np.int64), chosen, indptr), shape=shape)
+        together = (occurs.T @ occurs).tocsr()
+        pairs = together[self.first.ravel(), self.second.ravel()]
+        return np.asarray(pairs).reshape(self.first.shape), int((np.diff(block.indptr) > 0).sum())
+
+
 def cooccurrence(
     corpus: Corpus, tops: np.ndarray, threads: int | Cluster = 1
 ) -> tuple[np.ndarray, int]:
@@ -304,18 +336,7 @@ def cooccurrence(
         tops >= 0, column[np.maximum(tops, 0)], len(top_words)
     )  # unknown words: a column without documents
     first, second = np.broadcast_arrays(columns_of_tops[:, :, None], columns_of_tops[:, None, :])
-
-    def visit(item: Item) -> tuple[np.ndarray, int]:
-        block, _ = item
-        columns = column[block.vocab[block.words]]
-        indptr = np.concatenate(([0], np.cumsum(columns >= 0)))[block.indptr]
-        chosen = columns[columns >= 0]
-        shape = (block.n_docs, len(top_words) + 1)
-        occurs = csr_array((np.ones(len(chosen), np.int64), chosen, indptr), shape=shape)
-        together = (occurs.T @ occurs).tocsr()
-        pairs = np.asarray(together[first.ravel(), second.ravel()]).reshape(first.shape)
-        return pairs, int((np.diff(block.indptr) > 0).sum())
-
+    visit = _PairCounter(column, len(top_words) + 1, first, second)
     total = np.zeros(first.shape, np.int64)
     docs = 0
     grid = corpus.grid(block_cells(None), block_cells(None))

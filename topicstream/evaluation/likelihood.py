@@ -45,6 +45,32 @@ class PointScore:
     measured: str = "log-likelihood"
 
 
+@dataclass(frozen=True)
+class _BlockLikelihood:
+    """Measure how well clusters predict a block.
+
+    Attributes
+    ----------
+    method
+        What finds the clusters of documents.
+    index
+        As of ``known_block``.
+    dense
+        Whether documents are rows of numbers.
+    """
+
+    method: Any
+    index: np.ndarray | None
+    dense: bool
+
+    def __call__(self, item: Item) -> tuple[int, float, float, np.ndarray]:
+        """Return documents, tokens, unknown tokens, and log p(x) of documents with known words."""
+        docs = known_block(item[0], self.index, dense=self.dense)
+        known = docs.take(np.flatnonzero(np.diff(docs.indptr) > 0))
+        fit, _ = self.method.likelihoods(known)
+        return len(docs), item[0].tokens, float(docs.unknown.sum()), fit
+
+
 def score_clusters(
     model: TopicModel,
     store: Corpus,
@@ -55,15 +81,9 @@ def score_clusters(
     """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError
     where there is none.
     """
-    method: Any = make_method(method_of(model), TopicRows(model))
+    method = make_method(method_of(model), TopicRows(model))
     index = None if store.width else match_words(model.vocabulary, store)
-
-    def visit(item: Item) -> tuple[int, float, float, np.ndarray]:
-        """(documents, tokens, unknown ones, log p(x) of each document that has a known word)."""
-        docs = known_block(item[0], index, dense=bool(store.width))
-        fit, _ = method.likelihoods(docs.take(np.flatnonzero(np.diff(docs.indptr) > 0)))
-        return len(docs), item[0].tokens, float(docs.unknown.sum()), fit
-
+    visit = _BlockLikelihood(method, index, bool(store.width))
     fit = tokens = oov = 0.0
     docs = documents_done = 0
     topics = model.n_topics
