@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import numpy as np
@@ -42,13 +42,12 @@ class Pickled(Cluster):
 def registered(monkeypatch):
     """``--scheduler pickled:...``, beside those that are there."""
     entry = EntryPoint("pickled", f"{__name__}:Pickled", plugins.SCHEDULERS)
-    there = {plugins.SCHEDULERS: [entry]}
-    monkeypatch.setattr(plugins, "entry_points", lambda group: there.get(group, []))
-    for cached in (plugins.entries, plugins.load):
+    monkeypatch.setattr(plugins, "entry_points", lambda: EntryPoints([entry]))
+    for cached in (plugins.installed, plugins.entries, plugins.load):
         cached.cache_clear()
     Pickled.tasks = 0
     yield
-    for cached in (plugins.entries, plugins.load):
+    for cached in (plugins.installed, plugins.entries, plugins.load):
         cached.cache_clear()
 
 
