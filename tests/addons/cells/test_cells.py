@@ -98,6 +98,11 @@ def probabilities(model):
     ).T
 
 
+def prior_of(model):
+    """The mean of the Dirichlet prior, by number of the topic."""
+    return (model.alpha / model.alpha.sum())[np.argsort(model.column_ids)]
+
+
 def export(folder, *arguments):
     return run(
         [
@@ -116,6 +121,7 @@ def test_topics_go_into_a_copy_of_the_anndata_file(planted, trained, tmp_path, c
     before = (trained / "a.h5ad").read_bytes()
     assert export(trained, "--into", trained / "a.h5ad", "--out", tmp_path / "b.h5ad") == 0
     with h5py.File(tmp_path / "b.h5ad") as data:
+        model = TopicModel.open(trained / "m")
         shares = data["obsm/X_topic"][:]
         topics = data["varm/topic"][:]
         assert (
@@ -125,11 +131,12 @@ def test_topics_go_into_a_copy_of_the_anndata_file(planted, trained, tmp_path, c
             data["obsm"].attrs["encoding-type"] == "dict"
             and data["obsm/X_topic"].attrs["encoding-type"] == "array"
         )
-    model = TopicModel.open(trained / "m")
+        known = ~data["obs/topics_are_prior"][:]
+        assert data["obs"].attrs["column-order"].tolist() == ["topics_are_prior"]
     assert shares.shape == (CELLS, TYPES) and topics.shape == (REGIONS, TYPES)
-    known = ~np.isnan(shares[:, 0])
     assert known.sum() == CELLS - 1 and not known[5]  # this one is empty
-    assert np.allclose(shares[known].sum(1), 1, atol=1e-5)
+    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+    np.testing.assert_allclose(shares[5], prior_of(model), rtol=1e-5)
     assert (
         np.isnan(topics[7]).all() and (~np.isnan(topics[:, 0])).sum() == model.n_words
     )  # no cell has the others
@@ -186,6 +193,7 @@ def test_topics_of_several_samples_go_into_the_file_of_each(planted, trained, tm
         == 0
     )
     shares = []
+    empty = []
     for sample in samples:
         out = sample.replace(".h5ad", "-topics.h5ad")
         assert (
@@ -207,8 +215,34 @@ def test_topics_of_several_samples_go_into_the_file_of_each(planted, trained, tm
         )
         with h5py.File(out) as data:
             shares.append(data["obsm/X_topic"][:])
-    assert np.isnan(shares[0]).any(axis=1).sum() == 1  # the empty one
+            empty.append(np.flatnonzero(data["obs/topics_are_prior"][:]).tolist())
+    assert empty == [[5], [CELLS - 1 - 5]]
     np.testing.assert_allclose(shares[0], shares[1][::-1], atol=1e-5)  # the same cells
+
+
+def test_a_cell_of_no_store_has_the_prior_as_an_empty_one(planted, trained, tmp_path):
+    with h5py.File(tmp_path / "more.h5ad", "w") as turned, h5py.File(trained / "a.h5ad") as data:
+        data.copy("var", turned)
+        frame = turned.create_group("obs")
+        frame.attrs["_index"] = "names"
+        frame.attrs["column-order"] = np.array(["type", "topics_are_prior"], object)
+        frame.create_dataset("names", data=["c3", "stranger", "c5"])
+        frame.create_dataset("type", data=[1, 2, 3])
+        frame.create_dataset("topics_are_prior", data=[9.0, 9.0, 9.0])  # of an earlier export
+        turned["X"] = planted[0][:3]
+    out = tmp_path / "out.h5ad"
+    assert export(trained, "--into", tmp_path / "more.h5ad", "--out", out) == 0
+    with h5py.File(out) as data:
+        shares = data["obsm/X_topic"][:]
+        assert data["obs/topics_are_prior"][:].tolist() == [False, True, True]
+        assert data["obs"].attrs["column-order"].tolist() == ["type", "topics_are_prior"]
+    prior = prior_of(TopicModel.open(trained / "m"))
+    np.testing.assert_allclose(shares[1:], np.stack([prior, prior]), rtol=1e-5)
+    answers = topicstream.infer(trained / "m", trained / "a.zarr", edits=False)
+    row = answers["id"].to_pylist().index("c3")
+    np.testing.assert_allclose(
+        shares[0, answers["topics"][row].as_py()], answers["shares"][row].as_py()
+    )
 
 
 def test_an_anndata_file_of_its_own_holds_the_names(trained, tmp_path):
@@ -219,6 +253,9 @@ def test_an_anndata_file_of_its_own_holds_the_names(trained, tmp_path):
         assert data.attrs["encoding-type"] == "anndata"
         assert data["var/_index"].asstr()[:].tolist() == model.words
         assert len(data["obs/_index"]) == len(data["obsm/X_topic"]) == len(corpus)
+        empty = data["obs/topics_are_prior"][:]
+        assert data["obs/_index"].asstr()[:][empty].tolist() == ["c5"]
+        assert not np.isnan(data["obsm/X_topic"][:]).any()
 
 
 def test_the_files_of_pycistopic(trained, tmp_path):

@@ -4,8 +4,9 @@ pycisTopic's topic models.
 AnnData gets shares of topics in ``obsm["X_topic"]``, p(feature | topic) in ``varm["topic"]`` and
 the settings in
 ``uns["topicstream"]``, in a file of its own or in a copy of the one that was ingested (``--into``).
-Cells and features of that
-file that the model does not know (empty cells, pruned features) get NaN.
+Cells without a feature that the model knows get the prior's mean, as ``infer`` and ``transform``
+give it, and are marked in ``obs["topics_are_prior"]``.  Features that the model does not know get
+NaN in ``varm``.
 
 pycisTopic reads ``PREFIX.K_topics.*`` (its pull request 226): cell-topic probabilities,
 region-topic counts, parameters and
@@ -18,7 +19,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,41 +39,70 @@ from topicstream.evaluation.topic_number import (
 )
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
+from topicstream.inference.method import TopicRows
 from topicstream.model.exchange import Export, table_of, write_word_list
 from topicstream.model.topic_model import TopicModel
 
 CELLS = "cell_names.txt"
 REGIONS = "region_names.txt"
 PREFIX = "topics"
+PRIOR_COLUMN = "topics_are_prior"
 
 
-def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np.ndarray]:
-    """Names of all cells of the store (training, then held out), and their shares of the topics,
-    float32[cells, K], by number; of cells without a known feature ``unknown`` (None: the prior)."""
+class CellTopics(NamedTuple):
+    """Hold the topics of cells.
+
+    Attributes
+    ----------
+    names
+        Names of the cells.
+    shares
+        p(topic | cell), float32[cells, K], by number of the topic.
+    are_prior
+        Whether the cell has no feature that the model knows, and so the prior's mean, bool[cells].
+    """
+
+    names: pa.Array
+    shares: np.ndarray
+    are_prior: np.ndarray
+
+
+def prior_mean(model: TopicModel) -> np.ndarray:
+    """Return the topics of a cell without a known feature, float32[K], by number."""
+    return TopicRows(model).prior[by_number(model)].astype(np.float32)
+
+
+def cell_topics(job: Export) -> CellTopics:
+    """Infer the topics of all cells of the store: training, then held out."""
     numbers = np.array(job.numbers)
     run = Answers(InferConfig(job.model, job.corpus, edits=False))
     names = []
     pieces = []
+    flags = []
     for batch in run.batches():
         topics = batch.column("topics")
         shares = batch.column("shares")
         rows = np.repeat(np.arange(len(batch)), np.diff(shares.offsets.to_numpy()))
         piece = np.zeros((len(batch), job.model.n_topics), np.float32)
         piece[rows, np.searchsorted(numbers, topics.values.to_numpy())] = shares.values.to_numpy()
-        if unknown is not None:
-            piece[batch.column("flag").is_valid().to_numpy(zero_copy_only=False)] = unknown
         names.append(batch.column("id").cast(pa.large_string()))
         pieces.append(piece)
-    return pa.chunked_array(names, pa.large_string()).combine_chunks(), np.concatenate(pieces)
+        flags.append(batch.column("flag").is_valid().to_numpy(zero_copy_only=False))
+    return CellTopics(
+        pa.chunked_array(names, pa.large_string()).combine_chunks(),
+        np.concatenate(pieces),
+        np.concatenate(flags),
+    )
 
 
 def rows_by_name(
-    row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float
+    row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float | np.ndarray
 ) -> tuple[np.ndarray, int]:
     """(the rows of ``values``, which have these names, in the order of ``row_names``, ``unknown``
     where there is none; how many there are)."""
     places = pc.index_in(row_names, value_set=names)
-    rows = np.full((len(row_names), values.shape[1]), unknown, values.dtype)
+    rows = np.empty((len(row_names), *values.shape[1:]), values.dtype)
+    rows[:] = unknown
     rows[places.is_valid().to_numpy(zero_copy_only=False)] = values[places.drop_null().to_numpy()]
     return rows, len(row_names) - places.null_count
 
@@ -106,7 +136,7 @@ def write_h5ad(job: Export) -> dict[str, Json]:
         import h5py
     except ImportError:
         raise TopicsError("--format h5ad needs h5py: pip install 'topicstream[h5]'") from None
-    names, shares = cell_topics(job, np.nan)
+    cells = cell_topics(job)
     features = job.model.vocabulary.words
     topics = job.model.topic_word[by_number(job.model)].T
     inputs = () if job.into is None else (job.into,)
@@ -119,19 +149,19 @@ def write_h5ad(job: Export) -> dict[str, Json]:
         if job.into is None:
             with h5py.File(place, "w") as data:
                 _encoded(data, "anndata", "0.1.0")
-                for axis, values in (("obs", names), ("var", features)):
+                for axis, values in (("obs", cells.names), ("var", features)):
                     _write_names(data, axis, values)
-                _write_topics(data, shares, topics, job)
+                _write_topics(data, cells, topics, job)
         else:
             with open(job.into, "rb") as source:
                 shutil.copyfileobj(source, place)
             with _opened(h5py, place, job.into) as data:
-                shares = _rows_for(data, "obs", names, shares, job.into)
-                topics = _rows_for(data, "var", features, topics, job.into)
-                _write_topics(data, shares, topics, job)
-    unknown = int(np.isnan(shares[:, 0]).sum())
+                cells = _cells_for(data, cells, job)
+                topics = _rows_for(data, "var", features, topics, job.into)[0]
+                _write_topics(data, cells, topics, job)
+    unknown = int(cells.are_prior.sum())
     return {
-        "documents": len(shares),
+        "documents": len(cells.shares),
         "topics": job.model.n_topics,
         **({"unknown_cells": unknown} if unknown else {}),
     }
@@ -146,10 +176,25 @@ def _opened(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
         ) from None
 
 
+def _cells_for(data: Any, cells: CellTopics, job: Export) -> CellTopics:
+    """Order the topics of cells as the file names them; a cell of no store has the prior's."""
+    assert job.into is not None
+    numbers = np.arange(len(cells.names))
+    places, listed = _rows_for(data, "obs", cells.names, numbers, job.into, unknown=-1)
+    shares = cells.shares[places]
+    shares[places < 0] = prior_mean(job.model)
+    return CellTopics(listed, shares, cells.are_prior[places] | (places < 0))
+
+
 def _rows_for(
-    data: Any, axis: str, names: pa.Array, values: np.ndarray, place: str | Path
-) -> np.ndarray:
-    """Rows in the order of the file's own names; NaN for those that the model does not know."""
+    data: Any,
+    axis: str,
+    names: pa.Array,
+    values: np.ndarray,
+    place: str | Path,
+    unknown: float = np.nan,
+) -> tuple[np.ndarray, pa.Array]:
+    """Order rows as the file names them, ``unknown`` where the model has none; and these names."""
     try:
         listed = index_names(data[axis])
     except DAMAGE:
@@ -157,22 +202,23 @@ def _rows_for(
             f"--into {place}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad "
             f"without --into"
         ) from None
-    rows, n_known = rows_by_name(listed, names, values, np.nan)
+    rows, n_known = rows_by_name(listed, names, values, unknown)
     if axis == "obs" and not n_known:  # the file was one of several
         file, mark = (pa.scalar(text, names.type) for text in (Path(place).name, ":"))
         rows, n_known = rows_by_name(
-            pc.binary_join_element_wise(file, listed, mark), names, values, np.nan
+            pc.binary_join_element_wise(file, listed, mark), names, values, unknown
         )
     if not n_known:
         raise InputError(
             f"--into {place}: none of its {axis} names is known to the model (it has "
             f"{listed[0]}, the model {names[0]})"
         )
-    return rows
+    return rows, listed
 
 
-def _write_topics(data: Any, shares: np.ndarray, topics: np.ndarray, job: Export) -> None:
-    for group, name, values in (("obsm", "X_topic", shares), ("varm", "topic", topics)):
+def _write_topics(data: Any, cells: CellTopics, topics: np.ndarray, job: Export) -> None:
+    _write_column(data["obs"], PRIOR_COLUMN, cells.are_prior)
+    for group, name, values in (("obsm", "X_topic", cells.shares), ("varm", "topic", topics)):
         group_items = _mapping(data, group)
         if name in group_items:
             del group_items[name]
@@ -205,6 +251,16 @@ def _write_names(data: Any, axis: str, names: pa.Array) -> None:
     _encoded(frame.create_dataset("_index", data=names.to_pylist()), "string-array", "0.2.0")
 
 
+def _write_column(frame: Any, name: str, values: np.ndarray) -> None:
+    """Add a column to a data frame, or replace it."""
+    if name in frame:
+        del frame[name]
+    _encoded(frame.create_dataset(name, data=values), "array", "0.2.0")
+    listed = [str(column) for column in frame.attrs.get("column-order", ())]
+    if name not in listed:
+        frame.attrs["column-order"] = np.array([*listed, name], object)
+
+
 def _mapping(parent: Any, name: str) -> Any:
     if name not in parent:
         _encoded(parent.create_group(name), "dict", "0.1.0")
@@ -220,12 +276,12 @@ def _encoded(thing: Any, kind: str, version: str) -> None:
 # --------------------------------------------------------------------------------------------------
 def write_pycistopic(job: Export) -> dict[str, float]:
     """A folder of files that begin with ``topics.K_topics``."""
-    names, shares = cell_topics(job)
-    write_word_list(job.path / CELLS, names, force=job.force)
+    cells = cell_topics(job)
+    write_word_list(job.path / CELLS, cells.names, force=job.force)
     write_word_list(job.path / REGIONS, job.model.vocabulary.words, force=job.force)
     counts = table_of(job.model).T[by_number(job.model)]
     return write_bundle(
-        str(job.path / PREFIX), shares, counts, job.model, job.corpus, force=job.force
+        str(job.path / PREFIX), cells.shares, counts, job.model, job.corpus, force=job.force
     )
 
 

@@ -17,7 +17,12 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from topicstream.addons.cells.exchange import cell_topics, rows_by_name, write_bundle
+from topicstream.addons.cells.exchange import (
+    cell_topics,
+    prior_mean,
+    rows_by_name,
+    write_bundle,
+)
 from topicstream.base.errors import InputError, UsageError
 from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.pipeline import ingest
@@ -116,11 +121,11 @@ class LDATopicstream:
             opened = TopicModel.open(model)
             numbers = opened.column_ids.tolist()
             job = Export(opened, Corpus.open(store), store, force=True, numbers=numbers)
-            cells, shares = cell_topics(job)
+            cells = cell_topics(job)
             wanted = [
                 pa.array(list(names), pa.large_string()) for names in (cell_names, region_names)
             ]
-            shares, _ = rows_by_name(wanted[0], cells, shares, 0.0)
+            shares, _ = rows_by_name(wanted[0], cells.names, cells.shares, prior_mean(opened))
             counts, _ = rows_by_name(
                 wanted[1], job.model.vocabulary.words, table_of(job.model), 0.0
             )
