@@ -1,14 +1,17 @@
-"""Two small engines for the contract tests: what no engine over words and topics shows.
+"""Small engines for the contract tests: what no engine over words and topics shows.
 
 ``linked``   an ADD table over words beside a REPLACE table over documents, gathered along the
              links; ragged block state.
 ``phased``   one pass that adds up words x 7 columns, a rewriting end of the phase, steps on whole
-             tables, then passes.
+             tables, then passes; block state that the steps leave as it is.
+``steps-first``  the same, which steps before any block was visited.
 
 All numbers are small and whole (or halves), so the dense twins below are exact.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -152,7 +155,7 @@ def linked_twin(x, neighbours, topics, passes):
 class Phased(Engine):
     """sums: one pass adds x(w, d) (d mod 7 = column) up, the end of the phase squares it by ranges;
     phi begins empty; a pass of steps adds 1 to a fixed table; the last phase puts the squares' row
-    sums in topic w mod K, times the steps."""
+    sums in topic w mod K, times the steps.  State: how often each document was visited."""
 
     name = "phased"
     cites = "for the contract tests"
@@ -176,6 +179,10 @@ class Phased(Engine):
         )
 
     @property
+    def state(self):
+        return {"visits": ArraySpec("document", "int32")}
+
+    @property
     def stats(self):
         return {"squares": 1, "rows": 1}
 
@@ -187,12 +194,17 @@ class Phased(Engine):
         rows = visit.rows
         key = visit.key
         if key.phase == "sum":
+            assert not visit.state
+            out.state["visits"][:] = 1
             delta = out.delta["sums"]
             delta[:] = 0.0
             doc = block.first_doc + np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
             np.add.at(delta, (block.words, doc % COLUMNS), block.counts)
             return
         assert key.phase == "spread" and visit.params["ended"][0] == 1
+        # the steps stand between the first and the second visit
+        assert visit.state["visits"].tolist() == [key.pass_number - 3] * block.n_docs
+        out.state["visits"][:] = visit.state["visits"] + 1
         squares = rows["sums"].base[rows["sums"].index].sum(1)
         times = rows["steps"].base[:, 0].sum()
         share = np.bincount(block.words, block.counts, block.n_words)
@@ -213,6 +225,17 @@ class Phased(Engine):
                     rows + np.pad(np.ones((len(rows), 2)), ((0, 0), (0, rows.shape[1] - 2)))
                 )
             )
+
+
+class StepsFirst(Phased):
+    """The same in another order: no block was visited, and none has a state, when it steps."""
+
+    name = "steps-first"
+
+    @property
+    def phases(self):
+        add_up, step, spread = super().phases
+        return (replace(step, start="empty"), replace(add_up, start="visit"), spread)
 
 
 def phased_twin(x, topics):

@@ -13,7 +13,13 @@ from checkpoint_bits import content_hash
 
 import topicstream
 from tests import few_quick
-from tests.contract.small_engines import Linked, Phased, linked_twin, phased_twin
+from tests.contract.small_engines import (
+    Linked,
+    Phased,
+    StepsFirst,
+    linked_twin,
+    phased_twin,
+)
 from tests.ingest_tools import write_jsonl
 from tests.planted import draw, store
 from tests.plugin_package.topicstream_example.executor import Processes
@@ -28,7 +34,7 @@ from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
 
 TOPICS = 4
 DOCS = 60
-OURS = {"linked": Linked, "phased": Phased}
+OURS = {"linked": Linked, "phased": Phased, "steps-first": StepsFirst}
 
 
 @pytest.fixture(autouse=True)
@@ -167,6 +173,23 @@ def test_a_stop_anywhere_ends_in_the_same_bits(algo, stop, corpus, tmp_path, mon
     monkeypatch.setattr(passes.PassRunner, "_apply", enter)
     run(corpus, tmp_path / "cut", algo, passes=5)
     assert content_hash(tmp_path / "cut") == content_hash(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("algo", ["phased", "steps-first"])
+@pytest.mark.parametrize("first", [1, 2, 3, 4])
+def test_a_run_resumed_behind_any_pass_has_the_state_and_the_bits(algo, first, corpus, tmp_path):
+    run(corpus, tmp_path / "cut", algo, passes=first)
+    run(corpus, tmp_path / "cut", algo, passes=5, threads=2, tables="disk")
+    run(corpus, tmp_path / "whole", algo, passes=5)
+    assert content_hash(tmp_path / "cut") == content_hash(tmp_path / "whole")
+
+
+def test_steps_before_the_first_visit(corpus, tmp_path):
+    run(corpus, tmp_path / "m", "steps-first", passes=5)
+    x, _ = dense(corpus)
+    np.testing.assert_array_equal(
+        table_of(tmp_path / "m", "phi", x.shape[1], TOPICS), phased_twin(x, TOPICS)[1]
+    )
 
 
 def test_checkpoints_stand_between_phases(corpus, tmp_path):

@@ -461,6 +461,13 @@ def phase_of(phases: Sequence[Phase], pass_number: int) -> tuple[Phase, bool]:
     return phases[-1], number == phases[-1].passes
 
 
+def blocks_were_visited(phases: Sequence[Phase], passes: int) -> bool:
+    """Tell whether any of the first passes, the start among them, visits the blocks."""
+    if phases[0].start == "visit":
+        return True
+    return any(not phase_of(phases, number)[0].steps for number in range(1, passes + 1))
+
+
 def passes_needed(phases: Sequence[Phase]) -> int | None:
     """How many passes make a model where the last phase has a number of them; None: as many as are
     asked for.

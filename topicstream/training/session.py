@@ -14,7 +14,14 @@ from topicstream.base.errors import StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.places import places
 from topicstream.base.text import counted
-from topicstream.engines.base import Key, PassEnd, Phase, new_stats, phase_of
+from topicstream.engines.base import (
+    Key,
+    PassEnd,
+    Phase,
+    blocks_were_visited,
+    new_stats,
+    phase_of,
+)
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.table import Table
 from topicstream.training.course import Course, check_pass
@@ -159,7 +166,8 @@ class Session:
         self.course.running = list(state.facts.perplexities)
         self.course.measured = list(state.facts.heldout)
         self._pass_seconds = state.facts.pass_seconds
-        if self.engine.state and not self.needs_start and "old" not in self.memories.held:
+        written = not self.needs_start and blocks_were_visited(self.engine.phases, self.passes)
+        if self.engine.state and written and "old" not in self.memories.held:
             raise StoreError(f"{place}: names no block state; start over with --force")
 
     def _rewind(self, passes: int, needs_start: bool) -> None:

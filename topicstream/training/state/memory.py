@@ -177,11 +177,12 @@ class Memories:
             owned.remove_file(path)
 
     def end_pass(self) -> None:
-        """What was new is old, if the engine keeps anything."""
+        """Make the state that this pass wrote the old one; a pass without visits keeps the old."""
+        if "new" not in self.held:
+            return
         if "old" in self.held:
             self.held.pop("old").close()
-        if "new" in self.held:
-            self.held["old"] = self.held.pop("new")
+        self.held["old"] = self.held.pop("new")
 
     def reopen(self, state: State) -> None:
         """Be as a checkpoint says; StoreError where a file is missing."""
