@@ -18,7 +18,7 @@ from topicstream.cli.main import topics
 from topicstream.cli.options import click_option
 from topicstream.cli.show import views_on
 from topicstream.display.config import ShowConfig
-from topicstream.display.view import ModelView
+from topicstream.display.view import HEEDED_BY_ALL
 from topicstream.inference.methods import METHOD_NAMES, methods
 
 SKIPPED = {
@@ -322,7 +322,11 @@ def excluding(command: str, a: Case, b: Case) -> bool:
     if command == "show":
         views = [section.config for section in views_on([*a, *b]).values()]
         given = {*a, *b}
-        ignored = set(ModelView.heeds) - set(views[0].heeds) if views else ()
+        ignored = (
+            ShowConfig.__dataclass_fields__.keys() - {*HEEDED_BY_ALL, *views[0].heeds}
+            if views
+            else ()
+        )
         return len(views) > 1 or any(
             given & set(flags(ShowConfig.__dataclass_fields__[name])) for name in ignored
         )

@@ -106,7 +106,7 @@ def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) ->
 
 
 @dataclass(frozen=True)
-class TopicsView(ModelView):
+class TopicsView(ModelView, heeds=("words", "relevance", "topics", "docs", "text", "with_columns")):
     """The topics themselves."""
 
     def result(self) -> dict[str, Json]:

@@ -29,6 +29,8 @@ NAMING = 3
 """Names of topics: the lambda that Sievert & Shirley (2014) advise, words that are looked at, and
 words of a name.
 """
+HEEDED_BY_ALL = ("model", "corpus", "mem_limit", "progress", "threads")
+"""Options of ``ShowConfig`` that say what a view reads and how it works."""
 _JOINTS = str.maketrans({"_": " ", "\u00a0": " "})
 
 
@@ -43,28 +45,24 @@ class ModelView(ShowConfig):
 
     title: ClassVar[str] = ""
     """Of its section in the help."""
-    heeds: ClassVar[Collection[str]] = (
-        "words",
-        "relevance",
-        "topics",
-        "docs",
-        "text",
-        "with_columns",
-    )
-    """Options of ``ShowConfig`` that the view heeds, of these all or some; any other that is given
-    is refused.
+    heeds: ClassVar[Collection[str]] = ()
+    """Options of ``ShowConfig`` that the view heeds besides those of ``HEEDED_BY_ALL``; any other
+    that is given is refused.
     """
 
-    def __init_subclass__(cls, heeds: Collection[str] = heeds) -> None:
+    def __init_subclass__(cls, heeds: Collection[str] | None = None) -> None:
+        """Note the options that a view heeds; None: those of the class that it derives from."""
+        if heeds is None:
+            return
+        unknown = sorted(set(heeds) - {field.name for field in fields(ShowConfig)})
+        if unknown:
+            raise TypeError(f"{cls.__name__}: heeds {unknown[0]!r}, which is no option of show")
         cls.heeds = heeds
 
     def __post_init__(self) -> None:
+        heeded = {*HEEDED_BY_ALL, *self.heeds}
         for field in fields(ShowConfig):
-            if (
-                field.name in ModelView.heeds
-                and field.name not in self.heeds
-                and getattr(self, field.name) != field.default
-            ):
+            if field.name not in heeded and getattr(self, field.name) != field.default:
                 raise UsageError(f"{flags(field)[-1]} does not apply to: {self.title}")
 
     @cached_property

@@ -11,7 +11,7 @@ from topicstream.display.view import ModelView, largest
 
 
 @dataclass(frozen=True)
-class Sizes(ModelView):
+class Sizes(ModelView, heeds=("words",)):
     """Sizes of topics."""
 
     title: ClassVar[str] = "Sizes of topics (--sizes)"
