@@ -154,6 +154,8 @@ def test_a_view_of_another_package(installed, place, capsys):
         run(["show", "--width", "7"]) == 2
         and "--width belongs to: Sizes of topics" in capsys.readouterr().err
     )
+    assert run(["show", "--sizes", "--docs", "3"]) == 2
+    assert "--docs does not apply to: Sizes of topics (--sizes)" in capsys.readouterr().err
 
 
 def test_a_sampler_by_proposals_finds_the_topics_and_every_token_is_counted(
@@ -487,3 +489,37 @@ def test_a_method_with_options_of_its_own_that_reads_a_field_of_all_documents(
         "--follow: --method pooled with these options needs all documents before it answers"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_whole_pages_before_a_damage_are_documents(installed, place, capsys, packed):
+    """A Common Crawl file that broke off: 99 whole pages, of one the half.
+
+    Of compressed data 64 KiB before the damage may be lost (``READ_BYTES``), which is 8 pages."""
+    text = b"sea1 sea2 sea3 " * 600
+    pages = [warc_record("conversion", "text/plain", text, n) for n in range(100)]
+    whole = b"".join(pages[:99])
+    if packed:
+        damaged = gzip.compress(whole) + gzip.compress(pages[99])[:-30]
+    else:
+        damaged = whole + b"WARX" + pages[99]
+    name = "pages.warc.gz" if packed else "pages.warc"
+    Path(name).write_bytes(damaged)
+    line = ["ingest", name, "--format", "warc", "--out", "web.zarr", "--min-df", "1", "--heldout"]
+    line += ["0", "--max-df", "1.0", "--json"]
+    assert run(line) == 3
+    capsys.readouterr()
+    answer = json.loads(command(capsys, *line, "--on-error", "skip"))
+    assert answer["documents"] >= (90 if packed else 99) and answer["rejected"] == 1
+
+
+def test_a_cut_record_does_not_take_the_whole_ones_with_it(installed, place, capsys):
+    pages = [
+        warc_record("conversion", "text/plain", f"page{n} sea1 sea2".encode(), n) for n in range(9)
+    ]
+    line = ["ingest", "p.warc", "--format", "warc", "--out", "web.zarr", "--min-df", "1"]
+    line += ["--heldout", "0", "--max-df", "1.0", "--json", "--force", "--on-error", "skip"]
+    whole = b"".join(pages[:8])
+    for size in range(1, len(pages[8]) - 4, 7):  # in its head, in its block
+        Path("p.warc").write_bytes(whole + pages[8][:size])
+        assert json.loads(command(capsys, *line))["documents"] == 8

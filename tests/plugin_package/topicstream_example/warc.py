@@ -166,6 +166,33 @@ def page(record: Record) -> tuple[str, str] | None:
     return status, text
 
 
+def pages(source: Source, options: ReadOptions) -> Iterator[tuple[int, dict[str, str]]]:
+    """Give the number and the fields of each page; what is no page is noted or rejected."""
+    for record in records(source, options.record_bytes):
+        where = f"{source.name}#{record.number}"
+        if record.block is None:
+            megabytes = options.record_bytes >> 20
+            source.reject(0, f"a record of more than {megabytes} MiB; raise the limit", file=where)
+            continue
+        try:
+            status_and_text = page(record)
+        except (HTTPException, ValueError, zlib.error) as e:
+            reason = f"no HTTP message ({type(e).__name__}: {e})"
+            source.reject(0, reason, record.block, file=where)
+            continue
+        if status_and_text is None:
+            source.note("records that are no page")
+            continue
+        status, text = status_and_text
+        if status not in ("", "200"):
+            source.note("pages of another status than 200")
+            continue
+        fields = {name: record.head[name] for name in FIELDS if name in record.head}
+        if status:
+            fields["status"] = status
+        yield record.number, {**fields, "text": text}
+
+
 class Warc(Reader):
     name = "warc"
     about = "web archives, a document a page"
@@ -178,39 +205,20 @@ class Warc(Reader):
         wanted = select_fields(FIELDS, options, source)
         rows = []
         size = 0
-        for record in records(source, options.record_bytes):
-            where = f"{source.name}#{record.number}"
-            if record.block is None:
-                source.reject(
-                    0,
-                    f"a record of more than {options.record_bytes >> 20} MiB; raise the limit",
-                    file=where,
-                )
-                continue
-            try:
-                found = page(record)
-            except (HTTPException, ValueError, zlib.error) as e:
-                source.reject(
-                    0, f"no HTTP message ({type(e).__name__}: {e})", record.block, file=where
-                )
-                continue
-            if found is None or found[0] not in ("", "200"):
-                source.note(
-                    "records that are no page"
-                    if found is None
-                    else "pages of another status than 200"
-                )
-                continue
-            fields = {"status": found[0], "text": found[1]}
-            rows.append(
-                (record.number, [fields.get(name) or record.head.get(name) for name in wanted])
-            )
-            size += len(found[1])
-            if size >= options.piece_bytes:
-                yield batch(source, options, wanted, rows)
-                rows = []
-                size = 0
-        yield batch(source, options, wanted, rows)
+        error = None
+        try:
+            for number, fields in pages(source, options):
+                rows.append((number, [fields.get(name) for name in wanted]))
+                size += len(fields["text"])
+                if size >= options.piece_bytes:
+                    yield batch(source, options, wanted, rows)
+                    rows = []
+                    size = 0
+        except BadFile as e:
+            error = e
+        yield batch(source, options, wanted, rows)  # the whole pages before a damage count
+        if error is not None and (source.strict or not source.damage):
+            raise error
 
 
 def batch(source: Source, options: ReadOptions, names: list[str], rows: list) -> pa.RecordBatch:
