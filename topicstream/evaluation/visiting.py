@@ -18,8 +18,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.inference.documents import Documents, dense_documents, documents_of_cells
-from topicstream.inference.method import TopicRows
-from topicstream.inference.methods import make_method, method_of
+from topicstream.inference.methods import make_block_method
 from topicstream.model.edits import View
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.parallel import in_order
@@ -141,7 +140,7 @@ def document_shares(
         What is shown of the model: shares are those of its topics. None: of the trained topics.
     """
     index = None if corpus.width else match_words(model.vocabulary, corpus)
-    method = make_method(method_of(model), TopicRows(model))
+    method = make_block_method(model)
 
     def visit(block: Block) -> BlockShares:
         docs = known_block(block, index, dense=bool(corpus.width))

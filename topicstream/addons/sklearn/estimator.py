@@ -28,7 +28,7 @@ from topicstream.evaluation.completion import score_model
 from topicstream.inference.documents import Documents, cut_cells, documents_of_cells
 from topicstream.inference.memory import BLOCK_CELLS, BLOCK_DOCS
 from topicstream.inference.method import TopicRows
-from topicstream.inference.methods import make_method
+from topicstream.inference.methods import check_metadata_free, make_method
 from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.pipeline import ingest
 from topicstream.numeric.parallel import in_order
@@ -347,6 +347,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 )
             X = self._checked(X, "TopicModel.transform", reset=False)
             method = make_method(self.method, TopicRows(model))
+            check_metadata_free(method)
             parts = list(
                 in_order(method.shares, method.gather(_documents(csr_array(X))), self._threads)
             )

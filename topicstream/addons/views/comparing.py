@@ -34,7 +34,13 @@ from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents
 from topicstream.inference.memory import InferencePlan, plan_inference
 from topicstream.inference.method import Method, TopicRows
-from topicstream.inference.methods import fields_of, find_variant, make_variant, variants
+from topicstream.inference.methods import (
+    check_metadata_free,
+    fields_of,
+    find_variant,
+    make_variant,
+    variants,
+)
 from topicstream.inference.source import open_source
 from topicstream.model.topic_model import TopicModel
 
@@ -208,7 +214,7 @@ class _Trial:
         (kind, variant) = find_variant(name, "--methods")
 
         def method() -> Method:
-            return make_variant(
+            variant_method = make_variant(
                 name,
                 self._rows,
                 burn=config.burn,
@@ -216,6 +222,8 @@ class _Trial:
                 seed=seed,
                 trained_on=config.corpus,
             )
+            check_metadata_free(variant_method)
+            return variant_method
 
         if "trained_on" not in fields_of(
             kind

@@ -27,8 +27,7 @@ from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import BlockShares, known_block
 from topicstream.inference.config import InferConfig
-from topicstream.inference.method import TopicRows
-from topicstream.inference.methods import make_method, method_of
+from topicstream.inference.methods import make_block_method
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
 from topicstream.ingestion.tokens.tools import NamesTools, asked_tools, check_same_tools
@@ -64,7 +63,7 @@ def query_scores(
     A word's probability is .7 times its frequency in the document, with Dirichlet smoothing, plus
     .3 times its probability under the document's topics (Wei & Croft, SIGIR 2006)."""
     index = match_words(model.vocabulary, corpus)
-    method = make_method(method_of(model), TopicRows(model))
+    method = make_block_method(model)
     table = model.probabilities(words)
     overall = table @ model.shares
 

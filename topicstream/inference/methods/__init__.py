@@ -62,6 +62,36 @@ def make_method(name: str, rows: TopicRows, beside: type | None = None, **option
     return method(rows, **checked(method.Options, options, f"--method {name}", beside=beside))
 
 
+def make_block_method(model: TopicModel) -> Method:
+    """Make the model's default method, for blocks of a store, which hold words alone.
+
+    Raises
+    ------
+    InputError
+        Where it reads metadata, or all documents before the first answer: ``infer`` alone serves
+        that.
+    """
+    from topicstream.inference.method import TopicRows
+
+    method = make_method(method_of(model), TopicRows(model))
+    check_metadata_free(method)
+    if method.needs_all:
+        raise InputError(
+            f"method {method.name}: reads all documents before it answers, which only "
+            f"`topics infer` lets it"
+        )
+    return method
+
+
+def check_metadata_free(method: Method) -> None:
+    """Raise InputError where a method reads metadata of documents that come without."""
+    if method.columns:
+        raise InputError(
+            f"method {method.name}: reads {', '.join(method.columns)} of each document, which "
+            f"only `topics infer` gives it"
+        )
+
+
 def fields_of(method: type[Method]) -> dict[str, Field[Any]]:
     """The dataclass fields of a method's own options, by name."""
     return dict(method.Options.__dataclass_fields__)  # type: ignore[attr-defined]
