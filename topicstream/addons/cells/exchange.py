@@ -69,7 +69,8 @@ class CellTopics(NamedTuple):
 
 def prior_mean(model: TopicModel) -> np.ndarray:
     """Return the topics of a cell without a known feature, float32[K], by number."""
-    return TopicRows(model).prior[by_number(model)].astype(np.float32)
+    prior: np.ndarray = TopicRows(model).prior[by_number(model)]
+    return prior.astype(np.float32)
 
 
 def cell_topics(job: Export) -> CellTopics:
