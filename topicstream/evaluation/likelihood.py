@@ -16,8 +16,7 @@ from topicstream.evaluation.completion import Perplexity, one_by_one
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import Item, known_block, visited
-from topicstream.inference.method import TopicRows
-from topicstream.inference.methods import make_method, method_of
+from topicstream.inference.methods import make_block_method
 from topicstream.model.topic_model import TopicModel
 
 
@@ -81,7 +80,7 @@ def score_clusters(
     """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError
     where there is none.
     """
-    method = make_method(method_of(model), TopicRows(model))
+    method = make_block_method(model)
     index = None if store.width else match_words(model.vocabulary, store)
     visit = _BlockLikelihood(method, index, bool(store.width))
     fit = tokens = oov = 0.0
