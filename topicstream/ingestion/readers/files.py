@@ -87,35 +87,42 @@ def document_batches(
     ids: list[str] = []
     texts: list[str] = []
     size = 0
-    for name, key, content in contents:
-        if ids and (size + len(content) > options.piece_bytes or len(ids) == MOST_FILES):
+    try:
+        for name, key, content in contents:
+            if ids and (size + len(content) > options.piece_bytes or len(ids) == MOST_FILES):
+                yield _batch(ids, texts, prefix, options)
+                ids = []
+                texts = []
+                size = 0
+            text = _text_of(source, options, name, content)
+            if text is not None:
+                ids.append(key)
+                texts.append(text)
+                size += len(content)
+    except BadFile:  # whole files before the damage count
+        if ids:
             yield _batch(ids, texts, prefix, options)
-            ids = []
-            texts = []
-            size = 0
-        if len(content) > options.record_bytes:
-            limit = f"a document of more than {options.record_bytes >> 20} MiB"
-            source.reject(0, f"{limit}; split it or raise the limit", content, file=name)
-            continue
-        try:
-            text = content.decode()
-        except UnicodeDecodeError as e:
-            guessed = western(content) if options.encoding is None else None
-            if guessed is None:
-                source.reject(
-                    1 + content.count(b"\n", 0, e.start),
-                    why_not_utf8(content) or "",
-                    content,
-                    file=name,
-                )
-                continue
-            text = guessed.decode()
-            source.note(f"documents {NOTE}")
-        ids.append(key)
-        texts.append(text)
-        size += len(content)
+        raise
     if ids:
         yield _batch(ids, texts, prefix, options)
+
+
+def _text_of(source: Input, options: ReadOptions, name: str, content: bytes) -> str | None:
+    """Decode a file; None where it is rejected."""
+    if len(content) > options.record_bytes:
+        limit = f"a document of more than {options.record_bytes >> 20} MiB"
+        source.reject(0, f"{limit}; split it or raise the limit", content, file=name)
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError as e:
+        guessed = western(content) if options.encoding is None else None
+        if guessed is None:
+            line = 1 + content.count(b"\n", 0, e.start)
+            source.reject(line, why_not_utf8(content) or "", content, file=name)
+            return None
+        source.note(f"documents {NOTE}")
+        return guessed.decode()
 
 
 def _batch(ids: list[str], texts: list[str], prefix: str, options: ReadOptions) -> pa.RecordBatch:
