@@ -29,7 +29,8 @@ for line in sys.stdin:
         counter = itertools.count(1)
         def counted(call):
             def wrapper(*args, **named):
-                if next(counter) == kill_at:  # threads count, too, and none passes an instant unseen
+                if next(counter) == kill_at:  # threads count, too, and none passes an instant \
+unseen
                     try:
                         if kill_at % 2:
                             call(*args, **named)
@@ -37,7 +38,8 @@ for line in sys.stdin:
                         os.kill(os.getpid(), signal.SIGKILL)
                 return call(*args, **named)
             return wrapper
-        for name in ("fsync", "pwrite", "replace", "rename", "symlink", "unlink", "rmdir", "ftruncate", "mkdir"):
+        for name in ("fsync", "pwrite", "replace", "rename", "symlink", "unlink", "rmdir", \
+"ftruncate", "mkdir"):
             setattr(os, name, counted(getattr(os, name)))
         try:
             said = [work(**given), None]

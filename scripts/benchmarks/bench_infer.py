@@ -57,7 +57,8 @@ HELD = """
 import json, sys, threading, time
 
 def held(first="VmRSS"):
-    said = dict(line.split(":", 1) for line in open("/proc/self/status") if line.startswith(("Rss", "VmRSS", "VmHWM")))
+    said = dict(line.split(":", 1) for line in open("/proc/self/status") if \
+line.startswith(("Rss", "VmRSS", "VmHWM")))
     return [int(said[name].split()[0]) * 1024 for name in (first, "RssAnon", "RssFile")]
 
 """

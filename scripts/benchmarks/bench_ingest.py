@@ -44,8 +44,10 @@ topicstream.ingest(warm, out + ".warm", force=True, **options)
 began, cpu = time.perf_counter(), time.process_time()
 s = topicstream.ingest([Path(p) for p in paths], out, force=True, **options)
 seconds = time.perf_counter() - began
-print(json.dumps({"seconds": seconds, "cpu": time.process_time() - cpu, "bytes": s["input_bytes"], "cells": s["cells"],
-                  "bytes_per_cell": s["bytes_per_cell"], "peak": peak_bytes(), "words": s["words_before"]}))
+print(json.dumps({"seconds": seconds, "cpu": time.process_time() - cpu, "bytes": \
+s["input_bytes"], "cells": s["cells"],
+                  "bytes_per_cell": s["bytes_per_cell"], "peak": peak_bytes(), "words": \
+s["words_before"]}))
 """
 
 READ = """
@@ -75,7 +77,8 @@ def texts(path):
 import os
 began = time.perf_counter()
 X = CountVectorizer(min_df=int(sys.argv[2]), stop_words=None).fit_transform(texts(sys.argv[1]))
-print(json.dumps({"seconds": time.perf_counter() - began, "bytes": os.path.getsize(sys.argv[1]), "cells": int(X.nnz),
+print(json.dumps({"seconds": time.perf_counter() - began, "bytes": os.path.getsize(sys.argv[1]), \
+"cells": int(X.nnz),
                   "peak": peak(), "words": X.shape[1]}))
 """
 

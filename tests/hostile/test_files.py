@@ -186,7 +186,8 @@ class Late:
     def find_spec(self, name, path=None, target=None):
         if name == "click":
             os.kill(os.getpid(), signal.SIGINT)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it \
+ignored
 sys.meta_path.insert(0, Late())
 from topicstream.cli.entry import main
 main()

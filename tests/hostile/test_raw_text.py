@@ -26,10 +26,13 @@ JSONL = "".join(
 MALLET = "d1 en the quick brown fox\nd2 x über\n\nd3 y\n".encode()
 PUBMED = """<?xml version="1.0" encoding="utf-8"?>
 <PubmedArticleSet>
-<PubmedArticle><MedlineCitation Status="MEDLINE"><PMID Version="1">1</PMID><Article><Journal><JournalIssue><PubDate><Year>1999</Year>
-</PubDate></JournalIssue></Journal><ArticleTitle>On <i>mice</i> &amp; men</ArticleTitle><Abstract><AbstractText Label="AIM">Some text
+<PubmedArticle><MedlineCitation Status="MEDLINE"><PMID \
+Version="1">1</PMID><Article><Journal><JournalIssue><PubDate><Year>1999</Year>
+</PubDate></JournalIssue></Journal><ArticleTitle>On <i>mice</i> &amp; \
+men</ArticleTitle><Abstract><AbstractText Label="AIM">Some text
 here.</AbstractText></Abstract><AuthorList><Author><LastName>Müller</LastName><ForeName>A</ForeName></Author></AuthorList></Article>
-<MeshHeadingList><MeshHeading><DescriptorName UI="D1">Mice</DescriptorName></MeshHeading></MeshHeadingList></MedlineCitation></PubmedArticle>
+<MeshHeadingList><MeshHeading><DescriptorName \
+UI="D1">Mice</DescriptorName></MeshHeading></MeshHeadingList></MedlineCitation></PubmedArticle>
 <PubmedArticle><MedlineCitation><PMID Version="2">2</PMID><Article><ArticleTitle>Second</ArticleTitle></Article></MedlineCitation></PubmedArticle>
 <DeleteCitation><PMID Version="1">3</PMID></DeleteCitation>
 </PubmedArticleSet>

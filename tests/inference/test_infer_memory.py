@@ -38,7 +38,8 @@ def answered(what, done, total):
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     held.append((done, pages * os.sysconf("SC_PAGE_SIZE")))
 store, model, out = sys.argv[1:]
-topicstream.infer(model, Path(store), out=out, top=3, threads=2, mem_limit='512M', force=True, progress=answered)
+topicstream.infer(model, Path(store), out=out, top=3, threads=2, mem_limit='512M', force=True, \
+progress=answered)
 settled = [now for done, now in held if 100_000 < done <= 200_000]
 later = [now for done, now in held if done > 200_000]
 print(max(settled), max(later), machine.peak_bytes())

@@ -23,12 +23,15 @@ TAIL = "</PubmedArticleSet>\n"
 FULL = """<PubmedArticle>
   <MedlineCitation Status="MEDLINE"><PMID Version="1">11</PMID>
     <DateCreated><Year>1980</Year></DateCreated>
-    <Article><Journal><JournalIssue><PubDate><MedlineDate>1998 Dec-1999 Jan</MedlineDate></PubDate></JournalIssue>
+    <Article><Journal><JournalIssue><PubDate><MedlineDate>1998 Dec-1999 \
+Jan</MedlineDate></PubDate></JournalIssue>
       <Title>J &amp; K</Title></Journal>
       <ArticleTitle>On <i>H<sub>2</sub>O</i> &lt;b&gt;</ArticleTitle>
-      <Abstract><AbstractText Label="AIM">One <sup>a</sup>.</AbstractText><AbstractText>Two.</AbstractText>
+      <Abstract><AbstractText Label="AIM">One \
+<sup>a</sup>.</AbstractText><AbstractText>Two.</AbstractText>
         <CopyrightInformation>(c) X</CopyrightInformation></Abstract>
-      <AuthorList><Author><LastName>Doe</LastName><ForeName>Jane Q</ForeName><Initials>JQ</Initials></Author>
+      <AuthorList><Author><LastName>Doe</LastName><ForeName>Jane \
+Q</ForeName><Initials>JQ</Initials></Author>
         <Author><CollectiveName>The Group</CollectiveName></Author><Author><LastName>Solo</LastName></Author></AuthorList>
     </Article>
     <CommentsCorrectionsList><CommentsCorrections><PMID>99</PMID></CommentsCorrections></CommentsCorrectionsList>
@@ -40,7 +43,8 @@ FULL = """<PubmedArticle>
 """
 BOOK = """<PubmedBookArticle><BookDocument><PMID>12</PMID><Book><BookTitle>Genes</BookTitle><PubDate><Year>2003</Year>
 </PubDate><AuthorList><Author><LastName>Ed</LastName><Initials>I</Initials></Author></AuthorList></Book>
-<ArticleTitle>Chapter</ArticleTitle><Abstract><AbstractText>Book text.</AbstractText></Abstract></BookDocument>
+<ArticleTitle>Chapter</ArticleTitle><Abstract><AbstractText>Book \
+text.</AbstractText></Abstract></BookDocument>
 </PubmedBookArticle>
 """
 

@@ -143,7 +143,8 @@ HELP = """
 import sys
 from topicstream.cli.main import run
 assert run(["--help"]) == 0
-print([name for name in ("numpy", "numba", "pyarrow", "zarr", "scipy") if name in sys.modules], file=sys.stderr)
+print([name for name in ("numpy", "numba", "pyarrow", "zarr", "scipy") if name in sys.modules], \
+file=sys.stderr)
 """
 
 

@@ -1,8 +1,9 @@
-"""Workers beyond this process, as ``--scheduler`` names them: the one thing that verbs know of them.
+"""Workers beyond this process, as ``--scheduler`` names them.
 
 A scheduler is an entry point of the group ``topicstream.schedulers``: a class derived from
-``Cluster``.  A text ``NAME:...`` asks for the scheduler of that name.  Everything else (``local:4``,
-``tcp://HOST:PORT``, ``HOST:PORT``, a scheduler's file, a client in Python) goes to ``dask``.
+``Cluster``.  A text ``NAME:...`` asks for the scheduler of that name.  Everything else
+(``local:4``, ``tcp://HOST:PORT``, ``HOST:PORT``, a scheduler's file, a client in Python) goes to
+``dask``.
 """
 
 from __future__ import annotations

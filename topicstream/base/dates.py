@@ -61,9 +61,9 @@ _SPREADSHEET = date(1899, 12, 30)
 def parse(text: str) -> Day | None:
     """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``,
     ``May 31, 1999``, ``31. Mai 1999``, an ISO time, the times of mail and of Twitter,
-    ``1999年5月31日``, ``c. 1999``, ``1842-1843``, ``1842-43`` or ``1840s`` (the first year), the days
-    of a spreadsheet (``42059.48``), the seconds or milliseconds of Unix; None for what is none of
-    these."""
+    ``1999年5月31日``, ``c. 1999``, ``1842-1843``, ``1842-43`` or ``1840s`` (the first year), the
+    days of a spreadsheet (``42059.48``), the seconds or milliseconds of Unix; None for what is none
+    of these."""
     text = _ABOUT.sub("", " ".join(text.lower().translate(_EASTERN).split())).rstrip("- ")
     if number := _NUMBER.fullmatch(text):
         day = (

@@ -75,7 +75,7 @@ def restore_error(
 
 
 class _Portable:
-    """Lets an error be copied, and sent to another process; users know its class by a short name."""
+    """Lets an error be copied and sent to another process."""
 
     args: tuple[object, ...]
 

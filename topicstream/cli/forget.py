@@ -17,7 +17,8 @@ SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
 [not in the store: {first_not_found}]"""
 
 
-LIFTED = """{corpus}: {lifted:id} taken off the list of forgotten ones; an ingest that reads their documents takes them in"""
+LIFTED = """{corpus}: {lifted:id} taken off the list of \
+forgotten ones; an ingest that reads their documents takes them in"""
 
 
 @topics_command("forget", indent=None)

@@ -24,7 +24,8 @@ CORPUS = """{path}: corpus, generation {generation}, fingerprint {fingerprint:.1
   documents {train.docs:,} training + {aside.docs:,} held out ({heldout_asked})
 [  {none_or_removed}]
   words     {words:,}[ of {summary.words_before:,} before pruning]
-  {cell:8}  {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} bytes each[{weighted:?}, weighted]
+  {cell:8}  {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} \
+bytes each[{weighted:?}, weighted]
   tokens    {tokens:,.0f}
   columns   {columns}"""
 AXIS = "  {name:<9} {size:,}, {entries:,} in training documents, {longest:,} at most in one"

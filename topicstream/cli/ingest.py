@@ -22,14 +22,16 @@ from topicstream.ingestion.tokens.stopwords import read_stopwords
 from topicstream.ingestion.tokens.word_lists import describe_list, describe_stop_list
 
 AGAIN = "{out}: finished before, from the same input: {documents:document}"
-VECTORS = """{out}: {documents:vector} of {vectors} numbers, {documents_heldout:,} of them held out ({heldout_asked})
+VECTORS = """{out}: {documents:vector} of {vectors} numbers, {documents_heldout:,} of them held \
+out ({heldout_asked})
 [  {rejected:,} rejected, the first {first_rejected}]
   {bytes:size}; {seconds:.1f} s, peak memory {peak_rss_bytes:size}"""
 SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out ({heldout_asked})
 [  warning: no document has {heldout_missed}]
 [  {told}]
 [  first rejected: {first_rejected}[ (all: {rejects})]]
-  words: {words_before:,} before pruning, {words:,} kept ({rule})[; only {kept_share:.0p} % of the tokens are theirs]
+  words: {words_before:,} before pruning, {words:,} kept ({rule})[; only {kept_share:.0p} % of \
+the tokens are theirs]
 [  {vocab_told}]
 [  {drop_words_told}]
 [  {stopwords_told}]
@@ -38,9 +40,13 @@ SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
 [  {axis_sizes}]
 [  links: {links_told}]
-[{tokenizer:?}  tokenizer: stop words {tokenizer.stopwords}, min length {tokenizer_length}, numbers {numbers}; discarded {discarded} % of the characters]
-[  warning: {language.share:.0p} % of the words are stop words of {language.language}, but those of {tokenizer.stopwords} were left out;[{stopword_options}] --stopwords {language.language} leaves them out]
-[  {unspaced:.1f} % of the characters are of scripts without spaces, counted in pairs; --segmenter jieba (sudachi, pythainlp, kiwi) finds words, --tokenized takes text that is split]
+[{tokenizer:?}  tokenizer: stop words {tokenizer.stopwords}, min length {tokenizer_length}, \
+numbers {numbers}; discarded {discarded} % of the characters]
+[  warning: {language.share:.0p} % of the words are stop words of {language.language}, but those \
+of {tokenizer.stopwords} were left out;[{stopword_options}] --stopwords {language.language} \
+leaves them out]
+[  {unspaced:.1f} % of the characters are of scripts without spaces, counted in pairs; \
+--segmenter jieba (sudachi, pythainlp, kiwi) finds words, --tokenized takes text that is split]
   {seconds:.1f} s, {megabytes_per_second:.1f} MB/s, peak memory {peak_rss_bytes:size}"""
 COUNTED = {
     "documents_empty": "without a word of the vocabulary",

@@ -215,7 +215,8 @@ def _links(
            select source, max(document) over (partition by high, low) as target
            from (select high, low, null as source, 2 * document + part as document from documents
                  union all select high, low, source, null from links)) where source is not null""")
-    run("""create table pairs as select source, target from resolved where source <> target and target % 2 = 0
+    run("""create table pairs as select source, target from resolved where source <> target and \
+target % 2 = 0
            union select target, source from resolved where source <> target and source % 2 = 0""")
     mentioned = count("select count(*) from mentions")
     figures = {

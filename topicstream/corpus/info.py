@@ -14,7 +14,8 @@ from topicstream.corpus.format import PARTS, metadata_problems
 from topicstream.corpus.manifest import part_folder
 from topicstream.corpus.reader import Corpus
 
-LINKED = """{given:,} given: {training:,} pairs of training documents, {heldout:,} with held-out ones[; left out {left_out}]"""
+LINKED = """{given:,} given: {training:,} pairs of training documents, {heldout:,} with \
+held-out ones[; left out {left_out}]"""
 LEFT_OUT = {
     "dangling": "to no document",
     "self": "to the document itself",

@@ -80,15 +80,16 @@ class Views(Sequence["Document"]):
         """What the corpus holds, as a table of its parts."""
         parts = self.manifest.parts
         kinds = ("docs", "tokens", "cells")
-        rows = "".join(
-            f"<tr><td>{part}</td>{''.join(f'<td>{getattr(parts[part], k):,.0f}</td>' for k in kinds)}</tr>"
-            for part in PARTS
-            if parts[part].docs
-        )
+        rows = ""
+        for part in PARTS:
+            if parts[part].docs:
+                figures = [f"<td>{getattr(parts[part], kind):,.0f}</td>" for kind in kinds]
+                rows += f"<tr><td>{part}</td>{''.join(figures)}</tr>"
         head = "<tr><th>part</th><th>documents</th><th>tokens</th><th>cells</th></tr>"
         columns = ", ".join(sorted({*self.manifest.columns} - {"id", "source"}))
         more = f"<p>metadata: {escape(columns)}</p>" if columns else ""
-        return f"<p>{escape(repr(self))}</p><table><thead>{head}</thead><tbody>{rows}</tbody></table>{more}"
+        table = f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+        return f"<p>{escape(repr(self))}</p>{table}{more}"
 
     @cached_property
     def words(self) -> pa.LargeStringArray:

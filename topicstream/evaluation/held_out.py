@@ -31,7 +31,8 @@ POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"
 PERPLEXITY = """{title:22}{value}
 [  {nats_a_document} nats a document]
   {measured}
-  {docs:document}, {tokens:,.0f} tokens scored[; {skipped:document} too short to split were left out][{oov_tokens:?}; {oov_rate:.2p} % of the tokens are words the model does not know, left out]
+  {docs:document}, {tokens:,.0f} tokens scored[; {skipped:document} too short to split were left \
+out][{oov_tokens:?}; {oov_rate:.2p} % of the tokens are words the model does not know, left out]
 """
 IMPOSSIBLE = "infinite: the model gives a word there no probability (its beta is 0)"
 

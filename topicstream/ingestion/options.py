@@ -69,7 +69,8 @@ class ReadOptions:
     text_field: str | None = option(
         None,
         "Field(s) with the text, separated by commas (default: text).",
-        help_infer="Field(s) with the text, separated by commas (default: as in the model's corpus).",
+        help_infer="Field(s) with the text, separated by commas "
+        "(default: as in the model's corpus).",
         decides="reading",
         recalled="layout",
     )

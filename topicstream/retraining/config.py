@@ -32,24 +32,36 @@ OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions",
 TEMPLATE = """\
 # Everything `topics retrain --config THIS-FILE` needs.  Paths are relative to this file.
 
-folder = "."              # state.json, corpus.zarr, versions/NNNN, current -> versions/NNNN; runs/ and incoming/ while at work
-raw = "raw"               # the folder that new files come into; hidden files and *.tmp, *.part are left alone
-patterns = ["*"]          # which files below raw count, by their path below it ("*.jsonl", "2026/*.txt")
-changed = "replace"       # a file whose content has changed is read again: "replace" puts its documents in the place of
-                          # those with the same id, "add" takes only ids not seen before (logs that grow), "ignore"
+folder = "."              # state.json, corpus.zarr, versions/NNNN, current -> versions/NNNN; \
+runs/ and incoming/ while at work
+raw = "raw"               # the folder that new files come into; hidden files and *.tmp, *.part \
+are left alone
+patterns = ["*"]          # which files below raw count, by their path below it ("*.jsonl", \
+"2026/*.txt")
+changed = "replace"       # a file whose content has changed is read again: "replace" puts its \
+documents in the place of
+                          # those with the same id, "add" takes only ids not seen before (logs \
+that grow), "ignore"
                           # leaves it alone.
-                          # Documents that a changed file no longer holds stay, as do those of a deleted file.
+                          # Documents that a changed file no longer holds stay, as do those of a \
+deleted file.
 
-[ingest]                  # the options of `topics ingest`, with underscores; the tokenizer is fixed by the first run
-# format = "jsonl"        # without it that of the files, which is one; "each": every file by its own
+[ingest]                  # the options of `topics ingest`, with underscores; the tokenizer is \
+fixed by the first run
+# format = "jsonl"        # without it that of the files, which is one; "each": every file by its \
+own
 # text_field = "text"
 # id_field = "id"         # without ids a document is called FILE:LINE
-# heldout = "1%"          # what the gate judges by, 20,000 tokens or more; of short documents, or few, take "10%"
+# heldout = "1%"          # what the gate judges by, 20,000 tokens or more; of short documents, \
+or few, take "10%"
 grow_vocab = true         # new words get ids behind the old ones
 
-# [[source]]              # files that are unlike the others: what is said here stands in the place of [ingest] for them;
-# patterns = ["blog/*"]   # the first source whose patterns a file matches counts; one such table for each source
-# format = "csv"          # any option that says how input is read: text_field, id_field, meta, delimiter, date_format, ...
+# [[source]]              # files that are unlike the others: what is said here stands in the \
+place of [ingest] for them;
+# patterns = ["blog/*"]   # the first source whose patterns a file matches counts; one such table \
+for each source
+# format = "csv"          # any option that says how input is read: text_field, id_field, meta, \
+delimiter, date_format, ...
 # text_field = "body"
 # meta = "date=published,author"
 
@@ -70,33 +82,44 @@ seed = 0
 # weighting = "tfidf"     # weights in the place of counts; none, tf or tfidf
 # [train.options]         # the engine's own: alpha, beta, ...
 
-[when]                    # a run acts when one of these holds; flags of the command line take their place
+[when]                    # a run acts when one of these holds; flags of the command line take \
+their place
 new_docs = true           # new documents: an update
 drift = true              # new documents that have drifted: a full training
-after_rollback = "hold"   # after `topics rollback`: "hold" until `topics retrain --release`, "new_docs" until there are new files
+after_rollback = "hold"   # after `topics rollback`: "hold" until `topics retrain --release`, \
+"new_docs" until there are new files
 # at_least_every = "30d"  # so long after the last full training: another, new documents or not
 
 [drift]                   # any one of these is drift
 unknown_tokens = 0.20     # share of the new documents' tokens whose word was never seen, above
 perplexity = 2.0          # perplexity of new documents over that of the held-out old ones, above
-# usage = 0.60            # Jensen-Shannon distance (0..1) of topic usage, new against old documents, above; off by default:
-                          # a night of one source of several moves it, and so do nights of few documents
-# seen_words = 0.50       # share of the new documents' distinct words that the training has seen (pruned ones count), below;
-                          # off by default: it falls with the number of new documents, whatever they are about
+# usage = 0.60            # Jensen-Shannon distance (0..1) of topic usage, new against old \
+documents, above; off by default:
+                          # a night of one source of several moves it, and so do nights of few \
+documents
+# seen_words = 0.50       # share of the new documents' distinct words that the training has seen \
+(pruned ones count), below;
+                          # off by default: it falls with the number of new documents, whatever \
+they are about
 
 [gate]
 tolerance = 0.02          # held-out perplexity may be worse than the present model's by this share
-topics = true             # no empty and no identical topics, or no more of them than the present model has
+topics = true             # no empty and no identical topics, or no more of them than the present \
+model has
 
 [store]
-compact = "auto"          # merge the small blocks of many appends and purge removed documents before a training:
-                          # "auto" when half of the blocks are to spare, documents were removed, or before a full training;
+compact = "auto"          # merge the small blocks of many appends and purge removed documents \
+before a training:
+                          # "auto" when half of the blocks are to spare, documents were removed, \
+or before a full training;
                           # "never"; "always"
 
 [publish]
-keep = 5                  # versions that stay on disk, at least 2: a reader of the last one is not cut off
+keep = 5                  # versions that stay on disk, at least 2: a reader of the last one is \
+not cut off
 far = 1.0                 # l1 distance (0..2) beyond which a topic is not the old one any more
-classifier = false        # learn a classifier of every version as well: `topics infer --method maxent`
+classifier = false        # learn a classifier of every version as well: `topics infer --method \
+maxent`
 # address = "s3://bucket/models/news"  # every version is uploaded there, too: docs/storage.md
 """
 

@@ -166,20 +166,34 @@ def test_page_by_keyboard_and_on_a_phone(written, visit, expect):
 
 
 ACCESSIBLE = """() => {
-  const wrong = [], said = e => (e.getAttribute("aria-label") || [...(e.labels || [])].map(l => l.textContent).join("") || e.textContent || "").trim();
-  for (const e of document.querySelectorAll("a, button, input, select, [role=tab], [role=img]")) if (!said(e)) wrong.push("no name: " + e.outerHTML.slice(0, 90));
-  for (const e of document.querySelectorAll("svg, canvas")) if (!e.hasAttribute("aria-hidden") && !e.closest("[role=img], [aria-label]")) wrong.push("a picture without words: " + e.outerHTML.slice(0, 90));
-  for (const name of ["aria-controls", "aria-labelledby", "for"]) for (const e of document.querySelectorAll(`[${name}]`)) if (!document.getElementById(e.getAttribute(name))) wrong.push(`${name} of nothing`);
+  const wrong = [], said = e => (e.getAttribute("aria-label") || [...(e.labels || [])].map(l => \
+l.textContent).join("") || e.textContent || "").trim();
+  for (const e of document.querySelectorAll("a, button, input, select, [role=tab], [role=img]")) \
+if (!said(e)) wrong.push("no name: " + e.outerHTML.slice(0, 90));
+  for (const e of document.querySelectorAll("svg, canvas")) if (!e.hasAttribute("aria-hidden") && \
+!e.closest("[role=img], [aria-label]")) wrong.push("a picture without words: " + \
+e.outerHTML.slice(0, 90));
+  for (const name of ["aria-controls", "aria-labelledby", "for"]) for (const e of \
+document.querySelectorAll(`[${name}]`)) if (!document.getElementById(e.getAttribute(name))) \
+wrong.push(`${name} of nothing`);
   const ids = [...document.querySelectorAll("[id]")].map(e => e.id);
   if (new Set(ids).size < ids.length) wrong.push("an id twice");
-  if (!document.documentElement.lang || document.querySelectorAll("main").length !== 1 || document.querySelectorAll("h1").length !== 1) wrong.push("language, main, h1");
-  const rgb = t => t.match(/[0-9.]+/g).map(Number), light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
-  for (const e of document.querySelectorAll("p, td, th, button, a, h1, h2, h3, span, bdi, label, legend")) {
-    if (!e.checkVisibility() || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+  if (!document.documentElement.lang || document.querySelectorAll("main").length !== 1 || \
+document.querySelectorAll("h1").length !== 1) wrong.push("language, main, h1");
+  const rgb = t => t.match(/[0-9.]+/g).map(Number), light = c => c.slice(0, 3).map(v => v / \
+255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v \
+* [0.2126, 0.7152, 0.0722][i], 0);
+  for (const e of document.querySelectorAll("p, td, th, button, a, h1, h2, h3, span, bdi, label, \
+legend")) {
+    if (!e.checkVisibility() || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) \
+continue;
     let under = e;
-    while (under && (rgb(getComputedStyle(under).backgroundColor)[3] ?? 1) === 0) under = under.parentElement;
-    const [a, b] = [light(rgb(getComputedStyle(e).color)), under ? light(rgb(getComputedStyle(under).backgroundColor)) : 1].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) wrong.push(`contrast ${((a + 0.05) / (b + 0.05)).toFixed(2)}: ${e.outerHTML.slice(0, 90)}`);
+    while (under && (rgb(getComputedStyle(under).backgroundColor)[3] ?? 1) === 0) under = \
+under.parentElement;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), under ? \
+light(rgb(getComputedStyle(under).backgroundColor)) : 1].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) wrong.push(`contrast ${((a + 0.05) / (b + \
+0.05)).toFixed(2)}: ${e.outerHTML.slice(0, 90)}`);
   }
   return wrong;
 }"""
@@ -264,8 +278,10 @@ def test_page_with_few_and_many_topics(topics, visit, tmp_path):
 
 
 OVERLAPS = """selector => {
-  const boxes = [...document.querySelectorAll(selector)].map(e => e.getBoundingClientRect()).filter(b => b.width), wrong = [];
-  boxes.forEach((a, i) => boxes.slice(0, i).forEach(b => { if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2) wrong.push([a.x, a.y, b.x, b.y]); }));
+  const boxes = [...document.querySelectorAll(selector)].map(e => \
+e.getBoundingClientRect()).filter(b => b.width), wrong = [];
+  boxes.forEach((a, i) => boxes.slice(0, i).forEach(b => { if (a.left < b.right - 1 && b.left < \
+a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2) wrong.push([a.x, a.y, b.x, b.y]); }));
   return wrong;
 }"""
 

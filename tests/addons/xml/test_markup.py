@@ -16,12 +16,17 @@ from topicstream.base.errors import InputError
 TEI = """<?xml version="1.0" encoding="{encoding}"?>
 <!DOCTYPE TEI SYSTEM "tei.dtd">
 <TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><fileDesc>
-<titleStmt><title>Die Wahlverwandtschaften</title><author>Goethe, J. W.</author><author>Riemer, F. W.</author></titleStmt>
-<publicationStmt><date>2004</date></publicationStmt><sourceDesc><bibl><date when="1809-10">Herbst 1809</date></bibl></sourceDesc>
+<titleStmt><title>Die Wahlverwandtschaften</title><author>Goethe, J. W.</author><author>Riemer, \
+F. W.</author></titleStmt>
+<publicationStmt><date>2004</date></publicationStmt><sourceDesc><bibl><date when="1809-10">Herbst \
+1809</date></bibl></sourceDesc>
 </fileDesc></teiHeader>
-<text><body><div><head>Erstes Kapitel</head><p>Eduard &mdash; so nennen wir einen <hi>reichen</hi> Baron<note>Eine Anmerkung.</note> im besten
-Mannesalter &mdash; wollte <choice><orig>seyn</orig><reg>sein</reg></choice> wie er war.</p><pb n="2"/><fw>Kopfzeile</fw><idno>Q1</idno>
-<p>Zweiter Absatz<!-- no comment -->.</p><lg><l>Kennst du das Land,</l><l>wo die Zitronen blühn</l></lg></div></body></text></TEI>"""
+<text><body><div><head>Erstes Kapitel</head><p>Eduard &mdash; so nennen wir einen \
+<hi>reichen</hi> Baron<note>Eine Anmerkung.</note> im besten
+Mannesalter &mdash; wollte <choice><orig>seyn</orig><reg>sein</reg></choice> wie er war.</p><pb \
+n="2"/><fw>Kopfzeile</fw><idno>Q1</idno>
+<p>Zweiter Absatz<!-- no comment -->.</p><lg><l>Kennst du das Land,</l><l>wo die Zitronen \
+blühn</l></lg></div></body></text></TEI>"""
 BLOCKS = [
     "Erstes Kapitel",
     "Eduard — so nennen wir einen reichen Baron im besten Mannesalter — wollte sein wie er war.",
@@ -29,8 +34,10 @@ BLOCKS = [
     "Kennst du das Land,\nwo die Zitronen blühn",
 ]
 PAGE = """<!DOCTYPE html>
-<html><head><title>Lost &amp; found</title><style>p { color: red }</style><script>var no = "<p>no</p>";</script></head>
-<body><h1>Luggage</h1><p>Lost <b>bag</b>s at the café<br>of the gate</p><div>Unclosed <i>tags</div></body></html>"""
+<html><head><title>Lost &amp; found</title><style>p { color: red }</style><script>var no = \
+"<p>no</p>";</script></head>
+<body><h1>Luggage</h1><p>Lost <b>bag</b>s at the café<br>of the gate</p><div>Unclosed \
+<i>tags</div></body></html>"""
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])

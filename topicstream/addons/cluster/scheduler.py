@@ -178,8 +178,8 @@ class DaskCluster(Cluster):
                 except OSError as e:
                     reason = str(e).splitlines()[0] if str(e) else type(e).__name__
                     raise TopicsError(
-                        f"--scheduler {scheduler}: no scheduler answers there ({reason}); check the "
-                        f"address, or start one"
+                        f"--scheduler {scheduler}: no scheduler answers there ({reason}); "
+                        f"check the address, or start one"
                     ) from None
             yield cls(client, paths, least)
 

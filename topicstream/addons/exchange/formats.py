@@ -130,9 +130,9 @@ REFUSED = {
     "pickle": _PICKLE + "TopicModel.from_gensim, from_sklearn or from_arrays",
     "tomotopy": "is a dump of C++ objects of one version; load it with tomotopy: "
     "TopicModel.from_tomotopy(model)",
-    "mallet-model": "is serialised Java, which only MALLET reads; write its topics with `mallet run "
-    "cc.mallet.topics.tui."
-    "TopicTrainer --topic-word-weights-file`, or its state with --output-state, and import that",
+    "mallet-model": "is serialised Java, which only MALLET reads; write its topics with "
+    "`mallet run cc.mallet.topics.tui.TopicTrainer --topic-word-weights-file`, or its state with "
+    "--output-state, and import that",
     "onnx": "has no operator for topic inference that a runtime would have; take safetensors",
     "rds": "is R's own serialisation; R reads Parquet (arrow::read_parquet)",
 }

@@ -163,11 +163,9 @@ def read(path: Path, given: Given) -> Imported:
     for i in np.flatnonzero((word < 0) | (topic < 0) | ~((freq >= 0) & (freq < 3e38)))[:1].tolist():
         what = str(terms[shown[i]])[:80]
         where = str(names[shown[i]])[:80]
-        unknown = word[i] < 0 or topic[i] < 0
-        raise InputError(
-            f"{path}: "
-            f"{f'{where!r} or {what!r} is not listed' if unknown else f'the frequency of {what!r} is {freq[i]}'}"
-        )
+        if word[i] < 0 or topic[i] < 0:
+            raise InputError(f"{path}: {where!r} or {what!r} is not listed")
+        raise InputError(f"{path}: the frequency of {what!r} is {freq[i]}")
     phi = np.zeros((len(listed), topics), np.float32)
     phi[word, topic] = freq
     notes = (

@@ -140,7 +140,9 @@ def precision_recall_f1(
 
 F1 = """F1 of labels          micro {micro_f1:.4f}, macro {macro_f1:.4f} over {labels:,} labels
   precision {precision:.4f}, recall {recall:.4f}: {measured}
-  {docs:document}[; the first label is right for {accuracy:.1p} % of those with one][; {unlabelled:document} without labels were left out][; {unknown_labels:,} times a label the model does not know]
+  {docs:document}[; the first label is right for {accuracy:.1p} % of those with one][; \
+{unlabelled:document} without labels were left out][; {unknown_labels:,} times a label the model \
+does not know]
 """
 TENTH = 10
 THRESHOLDS = np.concatenate(([0.0], np.geomspace(0.25, 4096, 119))).astype(np.float32)

@@ -54,11 +54,14 @@ from topicstream.numeric.kernels.local_step import (
 MOST = 20_000
 """Linked pairs that are looked at, of training and of testing each."""
 DRAWS = 5
-PREDICTION = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, precision {product.precision:.3f}, recall {product.recall:.3f}, AUC {product.auc:.3f}
-  of square roots     F {root.f:.3f} ± {root.f_sd:.3f}, precision {root.precision:.3f}, recall {root.recall:.3f}, AUC {root.auc:.3f}
+PREDICTION = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, precision \
+{product.precision:.3f}, recall {product.recall:.3f}, AUC {product.auc:.3f}
+  of square roots     F {root.f:.3f} ± {root.f_sd:.3f}, precision {root.precision:.3f}, recall \
+{root.recall:.3f}, AUC {root.auc:.3f}
   {measured}; {pairs.testing:,} links predicted
 [with links given      {given.perplexity:.1f}   (withheld {given.withheld:.1f})
-  held-out perplexity of {given.docs:document} with links, {given.tokens:,.0f} tokens scored, xi {given.xi:.3g}]
+  held-out perplexity of {given.docs:document} with links, {given.tokens:,.0f} tokens scored, xi \
+{given.xi:.3g}]
 """
 PENALTY = 1.0  # of the logistic regression: half its square, a weight
 FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: x, "root": np.sqrt}

@@ -37,7 +37,8 @@ def second_moment(alpha: np.ndarray) -> np.ndarray:
     return np.asarray((np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1)))
 
 
-CROSS_ENTROPY = """pairs of words        {cross_entropy:.4f} nats a pair[   ({kl:.4f} from the pairs' own distribution)]
+CROSS_ENTROPY = """pairs of words        {cross_entropy:.4f} nats a pair[   ({kl:.4f} from the \
+pairs' own distribution)]
   {measured}; {documents:document}"""
 STRIPE = 32 << 20
 """Bytes of the rows of the pairs' own matrix that are held at a time."""

@@ -332,7 +332,8 @@ PROVENANCE = """[seed\t{seed}]
 [passes\t{passes} ({stopped})]
 [trained on\t{corpus.docs:document}, {corpus.tokens:,.0f} tokens]
 [corpus fingerprint\t{corpus.fingerprint}]
-[tokenizer\t{stopwords} stop words, min length {tokenizer.min_length}[, ngrams {ngrams}][, stem {tokenizer.stem}]]
+[tokenizer\t{stopwords} stop words, min length {tokenizer.min_length}[, ngrams {ngrams}][, stem \
+{tokenizer.stem}]]
 [vocabulary sha256\t{vocab_sha256}]
 [trained\t{created}]
 """

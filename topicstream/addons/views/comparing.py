@@ -157,9 +157,8 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
         "ceiling": ceiling,
         "envelope": {what: envelope(judged, what) for what in ("cosine", "f1")},
         "left_out": left_out,
-        "measured": f"perplexity of {config.split.split('/')[-1]} % of each document's words by type, "
-        f"topics found on the rest; "
-        "seconds on one thread",
+        "measured": f"perplexity of {config.split.split('/')[-1]} % of each document's words by "
+        "type, topics found on the rest; seconds on one thread",
     }
 
 

@@ -71,9 +71,10 @@ def sheet_page(sheet: pa.Table) -> str:
         text = (
             f"<blockquote><bdi>{escape(row['text'])}</bdi></blockquote>" if kind == "topic" else ""
         )
+        layout = " class=row" if kind == "word" else ""
         questions.append(
-            f"<fieldset "
-            f'data-question="{n}"><legend>{n}</legend>{text}<div{" class=row" if kind == "word" else ""}>{buttons}</div></fieldset>'
+            f'<fieldset data-question="{n}"><legend>{n}</legend>{text}'
+            f"<div{layout}>{buttons}</div></fieldset>"
         )
     folder = files("topicstream.addons.views") / "sheet_files"
     return fill_page(

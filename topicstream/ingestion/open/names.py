@@ -50,8 +50,8 @@ CONVERT = {
     ".zip": "a zip archive; unpack it and give the folder",
     ".7z": "a 7z archive; unpack it and give the folder",
     ".rar": "a rar archive; unpack it and give the folder",
-    ".mbox": "a mailbox; write each message as JSON (Python's mailbox module reads it) and give the "
-    "JSON lines",
+    ".mbox": "a mailbox; write each message as JSON (Python's mailbox module reads it) and give "
+    "the JSON lines",
     ".rds": "data of R; write it as CSV or Parquet (arrow::write_parquet) and give that",
     ".rdata": "data of R; write it as CSV or Parquet (arrow::write_parquet) and give that",
     ".dta": "data of Stata; export it as CSV and give that",
@@ -60,8 +60,8 @@ CONVERT = {
     ".db": "a database; write the table as CSV (sqlite3 -csv -header) and give that",
     ".pkl": "a pickle, which can run anything it likes and is not read; write the data as Parquet "
     "or JSON lines",
-    ".pickle": "a pickle, which can run anything it likes and is not read; write the data as Parquet "
-    "or JSON lines",
+    ".pickle": "a pickle, which can run anything it likes and is not read; write the data as "
+    "Parquet or JSON lines",
 }
 """What a file that no reader takes is, by its suffix, and what to do."""
 

@@ -245,13 +245,15 @@ class WordCounts:
         """)
         self.relations.execute("""
             create table ranked as
-            select *, row_number() over (order by count desc, word) - 1 as rank from judged where passes
+            select *, row_number() over (order by count desc, word) - 1 as rank from judged where \
+passes
             union all select *, null from judged where not passes
         """)
         self.relations.execute(f"""
             create view chosen as
             select word, count, df, rank < {drop_top} as top,
-                coalesce(known, case when rank >= {drop_top} {last} then {first} + rank - {drop_top} end) as id
+                coalesce(known, case when rank >= {drop_top} {last} then {first} + rank - \
+{drop_top} end) as id
             from ranked
         """)
 
