@@ -311,7 +311,7 @@ class Places:
         raise UsageError(f"{address}: cannot be published to")
 
     def traffic(self) -> dict[str, int]:
-        """Return ``requests`` and ``bytes`` since the last call; nothing where none were fetched."""
+        """Return ``requests`` and ``bytes`` since the last call; {} where none were fetched."""
         return {}
 
     def renew(self) -> None:

@@ -23,7 +23,7 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.loop import train
 
 PLACES = {"model", "corpus", "threads", "mem_limit", "as_json"}
-"""With these alone the options of an add-on, such as ``--classifier``, work on the present model."""
+"""With these alone an add-on's options (``--classifier``) work on the present model."""
 DRY_RUN = (
     "dry run: {memory_bytes:size} of memory, {disk_bytes:size} of disk, about "
     "{expected_seconds:.0f} s: a start of"

@@ -1,4 +1,4 @@
-"""Addresses as the core asks for them: ``topicstream.base.places`` answered by buckets and servers."""
+"""The core's ``Places`` for buckets and web servers."""
 
 from __future__ import annotations
 

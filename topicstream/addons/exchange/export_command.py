@@ -13,7 +13,8 @@ from topicstream.cli.options import config_of, options_of
 
 SUMMARY = (
     "{out}: {format}, {what}[ (the prior stands for {unknown_cells:cell} "
-    "without a known feature)][ (the prior stands for {without_known_word:document} without a known word)]"
+    "without a known feature)][ (the prior stands for {without_known_word:document} without a "
+    "known word)]"
     "[{edited:?} as edited][, topics counted from 0 in the order of their numbers "
     "({topic_ids})], {bytes:size}, "
     "{seconds:.1f} s"
