@@ -17,6 +17,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
@@ -132,6 +133,8 @@ OWN = {
 @cache
 def addons() -> dict[str, ModuleType]:
     """Import the tables of the add-ons, which are the folders below ``topicstream/addons``."""
+    if find_spec("topicstream.addons") is None:  # a copy of the core alone
+        return {}
     folder = import_module("topicstream.addons")
     names = sorted(module.name for module in iter_modules(folder.__path__))
     return {name: import_module(f"{folder.__name__}.{name}") for name in names}

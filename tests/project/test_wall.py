@@ -1,0 +1,139 @@
+"""The wall: the core works without the add-ons, and the others without any one of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+ADDONS = ROOT / "topicstream" / "addons"
+NAMES = sorted(path.parent.name for path in ADDONS.glob("*/__init__.py"))
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "contracts"
+]
+WALL = next(c for c in CONTRACTS if c["name"] == "The core does not know an add-on")
+STILL_NEEDED = {
+    line.partition("topicstream.addons.")[2].split(".")[0] for line in WALL["ignore_imports"]
+}
+"""Add-ons that the core still imports: none once the list of exceptions is empty."""
+
+IMPORT_ALL = """
+import importlib, pkgutil, topicstream
+names = [m.name for m in pkgutil.walk_packages(topicstream.__path__, "topicstream.")]
+optional = {"topicstream.__main__", "topicstream.sklearn"}  # a program; an add-on's name
+for name in sorted(set(names) - optional):
+    importlib.import_module(name)
+print(len(names))
+"""
+USE_CORE = """
+import random
+from pathlib import Path
+from topicstream.cli.main import run
+
+random.seed(1)
+subjects = ("sea", "sky", "farm")
+texts = [" ".join(f"{subjects[d % 3]}{random.randrange(20)}" for _ in range(20)) for d in range(90)]
+Path("a.txt").write_text("\\n".join(texts))
+Path("b.txt").write_text("\\n".join(reversed(texts[:30])))
+lines = [
+    "ingest a.txt --min-df 1 --max-df 1.0 --heldout 10%",
+    *(
+        f"train --algo {engine} --model {engine} -K 3 --passes 3"
+        for engine in ("sparse-bp", "atbp", "sparselda", "vb")
+    ),
+    "eval --model vb --heldout --coherence",
+    "show --model vb --docs 2",
+    "infer --model vb a.txt --out topics.jsonl",
+    "info vb --verify",
+    "edit vb --label 0=first",
+    "ingest b.txt --append",
+    "update --model vb",
+    "engines",
+]
+for line in lines:
+    assert run([*line.split(), "-q"]) == 0, line
+assert len(Path("topics.jsonl").read_text().splitlines()) == 90
+"""
+
+
+def copy_without(names: set[str], place: Path) -> None:
+    """Copy the package without these add-ons; without the folder itself where none is left."""
+    skip = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "topicstream", place / "topicstream", ignore=skip)
+    for name in names:
+        shutil.rmtree(place / "topicstream" / "addons" / name)
+    if set(NAMES) <= names:
+        shutil.rmtree(place / "topicstream" / "addons")
+
+
+def python(place: Path, *arguments: str) -> str:
+    """Run Python on the copy in a folder of its own; its output."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(place)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """The package without an add-on that the core can do without."""
+    place = tmp_path_factory.mktemp("core")
+    copy_without(set(NAMES) - STILL_NEEDED, place)
+    return place
+
+
+def test_every_module_of_the_core_can_be_imported(core):
+    assert int(python(core, "-c", IMPORT_ALL)) > 200
+
+
+def test_help_lists_the_commands_of_the_core_alone(core):
+    listed = python(core, "-m", "topicstream", "--help")
+    assert "\n  train " in listed and "\n  sweep " not in listed
+    assert "--classifier" not in python(core, "-m", "topicstream", "train", "--help")
+
+
+def test_the_core_ingests_trains_scores_shows_infers_and_updates(core):
+    python(core, "-c", USE_CORE)
+
+
+def test_what_an_absent_addon_did_is_refused_in_a_line(core):
+    said = python(
+        core,
+        "-c",
+        "import topicstream\n"
+        "model = topicstream.TopicModel.from_arrays([[1.0], [2.0]], ['a', 'b'], 0.1, 0.01)\n"
+        "try:\n    model.to_gensim()\nexcept topicstream.errors.UsageError as e:\n    print(e)\n"
+        "try:\n    import topicstream.sklearn\nexcept ImportError as e:\n    print(e)\n",
+    )
+    assert said.splitlines() == [
+        "TopicModel to_gensim: not known; no installed package has one",
+        "topicstream.sklearn: this installation has no add-on of that name",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in STILL_NEEDED])
+def test_all_others_can_be_imported_without_one(name, tmp_path):
+    copy_without({name}, tmp_path)
+    python(tmp_path, "-c", IMPORT_ALL)
+    assert "train" in python(tmp_path, "-m", "topicstream", "--help")
+    tests = [
+        f"{ROOT}/tests/{room.name}" for room in sorted((ROOT / "tests").iterdir()) if room.is_dir()
+    ]
+    rooms = [room for room in tests if Path(room).name not in ("addons", "__pycache__")]
+    rooms += [f"{ROOT}/tests/addons/{other}" for other in NAMES if other != name]
+    rooms = [room for room in rooms if Path(room).is_dir()]
+    python(tmp_path, "-m", "pytest", "--collect-only", "-q", "-c", f"{ROOT}/pyproject.toml", *rooms)
