@@ -89,32 +89,55 @@ class TopicModel(data.TopicModel):
         summary: dict[str, Json] = export_model(self, out, format=format, **options)
         return summary
 
+    def convert(self, name: str) -> Any:
+        """Convert into another program's object by a registered converter, such as ``to_gensim``.
+
+        The topics are those that are shown (``topics edit``).  Other packages register converters
+        as entry points of ``topicstream.converters``.
+        """
+        converter = plugins.find(plugins.CONVERTERS, name, "TopicModel.convert")
+        return converter(seen(self, view_of(self)))
+
+    @classmethod
+    def convert_from(cls, name: str, *arguments: Any) -> Self:
+        """Make a model in memory of another program's by a registered converter.
+
+        Parameters
+        ----------
+        name
+            That of the converter, such as ``from_gensim``.
+        arguments
+            What it takes, the other program's model first.
+        """
+        converter = plugins.find(plugins.CONVERTERS, name, "TopicModel.convert_from")
+        return cls._adopt(converter(*arguments))
+
     def to_gensim(self) -> Any:
         """A ``gensim.models.LdaModel`` with the same priors, whose topic k is ``topic_ids[k]``."""
-        return _convert("to_gensim", seen(self, view_of(self)))
+        return self.convert("to_gensim")
 
     def to_sklearn(self) -> Any:
         """A scikit-learn ``LatentDirichletAllocation``, whose topic k is ``topic_ids[k]``."""
-        return _convert("to_sklearn", seen(self, view_of(self)))
+        return self.convert("to_sklearn")
 
     @classmethod
     def from_gensim(cls, model: Any, tokenizer: Any = None) -> Self:
         """A gensim ``LdaModel`` as a model in memory; tokenizer: how raw text becomes its words
         (options of ``ingest``, or a model).
         """
-        return cls._adopt(_convert("from_gensim", model, tokenizer))
+        return cls.convert_from("from_gensim", model, tokenizer)
 
     @classmethod
     def from_tomotopy(cls, model: Any) -> Self:
         """A tomotopy ``LDAModel`` as a model in memory."""
-        return cls._adopt(_convert("from_tomotopy", model))
+        return cls.convert_from("from_tomotopy", model)
 
     @classmethod
     def from_sklearn(cls, model: Any, words: Any = None) -> Self:
         """A fitted scikit-learn ``LatentDirichletAllocation`` as a model in memory; words: names of
         its columns.
         """
-        return cls._adopt(_convert("from_sklearn", model, words))
+        return cls.convert_from("from_sklearn", model, words)
 
     @classmethod
     def _adopt(cls, model: data.TopicModel) -> Self:
@@ -214,11 +237,6 @@ class TopicModel(data.TopicModel):
             f"<p>{escape(repr(self))}</p><table><thead>{head}</thead>"
             f"<tbody>{rows}</tbody></table>{more}"
         )
-
-
-def _convert(name: str, *arguments: Any) -> Any:
-    """Call the converter that is registered under a name."""
-    return plugins.find(plugins.CONVERTERS, name, "TopicModel")(*arguments)
 
 
 def _row_of_html(topic: Mapping[str, Any], label: str | None) -> str:

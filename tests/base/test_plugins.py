@@ -127,6 +127,61 @@ def test_an_engine_a_method_and_a_reader_of_another_package(installed, place, ca
     assert "--sharpness" in command(capsys, "train", "--algo", "unigrams", "--help")
 
 
+def test_a_start_of_another_package(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    hashes = []
+    for seed in ("0", "0", "1"):
+        command(
+            capsys,
+            *("train", "--algo", "bp", "-K", "3", "--passes", "2", "--start", "noisy-mean"),
+            *("--seed", seed, "--force"),
+        )
+        hashes.append(content_hash(Path("model")))
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert json.loads(Path("model/training.json").read_text())["start"] == "noisy-mean"
+    assert run(["train", "-K", "3", "--start", "noisymean", "-q", "--force"]) == 2
+    assert run(["train", "--algo", "anchors", "-K", "3", "--start", "points", "-q", "--force"]) == 2
+
+
+def test_a_format_and_a_converter_of_another_package(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    command(capsys, "train", "-K", "3", "--passes", "5")
+    assert "word-topics" in command(capsys, "export", "--help")
+    command(capsys, "export", "--out", "a.words")
+    model = topicstream.TopicModel.open("model")
+    counts = model.convert("to_dict")
+    wanted = {word: int(np.argmax(row)) for word, row in counts.items()}
+    assert len(wanted) == model.n_words
+    lines = [line.split("\t") for line in Path("a.words").read_text().splitlines()]
+    assert {word: int(topic) for word, topic in lines} == wanted
+    with pytest.raises(UsageError, match=r"TopicModel.convert to_dct: not known; did you mean to_"):
+        model.convert("to_dct")
+
+
+def test_an_option_and_a_part_of_a_model_of_another_package(installed, place, capsys):
+    for cached in ("topicstream.cli.train", "topicstream.cli.info"):  # options come at import
+        sys.modules.pop(cached, None)
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    printed = json.loads(
+        command(capsys, "train", "-K", "3", "--passes", "3", "--note-largest", "--json")
+    )
+    share = float(topicstream.TopicModel.open("model").shares.max())
+    assert printed["largest"]["share"] == pytest.approx(share) and printed["passes"] == 3
+    alone = json.loads(command(capsys, "train", "--note-largest", "--json"))
+    assert alone == {"model": "model", "largest": printed["largest"]}
+    assert json.loads(command(capsys, "info", "model", "--json"))["largest"]["share"] == share
+    assert f"largest      {share:.3f} of the tokens" in command(capsys, "info", "model")
+    sys.modules.pop("topicstream.cli.train", None)
+
+
+def test_a_view_that_an_engine_has_in_the_place_of_topics(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    command(capsys, "train", "--algo", "unigrams", "-K", "3", "--passes", "3")
+    assert "###" in command(capsys, "show")
+    command(capsys, "train", "-K", "3", "--passes", "3", "--model", "plain")
+    assert "###" not in command(capsys, "show", "--model", "plain")
+
+
 def test_a_command_of_another_package(installed, place, capsys):
     command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
     command(capsys, "train", "-K", "3", "--passes", "3")

@@ -119,7 +119,7 @@ def test_what_an_absent_addon_did_is_refused_in_a_line(core):
         "try:\n    import topicstream.sklearn\nexcept ImportError as e:\n    print(e)\n",
     )
     assert said.splitlines() == [
-        "TopicModel to_gensim: not known; no installed package has one",
+        "TopicModel.convert to_gensim: not known; no installed package has one",
         "topicstream.sklearn: this installation has no add-on of that name",
     ]
 
