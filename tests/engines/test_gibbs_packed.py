@@ -208,7 +208,7 @@ def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
             table.add([delta_of(d) for d in deltas])
             truth = truth + sum(deltas)
             np.testing.assert_array_equal(dense(table), truth)
-            assert table.settle()[0] == 0
+            assert table.finish_pass()[0] == 0
             np.testing.assert_array_equal(table.totals[:topics], truth.sum(0))
             values, times = np.unique(truth[truth > 0], return_counts=True)
             np.testing.assert_array_equal(table.histogram, (values, times))
@@ -266,7 +266,7 @@ def test_counts_past_32_bits(place, tmp_path):
         ((1 << 26) << 6) | 7,
         (9 << 6) | 2,
     ]
-    table.settle()
+    table.finish_pass()
     np.testing.assert_array_equal(table.histogram, ([9, 1 << 26], [1, 1]))
     table.save(tmp_path / "saved")
     for other in ("memory", "disk"):

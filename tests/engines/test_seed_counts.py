@@ -111,7 +111,7 @@ class TestConstants:
             table.blend(rho)
             counts = counts * (1 - rho)
         np.testing.assert_allclose(seen(), counts + dense, rtol=1e-5)
-        table.settle()
+        table.finish_pass()
         table.save(tmp_path / "saved")
         np.testing.assert_allclose(seen(), counts + dense, rtol=1e-5)
         table.clear()

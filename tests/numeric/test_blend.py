@@ -105,7 +105,7 @@ def test_every_round_is_that_of_the_twin(tmp_path, place, kind, steps):
         enter_round(table, kind, rho, scale, deltas)
         twin.blend(rho, scale, deltas)
         check_table(table, twin)
-    table.settle()
+    table.finish_pass()
     assert table.scale == 1.0
     check_table(table, twin)
 

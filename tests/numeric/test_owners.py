@@ -89,9 +89,9 @@ def test_owners_add_up_what_one_machine_does(name, members, tmp_path):
     for n, (table, received) in enumerate(made):
         assert not received.missing(BLOCKS)
         factor = 0.3 * table.blend(0.3) if shrinks else 1.0
-        entered.append(table.enter(received, factor, True, n, members))
+        entered.append(table.add_owned(received, factor, True, n, members))
     for n, (table, _) in enumerate(made):
-        table.absorb(entered, n)
+        table.take_owned(entered, n)
         assert held_by(table) == held_by(whole)
         assert table.worst.tolist() == whole.worst.tolist()
         table.close()

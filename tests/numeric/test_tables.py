@@ -102,7 +102,7 @@ def test_a_mapped_array_leaves_memory_and_keeps_its_values(tmp_path):
     before = resident()
     for row in range(64):
         storage.array[row] = row + 1
-        storage.let_go(row, row + 1)
+        storage.release_pages(row, row + 1)
     assert resident() - before < 4 << 20
     assert (storage.array[:, ::4096] == np.arange(1, 65, dtype=np.uint8)[:, None]).all()
     storage.clear()

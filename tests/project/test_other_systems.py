@@ -163,11 +163,11 @@ def test_pages_that_are_released_leave_the_process_and_keep_their_values(
     storage = Storage((512, 1 << 14), np.float32, tmp_path)
     storage.array[:] = np.arange(512)[:, None]
     before = resident()
-    storage.let_go()
+    storage.release_pages()
     assert before - resident() > 24 << 20
     assert (storage.array[:, 5] == np.arange(512)).all()
     storage.array[7] = 1
-    storage.let_go(0, 64)
+    storage.release_pages(0, 64)
     assert (storage.array[7] == 1).all() and (storage.array[8] == 8).all()
     storage.clear()
     storage.close()

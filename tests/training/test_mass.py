@@ -44,7 +44,7 @@ def equal_rows(n_w):
 def test_equal_counts_that_all_round_one_way_pass(count):
     n_w = np.full(WORDS, count)
     table = equal_rows(n_w)
-    worst = table.settle()
+    worst = table.finish_pass()
     off = abs(table.totals.sum() / n_w.sum() - 1)
     assert off < 2.0**-24
     check_pass(engine(n_w.sum()), {"phi": table.totals}, {"phi": worst}, 1, n_w.sum())
@@ -53,7 +53,7 @@ def test_equal_counts_that_all_round_one_way_pass(count):
 def test_mass_that_is_lost_does_not_pass():
     n_w = np.full(WORDS, 3.0)
     table = equal_rows(n_w)
-    worst = table.settle()
+    worst = table.finish_pass()
     for lost in (1e-7, 1e-3):
         with pytest.raises(TopicsError, match="sums to the tokens only within"):
             check_pass(
@@ -126,7 +126,7 @@ def test_extreme_priors_lose_no_mass(algo, alpha, beta, tmp_path):
 def test_a_row_that_is_off_by_more_than_rounding_does_not_pass():
     n_w = np.full(WORDS, 3.0)
     table = equal_rows(n_w)
-    table.settle()
+    table.finish_pass()
     kind = engine(n_w.sum())
     totals = {"phi": table.totals}
     for additions in (0, 40_000):

@@ -1,4 +1,4 @@
-"""block -> delta.
+"""The engines: training algorithms that turn a block of documents into table deltas.
 
 One algorithm, one file, in message/, gibbs/, variational/, moments/ or mixtures/; listed in
 ``topicstream.base.plugins``.
@@ -11,15 +11,17 @@ from topicstream.engines.base import Engine
 
 
 def engines() -> dict[str, type[Engine]]:
-    """Every engine by name: ours, in the order of families and files, then those of other
-    packages.
-    """
+    """List every engine by name, ours first, then those of other packages."""
     return dict(plugins.loaded(plugins.ENGINES))
 
 
 def find(name: str) -> type[Engine]:
-    """The engine of that name, the only one that is loaded; UsageError with the nearest name where
-    there is none.
+    """Load the engine of that name.
+
+    Raises
+    ------
+    UsageError
+        There is no such engine. The message suggests the nearest name.
     """
     kind: type[Engine] = plugins.find(plugins.ENGINES, name, "--algo")
     return kind

@@ -13,8 +13,9 @@ TOPICS = 100  # the default number of topics
 
 
 class Objective(NamedTuple):
-    """What a pass reports and what stops a run: the statistic ``total`` divided by the statistic
-    ``weight``.
+    """The figure that a pass reports and that stops a run.
+
+    It is the statistic ``total`` divided by the statistic ``weight``.
 
     ``perplexity`` is exp(-total / weight), anything else total / weight.
     """
@@ -24,7 +25,7 @@ class Objective(NamedTuple):
     weight: str = "tokens"
 
     def value(self, stats: Mapping[str, np.ndarray]) -> float | None:
-        """None where the pass has no such statistics."""
+        """Compute the figure; None if the pass lacks the statistics."""
         if self.total not in stats or self.weight not in stats or not stats[self.weight][0] > 0:
             return None
         mean = stats[self.total][0] / float(stats[self.weight][0])
@@ -32,24 +33,27 @@ class Objective(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """Default priors: alpha of each topic, or of all topics ``together``; beta of each word."""
+    """Default priors of an engine.
+
+    alpha: of each topic, or the sum over all topics where ``together``; beta: of each word.
+    """
 
     alpha: float = 0.1
     beta: float = 0.01
     together: bool = False
 
     def alpha_of(self, topics: int) -> float:
-        """alpha of one of so many topics."""
+        """Compute alpha of each of ``topics`` topics."""
         return self.alpha / topics if self.together else self.alpha
 
     @property
     def texts(self) -> tuple[str, str]:
-        """alpha and beta as help shows them."""
+        """Format alpha and beta as help shows them."""
         return f"{self.alpha:g}/K" if self.together else f"{self.alpha:g}", f"{self.beta:g}"
 
 
 def as_asked(axes: Mapping[str, int], options: Any, topics_asked: int | None) -> int:
-    """The number of topics of an engine that takes any."""
+    """Return the requested number of topics, or the default."""
     return TOPICS if topics_asked is None else topics_asked
 
 

@@ -1,20 +1,16 @@
-"""The engine protocol: one training algorithm, what it declares and what it does.
+"""The engine protocol: the declarations and methods of one training algorithm.
 
-A pass goes over the corpus block by block.  For each block the driver (training/) gathers the rows
-of the tables that the
-block touches, hands them with the block's own state to ``process``, and adds the deltas that come
-back to the tables at the
-end of a round.  An engine opens no file, prints nothing, never loops over blocks and starts no
-                 thread.
+A pass goes over the corpus block by block. For each block the driver (training/) gathers the table
+rows that the block touches and hands them, with the block's state, to ``process``. The deltas that
+come back are added to the tables at the end of a round. An engine opens no file, prints nothing,
+never loops over blocks and starts no thread.
 
 A visit is pure: ``process`` is called from several threads, processes or machines at once on one
-engine object.  It stores
-nothing on ``self``, writes only to its ``Out``, and draws random numbers only from its ``Key``.
+engine object. It stores nothing on ``self``, writes only to its ``Out`` and draws random numbers
+only from its ``Key``.
 
-Tables and their rules are described in numeric/tables/spec.py.  Rows and totals are padded with
-zeros to
-``padded(columns)``, a
-multiple of 16 numbers; padding stays zero.
+Tables and their rules are described in numeric/tables/spec.py. Rows and totals are padded with
+zeros to ``padded(columns)``, a multiple of 16 numbers. Padding stays zero.
 """
 
 from __future__ import annotations
@@ -83,7 +79,9 @@ __all__ = [
 
 
 class Key(NamedTuple):
-    """The source of random numbers: ``rng.stream(seed, pass_number, block.first_doc + row)``.
+    """The source of a visit's random numbers.
+
+    Document ``row`` of a block draws from ``rng.stream(seed, pass_number, block.first_doc + row)``.
 
     The start is pass 0.
     """
@@ -94,7 +92,7 @@ class Key(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """What a visit reads.
+    """The input of a visit: one block with its rows, state and parameters.
 
     Attributes
     ----------
@@ -126,7 +124,7 @@ class Visit(NamedTuple):
 
 @dataclass
 class Out:
-    """What a visit writes.
+    """The output of a visit: deltas, new state and statistics.
 
     Attributes
     ----------
@@ -157,11 +155,14 @@ class Out:
     def array(
         self, name: str, shape: int | tuple[int, ...] | None = None, dtype: Any = None
     ) -> np.ndarray:
-        """An uninitialised array of the workspace, valid until the visit or (``keep``) the round
-        ends.
+        """Return an uninitialised workspace array.
+
+        The array is valid until the visit ends, or until the round ends where the buffer has
+        ``keep``.
 
         ``shape`` and ``dtype`` may ask for less than ``Engine.workspace`` declares; asking for more
-        is an error, because the memory plan counts what is declared."""
+        is an error, because the memory plan counts what is declared.
+        """
         spec = buffer = self._workspace[name]
         if shape is not None or dtype is not None:
             spec = Buffer(
@@ -249,11 +250,13 @@ class PassEnd:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a pass is cut: most cells and documents of a block, and blocks of a round.
+    """The partition of a pass into blocks and rounds.
 
-    A function of the corpus, K and the options, never of the machine: it decides the bits of a
-    result.  It is recorded
-    before pass 1 and kept when a run is resumed.
+    ``block_cells`` and ``block_docs`` bound a block; ``round_blocks`` is the number of blocks of a
+    round.
+
+    It is a function of the corpus, K and the options, never of the machine, because it decides the
+    bits of a result. It is recorded before pass 1 and reused when a run is resumed.
     """
 
     block_cells: int
@@ -263,8 +266,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class Options:
-    """Options that every engine has.  None means the engine's own default, a function of K and the
-    corpus.
+    """Options that every engine has.
+
+    None means the engine's default, a function of K and the corpus.
     """
 
     alpha: float | None = option(
@@ -279,7 +283,7 @@ class Options:
 
 
 def learns_priors(alpha: float | None, beta: float | None, learn: bool | None) -> bool:
-    """Whether priors are learned: as asked for, else where neither is given."""
+    """Decide whether to learn priors: as requested, else if neither prior is set."""
     return alpha is None and beta is None if learn is None else learn
 
 
@@ -293,18 +297,29 @@ class RowSource(Protocol):
 
 
 class Engine:
-    """Base of all engines: thirteen methods, of which ``process`` (and usually ``start``) have to
-    be defined.
+    """Base class of all engines.
+
+    An engine defines ``process``, usually ``start``, and whatever else differs from the defaults of
+    its thirteen methods.
 
     Parameters
     ----------
     shape
-        The training problem: sizes of the corpus, number of topics.
+        The training problem: sizes of the corpus and number of topics.
     options
         An instance of the class's ``Options``.
 
-    Class attributes: ``name`` (of ``--algo``), ``cites`` (paper, equation or figure), ``Options``
-    (a frozen dataclass derived from ``Options``) and ``about``."""
+    Attributes
+    ----------
+    name
+        The engine's name, as in ``--algo``.
+    cites
+        The paper with its equation or figure.
+    Options
+        A frozen dataclass derived from ``Options``.
+    about
+        Facts that commands and reports need before the engine is configured.
+    """
 
     name: ClassVar[str] = ""
     cites: ClassVar[str] = ""
@@ -326,7 +341,7 @@ class Engine:
     # ------------------------------------------------------------------------------------------
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        """Tables by name.
+        """Declare the tables by name.
 
         ``phi`` (unnormalised topic-word counts, without the prior) is what a model stores.
         """
@@ -334,55 +349,62 @@ class Engine:
 
     @property
     def state(self) -> Mapping[str, ArraySpec]:
-        """What is kept of each block between its visits, on disk, by name."""
+        """Declare the arrays stored on disk for each block between its visits."""
         return {}
 
     @property
     def smaller_state(self) -> str:
-        """What keeps less of each block on disk, and its cost in quality, for people; "" where
-        nothing does.
+        """Describe how to store less per block and the cost in quality.
+
+        The text is shown to users. It is empty if there is no such alternative.
         """
         return ""
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """Statistics by name -> length.  ``loglik`` (sum over cells of x log p, nats) and
-                                          ``tokens`` are expected:
-        running perplexity is exp(-loglik / tokens)."""
+        """Declare the length of each statistic by name.
+
+        ``loglik`` (sum over cells of x log p, in nats) and ``tokens`` are expected: running
+        perplexity is exp(-loglik / tokens).
+        """
         return {"loglik": 1, "tokens": 1}
 
     def workspace(self, block: BlockShape) -> Mapping[str, Buffer]:
-        """Arrays that a visit of a block of that shape works on, by name: ``Out.array`` gives them
-        out, and the memory
-        plan adds up their bytes.  A buffer with ``keep`` stays as it is until the round ends, as
-                                   sparse deltas must.
-        Temporary arrays of NumPy belong here too, under any name: they are counted, never given
-        out."""
+        """Declare the arrays that a visit of a block works on, by name.
+
+        ``Out.array`` hands them out, and the memory plan adds up their bytes. A buffer with
+        ``keep`` stays as it is until the round ends, as sparse deltas must. Temporary NumPy arrays
+        belong here too, under any name: they are counted but never handed out.
+        """
         return {}
 
     @property
     def layout(self) -> Layout:
-        """How a pass is cut.  Blocks of 2^16 to 2^20 cells, at least 64 of them a pass where
-                               possible, and no more than
-        2^26 / K cells, so that the rows of a block do not grow with K without bound; rounds of 8
-        blocks."""
+        """Choose the sizes of blocks and rounds.
+
+        By default blocks have 2^16 to 2^20 cells, at least 64 of them a pass where possible, and at
+        most 2^26 / K cells, so that the rows of a block do not grow with K without bound. A round
+        has 8 blocks.
+        """
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
         return Layout(max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12), 1 << 16, 8)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """In their order.
+        """List the phases in order.
 
-        Where the last one has a number of passes, a run makes exactly those of all phases.
+        If the last phase has a number of passes, a run makes exactly the passes of all phases.
         """
         return (Phase(),)
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        """Small named arrays that visits read and only ``end_round``, ``end_pass`` and
-        ``end_phase`` change.
+        """Create the small named arrays that visits read.
+
+        Only ``end_round``, ``end_pass`` and ``end_phase`` change them.
 
         ``alpha`` float64[K] (per topic) and ``beta`` float64[1] (per word) are always there: the
-        model's priors."""
+        model's priors.
+        """
         topics = self.shape.topics
         priors = self.about.priors
         options = self.options
@@ -393,17 +415,17 @@ class Engine:
     # -- what it does
     # ----------------------------------------------------------------------------------------------
     def start(self, visit: Visit, out: Out) -> None:
-        """The first visit of a block: write its contribution to ``out.delta``, and its state."""
+        """Visit a block for the first time and write its contribution and state."""
         raise NotImplementedError(f"{type(self).__name__}.start")
 
     def process(self, visit: Visit, out: Out) -> None:
-        """One visit of a block: write its deltas, its new state and its statistics."""
+        """Visit a block once and write its deltas, new state and statistics."""
         raise NotImplementedError(f"{type(self).__name__}.process")
 
     def end_round(
         self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int
     ) -> tuple[float, float]:
-        """After the visits of a round, before its deltas enter.
+        """Update the parameters after a round's visits, before its deltas are applied.
 
         Parameters
         ----------
@@ -421,12 +443,19 @@ class Engine:
         return 1.0, 1.0
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        """After each pass; what it returns goes into the history (plain numbers by name)."""
+        """Update the parameters after a pass.
+
+        Returns
+        -------
+        Plain numbers by name, for the history.
+        """
         return {}
 
     def end_phase(self, end: PassEnd) -> None:
-        """Work on whole tables: after the last pass of a phase, or in the place of each pass of a
-        phase of ``steps``.
+        """Work on whole tables at the end of a phase.
+
+        It is called after the last pass of a phase, or in place of each pass of a phase of
+        ``steps``.
         """
 
     def likelihoods(
@@ -441,18 +470,21 @@ class Engine:
 
 
 def workspace_bytes(engine: Engine, block: BlockShape) -> tuple[int, int]:
-    """Bytes that a visit of a block of that shape takes: (until it ends, until its round ends)."""
+    """Compute the bytes a visit takes until it ends and until its round ends."""
     buffers = engine.workspace(block).values()
     return sum(b.nbytes for b in buffers if not b.keep), sum(b.nbytes for b in buffers if b.keep)
 
 
 def new_stats(engine: Engine) -> dict[str, np.ndarray]:
-    """Zeroed statistics."""
+    """Create zeroed statistics."""
     return {name: np.zeros(length) for name, length in engine.stats.items()}
 
 
 def phase_of(phases: Sequence[Phase], pass_number: int) -> tuple[Phase, bool]:
-    """The phase of a pass (1 is the first), and whether the pass is the phase's last."""
+    """Find the phase of a pass and whether the pass is its last.
+
+    Passes are counted from 1.
+    """
     number = pass_number
     for phase in phases[:-1]:
         if number <= (phase.passes or 0):
@@ -469,20 +501,19 @@ def blocks_were_visited(phases: Sequence[Phase], passes: int) -> bool:
 
 
 def passes_needed(phases: Sequence[Phase]) -> int | None:
-    """How many passes make a model where the last phase has a number of them; None: as many as are
-    asked for.
-    """
+    """Count the passes of all phases; None if the last is open-ended."""
     return None if phases[-1].passes is None else sum(phase.passes or 0 for phase in phases)
 
 
 def option_fields(options: type[Options]) -> dict[str, Field[Any]]:
-    """name -> dataclass field of every option of an engine, defaults first declared first."""
+    """List the dataclass fields of an engine's options by name, in declaration order."""
     return {f.name: f for f in options.__dataclass_fields__.values() if f.default is not MISSING}
 
 
 class SteppingEngine(Engine):
-    """Base of engines that blend each round into their tables: rho_t = (tau + t)^-kappa at step t =
-    0, 1, ...
+    """Base class of engines that blend each round into their tables.
+
+    The weight of step t = 0, 1, ... is rho_t = (tau + t)^-kappa.
     """
 
     def _rho(self, params: Mapping[str, np.ndarray]) -> float:
@@ -497,22 +528,25 @@ class SteppingEngine(Engine):
 
 
 class VectorEngine(Engine):
-    """Base of engines whose ``about.dense`` is True: their first parameters come from points."""
+    """Base class of engines for dense points (``about.dense``).
+
+    Their first parameters are computed from a sample of points.
+    """
 
     def registered_start(self, name: str) -> str:
         return "points"
 
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
-        """Before pass 0: put into params what the start needs.
+        """Compute the parameters that the start needs, before pass 0.
 
         sample: float64[S, n], some points of the store.
         """
         raise NotImplementedError(f"{type(self).__name__}.begin")
 
     def start_rows(self, table: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The rows, padded, with which a table begins in a run that makes no pass 0."""
+        """Compute a table's first padded rows in a run without pass 0."""
         raise NotImplementedError(f"{type(self).__name__}.start_rows")
 
     def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """What a model stores in the place of topics, float64[n, K]."""
+        """Compute the rows that a model stores as topics, float64[n, K]."""
         raise NotImplementedError(f"{type(self).__name__}.model_rows")

@@ -1,6 +1,4 @@
-"""The shapes that an engine works with: the problem, a block, the state kept of a block, and
-buffers of a visit.
-"""
+"""Shapes that an engine works with: problem, block, block state and buffers."""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ from topicstream.numeric.tables.spec import DOCUMENTS, WORDS, bytes_of
 
 @dataclass(frozen=True)
 class Shape:
-    """The training problem: sizes of the training part, number of topics K, whether cells are
-    real-valued.
+    """The size of the training problem.
+
+    docs, words, cells, tokens: of the training part; topics: K; weighted: cells are real-valued.
 
     axes   ids of the other axes of the corpus; ``bare``: of an axis that topics are named after,
            the
@@ -42,17 +41,17 @@ class Shape:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Ids of every axis."""
+        """Return the number of ids of every axis."""
         return {WORDS: self.words, DOCUMENTS: self.rows or self.docs, **self.axes}
 
     def constants(self, table: str) -> Constants | None:
-        """Constants that stay beside a table and are added where its rows are gathered."""
+        """Return the constants that are added to a table's rows when gathered."""
         return self.seeds if table == "phi" else None
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The largest of each over the blocks of a grid: what buffers must hold.
+    """The largest sizes over the blocks of a grid, which buffers must hold.
 
     axes           of each other axis (``Corpus.grid(axes=...).axes``): most rows of a block, most
                    entries, of a document
@@ -73,7 +72,7 @@ class BlockShape:
 
     @classmethod
     def of(cls, block: Block) -> BlockShape:
-        """The shape of one block."""
+        """Measure one block."""
         axes = {
             name: AxisShape(
                 len(rows.ids), len(rows.local), int(np.diff(rows.indptr).max(initial=0))
@@ -86,7 +85,10 @@ class BlockShape:
         )
 
     def most_rows(self, axis: str | int | None) -> int:
-        """Rows of a table over ``axis`` (or of a fixed number) that a block touches at most."""
+        """Bound the rows of a table over ``axis`` that a block touches.
+
+        An integer ``axis`` is a fixed number of rows.
+        """
         if axis is None or isinstance(axis, int):
             return int(axis or 0)
         if axis in (WORDS, DOCUMENTS):
@@ -95,13 +97,13 @@ class BlockShape:
 
     @property
     def document(self) -> int:
-        """Cells of the longest document there can be."""
+        """Bound the cells of the longest document."""
         return self.longest or min(self.words, self.cells)
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Block state: an array that an engine keeps of each block, on disk, between its visits.
+    """Block state: an array stored on disk for each block between its visits.
 
     per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 0:
             one-dimensional); or
@@ -126,8 +128,9 @@ class ArraySpec:
     total: Any = None
 
     def holds(self, array: np.ndarray, before: Mapping[str, np.ndarray]) -> bool:
-        """Whether what was read back may be indexed by; ``before``: the arrays of the block already
-        read.
+        """Check that an array read back is safe to index by.
+
+        ``before`` has the arrays of the block that were read earlier.
         """
         if not len(array):
             return not self.ends
@@ -139,7 +142,7 @@ class ArraySpec:
         return ptr is None or len(array) == int(ptr[-1])
 
     def shape(self, block: BlockShape) -> tuple[int, ...]:
-        """Array shape for a block of that shape."""
+        """Compute the array shape for a block."""
         if self.per == "block":
             return (int(self.limit(block)),)
         n = {"document": block.docs, "cell": block.cells, "token": block.tokens}[self.per]
@@ -159,5 +162,5 @@ class Buffer(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array."""
+        """Return the bytes of the array."""
         return bytes_of(self.shape, self.dtype)

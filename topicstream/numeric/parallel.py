@@ -20,9 +20,11 @@ Result = TypeVar("Result")
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int
 ) -> Iterator[Result]:
-    """``work(item)`` for each item, at most ``threads`` at once and one waiting, yielded in the
-    order of the items. ``work`` runs here first, on the first item, so that compiling is over
-    before threads start."""
+    """Yield ``work(item)`` in the order of the items, using ``threads`` threads.
+
+    At most one result beyond the threads waits. The first item runs in the calling thread, so that
+    compiling is over before threads start.
+    """
     source = iter(items)
     yield from map(work, islice(source, 1 if threads > 1 else None))
     if threads > 1:
@@ -37,8 +39,9 @@ def pooled(
     ahead: int,
     alone: Callable[[Item], bool] = lambda item: False,
 ) -> Iterator[Result]:
-    """``map`` in a pool, in order, at most ``ahead`` results waiting; an item that is ``alone`` is
-    worked on without others.
+    """Yield ``work(item)`` from a pool in order, with at most ``ahead`` waiting.
+
+    An item that is ``alone`` runs without others.
     """
     waiting: deque[Future[Result]] = deque()
     try:
@@ -57,7 +60,7 @@ def pooled(
 
 
 class Workers:
-    """``threads`` workers, each with a number 0..threads-1 that owns its buffers."""
+    """A pool of workers numbered 0..threads-1, each with its own buffers."""
 
     def __init__(self, threads: int) -> None:
         self.threads = max(1, threads)
@@ -70,18 +73,20 @@ class Workers:
         self.pool = ThreadPoolExecutor(self.threads, "topics", join) if self.threads > 1 else None
 
     def __reduce__(self) -> tuple[type[Workers], tuple[int]]:
-        """As many in another process."""
+        """Create a pool of the same size in another process."""
         return Workers, (self.threads,)
 
     def number(self) -> int:
-        """The calling worker's number; 0 in a thread that runs items itself, while no worker is
-        busy.
+        """Return the calling worker's number.
+
+        It is 0 in a thread that runs items itself while no worker is busy.
         """
         return int(getattr(self._local, "number", 0))
 
     def run(self, work: Callable[[int], None], n: int) -> None:
-        """work(0) .. work(n-1), each once; returns when all are done, raises the first
-        error met.
+        """Run work(0) .. work(n-1), each once, and wait for all.
+
+        Raises the first error.
         """
         if self.pool is None or n <= 1:
             # one item runs here, on worker 0's buffers: nobody else is running
@@ -98,7 +103,7 @@ class Workers:
                 future.result()
 
     def run_ranges(self, work: Callable[[int], None], n: int) -> None:
-        """Like ``run`` for many small items: each worker takes the next one until none is left."""
+        """Run many small items: each worker takes the next one until none is left."""
         items = iter(range(n))
 
         def share(_: int) -> None:
@@ -108,6 +113,6 @@ class Workers:
         self.run(share, min(self.threads, n))
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         if self.pool is not None:
             self.pool.shutdown(wait=True, cancel_futures=True)

@@ -255,7 +255,7 @@ def check_pass(
     of the arithmetic, and for
     rows of entries of 512 at most, which ``sparse-bp`` changes in place.)
 
-    The other is 2^-24 of the tokens, and not less: ``settle`` scales every row to its mass in
+    The other is 2^-24 of the tokens, and not less: ``finish_pass`` scales every row to its mass in
     float64 and rounds each entry once, to within half a step, 2^-24 of the entry; entries are not
     negative, so the errors add up to 2^-24 of their sum at most. They need not cancel: a hundred
     thousand rows with the same small count all round the same way."""

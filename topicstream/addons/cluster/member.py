@@ -312,7 +312,7 @@ class Member(WorkerPlugin):
                 raise WorkersLost(
                     f"--scheduler: what blocks {self.group[missing].tolist()} made has not come"
                 )
-            own = target.enter(
+            own = target.add_owned(
                 deltas, shrunk(target, blend), hold, self.number, len(self.order.roster)
             )
             if own is not None:
@@ -323,7 +323,7 @@ class Member(WorkerPlugin):
     def absorb(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
         """Take over what all have entered, by member and table."""
         for name in entered[self.number]:
-            self.assignment.targets[name].absorb(
+            self.assignment.targets[name].take_owned(
                 [entered[i][name] for i in range(len(self.order.roster))], self.number
             )
 

@@ -163,7 +163,7 @@ def reach_option() -> Any:
     return option(REACH, help, min=1.0, max=1e6, advanced=True, decided=True)
 
 
-def held(values: np.ndarray, began: float, reach: float) -> int:
+def count_at_bounds(values: np.ndarray, began: float, reach: float) -> int:
     """How many of the learned priors are at a bound."""
     return int(
         ((values <= began / reach * (1 + 1e-9)) | (values >= began * reach * (1 - 1e-9))).sum()
@@ -246,7 +246,9 @@ class Learning(Engine):
             params["beta"][0] = fit_beta(
                 beta, rows, words / sampled, lam, words, expected_rise, b / reach, b * reach
             )
-        n = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
+        n = count_at_bounds(params["alpha"][: topics - fixed], a, reach) + count_at_bounds(
+            params["beta"], b, reach
+        )
         if n and not self._warned:
             self._warned = True
             which = "learned prior is" if n == 1 else "learned priors are"

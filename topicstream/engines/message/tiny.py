@@ -299,12 +299,12 @@ class TinyEngine(Learning):
         """theta of each document, rows sum to its tokens."""
         return (
             {"theta": ArraySpec("document", "float32", padded(self.shape.topics))}
-            if self._kept
+            if self._stores_theta
             else {}
         )
 
     @property
-    def _kept(self) -> bool:
+    def _stores_theta(self) -> bool:
         return self.options.theta == "kept"
 
     @property
@@ -326,7 +326,7 @@ class TinyEngine(Learning):
             "alpha": Buffer(width, "float32"),
             "lam": Buffer(width, "float32"),
             "inverse": Buffer(width, "float32"),
-            "theta": Buffer((0 if self._kept else block.docs, width), "float32"),
+            "theta": Buffer((0 if self._stores_theta else block.docs, width), "float32"),
             "seen": Buffer(block.words, "uint8"),
             "work": Buffer(4 * width, "float32"),
             "p": Buffer(max(block.document, 1), "float64"),
@@ -347,12 +347,12 @@ class TinyEngine(Learning):
     @property
     def sweeps(self) -> int:
         """Inner iterations that fold theta in; 0: it is kept."""
-        return 0 if self._kept else self.options.fold_sweeps
+        return 0 if self._stores_theta else self.options.fold_sweeps
 
     def theta_of(self, visit: Visit, out: Out) -> np.ndarray:
         """theta of the block's documents, to be worked on in place: the block's new state, which
         begins as the old one, or, where theta is folded in, anything."""
-        theta = out.state["theta"] if self._kept else out.array("theta")
+        theta = out.state["theta"] if self._stores_theta else out.array("theta")
         if visit.state:
             theta[:] = visit.state["theta"]
         return theta

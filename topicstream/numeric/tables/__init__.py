@@ -1,4 +1,4 @@
-"""The big tables of a run: rows of any axis out, deltas in, with the same bits in RAM and on disk.
+"""The big tables of a run, with the same bits in RAM and on disk.
 
 spec.py      what an engine asks of a table, and the types that rows and deltas have
 table.py     the interface that the pass loop sees

@@ -40,11 +40,12 @@ RANGES = 64  # of a table, at least
 
 
 class DenseTable(Table):
-    """[n_rows, padded(columns)] numbers.
+    """A table of dense rows, [n_rows, padded(columns)].
 
-    Rows with constants stand once more behind the rows that a visit sees, with the constants added:
-    in memory behind the table, where they are renewed whenever the table has changed; of a mapped
-    table behind the copied rows."""
+    Rows with constants are stored twice: raw, and again with the constants added, which is the copy
+    that a visit reads. In memory the copies stand behind the table and are renewed whenever it
+    changes. For a mapped table they stand behind the gathered rows.
+    """
 
     @classmethod
     def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
@@ -87,7 +88,7 @@ class DenseTable(Table):
     # -- rows out
     # ----------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Rows:
-        """A view plus an index in memory, copied rows of a mapped table."""
+        """Return a view with an index, or copied rows of a mapped table."""
         index = scratch.array("row index", len(ids), np.int64)
         constant_rows, which = (
             self.constants.find(ids) if self.constants is not None else (ids[:0], ids[:0])
@@ -110,18 +111,18 @@ class DenseTable(Table):
         return Rows(base, index, self.scale, bare)
 
     def _copied(self, ids: np.ndarray, more: int, scratch: Scratch) -> np.ndarray:
-        """Rows of the ids, and room for ``more`` behind them."""
+        """Copy the rows of the ids, with room for ``more`` behind them."""
         rows = scratch.array("gathered rows", (len(ids) + more, self.width), self.spec.dtype)
         cuts = np.searchsorted(ids, self.edges)
         for i in np.flatnonzero(np.diff(cuts)):
             a = cuts[i]
             b = cuts[i + 1]
             np.take(self._rows, ids[a:b], axis=0, out=rows[a:b], mode="clip")
-            self._storage.let_go(int(ids[a]), int(ids[b - 1]) + 1)
+            self._storage.release_pages(int(ids[a]), int(ids[b - 1]) + 1)
         return rows
 
     def _renew(self) -> None:
-        """Bring the rows with constants behind the table up to date."""
+        """Update the copies of the rows with constants."""
         if self.constants is not None and not self._storage.mapped:
             every = self._storage.array
             which = np.arange(len(self.constants))
@@ -152,9 +153,9 @@ class DenseTable(Table):
         mine: np.ndarray,
         moved: dict[int, tuple[np.ndarray, ...]] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add a round to the ranges ``mine``; see ``_over_ranges``.
+        """Add a round to the ranges ``mine`` (see ``_over_ranges``).
 
-        moved: receives what changed in each (``Entered.rows``).
+        moved: receives the changes of each range (``Entered.rows``).
         """
         ids = deltas.ids
         cuts = (
@@ -189,11 +190,11 @@ class DenseTable(Table):
 
     @property
     def _groups(self) -> int:
-        """Range i adds to sums i % groups, in order."""
+        """Count the groups of ranges; range i adds to sums i % groups."""
         return min(len(self.edges) - 1, RANGES)
 
     def _owned(self, owner: int, members: int) -> np.ndarray:
-        """bool[ranges], those that a member owns: whole groups."""
+        """Mark the ranges that a member owns, bool[ranges], in whole groups."""
         return np.asarray(np.arange(len(self.edges) - 1) % self._groups % members == owner)
 
     def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
@@ -203,14 +204,16 @@ class DenseTable(Table):
             slice(a, b) for a, b in zip(cuts[:-1][mine].tolist(), cuts[1:][mine].tolist()) if b > a
         ]
 
-    def enter(self, deltas: Round, factor: float, hold: bool, owner: int, members: int) -> Entered:
+    def add_owned(
+        self, deltas: Round, factor: float, hold: bool, owner: int, members: int
+    ) -> Entered:
         moved: dict[int, tuple[np.ndarray, ...]] = {}
         told = moved if members > 1 else None  # there is nobody to tell
         change, worst = self._add(deltas, factor, hold, self._owned(owner, members), told)
         rows = tuple(np.concatenate(arrays) for arrays in zip(*(moved[i] for i in sorted(moved))))
         return Entered(rows, change[owner::members], worst[owner::members])
 
-    def absorb(self, entered: Sequence[Entered], own: int) -> None:
+    def take_owned(self, entered: Sequence[Entered], own: int) -> None:
         change = np.zeros((self._groups, self.width))
         worst = np.zeros((self._groups, 3))
         for member, theirs in enumerate(entered):
@@ -223,7 +226,7 @@ class DenseTable(Table):
     def _put(
         self, ids: np.ndarray, lengths: np.ndarray, columns: np.ndarray, values: np.ndarray
     ) -> None:
-        """Take over what another member has entered, range by range."""
+        """Write the rows that another member has changed, range by range."""
         cuts = np.searchsorted(ids, self.edges)
         to_values = np.append(0, np.cumsum(lengths, dtype=np.int64))
         to_columns = np.append(
@@ -242,16 +245,22 @@ class DenseTable(Table):
                     columns[to_columns[a] :],
                     values[to_values[a] :],
                 )
-                self._storage.let_go(int(self.edges[i]), int(self.edges[i + 1]))
+                self._storage.release_pages(int(self.edges[i]), int(self.edges[i + 1]))
 
         self.run_all(put, len(self.edges) - 1)
 
     def _over_ranges(
         self, work: Callable[[int, RowRange], None], touched: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """work(i, range i) over all ranges, or those that are ``touched`` (bool[ranges]).  Returns
+        """Call work(i, range i) over all ranges, or those ``touched`` (bool[ranges]).
+
+        Returns
+        -------
         change
-        float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
+            float64[groups, padded(columns)], for ``_sum``.
+        worst
+            float64[groups, 3].
+        """
         groups = self._groups
         changed = [True] * len(self.edges) if touched is None else touched.tolist()
         change = np.zeros((groups, self.width))
@@ -268,13 +277,16 @@ class DenseTable(Table):
                             a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]
                         ),
                     )
-                    self._storage.let_go(a, b)
+                    self._storage.release_pages(a, b)
 
         self.run_all(one, groups)
         return change, worst
 
     def _sum(self, change: np.ndarray, worst: np.ndarray) -> None:
-        """Enter sums of groups of ranges, in their order: the table has changed."""
+        """Add the sums of groups of ranges to the totals, in order.
+
+        The rows have changed, so the copies with constants are renewed.
+        """
         self._renew()
         for sums in change:
             self.totals += self.scale * sums
@@ -292,7 +304,7 @@ class DenseTable(Table):
         self._renew()
         return 1.0 / self.scale
 
-    def settle(self) -> np.ndarray:
+    def finish_pass(self) -> np.ndarray:
         factor = self.scale
         self.scale = 1.0
 
@@ -337,7 +349,7 @@ class DenseTable(Table):
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
         for a, b in zip(self.edges[:-1].tolist(), self.edges[1:].tolist()):
             yield a, self._rows[a:b]
-            self._storage.let_go(a, b)
+            self._storage.release_pages(a, b)
 
     def save(self, path: Path) -> None:
         with open(path, "xb") as f:

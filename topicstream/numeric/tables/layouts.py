@@ -1,4 +1,4 @@
-"""The layouts that a table can have."""
+"""Registry of the table layouts."""
 
 from __future__ import annotations
 

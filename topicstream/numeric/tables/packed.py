@@ -1,19 +1,14 @@
-"""Sparse rows of whole counts, each in a slot as long as the row can become, in memory or in a
-mapped file.
+"""Tables of whole counts as sparse rows, in memory or in a mapped file.
 
-A word has no more topics than tokens, nor than there are: so no row ever moves, and its place
-follows from the words'
-tokens alone.  Memory that no entry has touched costs nothing.  Rows are worked on in pieces that
-               follow each other.
+Each row lies in a slot as long as it can become. A word has no more topics than tokens, nor than
+there are, so no row ever moves, and its place follows from the words' tokens alone. Memory that no
+entry has touched costs nothing. Rows are worked on in consecutive pieces.
 
-A table of whole counts as packed sparse rows: what it takes falls as the rows get sparser.
-
-A row is merged with what a round's blocks change of it, and comes out the same whatever piece it
-was taken in.  Counts
-are whole, so sums are exact in any order.
+A row is merged with a round's changes, and comes out the same whatever its piece. Counts are whole,
+so sums are exact in any order.
 
 In a checkpoint the table is a file of tight rows, the same bytes wherever it was held: int64[5]
-(magic, words, topics, samples taken, bytes of an entry); then the rows (``Slots.save``); then, once
+(magic, words, topics, samples taken, bytes of an entry), then the rows (``Slots.save``), then, once
 samples are taken, their sum, of 8 bytes an entry.
 """
 
@@ -63,9 +58,11 @@ WRONG = {
 
 
 class RowPiece(NamedTuple):
-    """Tight rows: row i is that of word numbers[i] (int32[n], ascending), entries[ptr[i] ..
-    ptr[i+1]] (ptr int64[n+1]; entries uint32 or uint64, ``count << bits | topic``, descending in
-    count within a row)."""
+    """Tight rows: row i belongs to word numbers[i].
+
+    numbers: int32[n], ascending; ptr: int64[n+1]; entries: uint32 or uint64, ``count << bits |
+    topic``. Row i is entries[ptr[i]:ptr[i+1]], descending in count.
+    """
 
     numbers: np.ndarray
     ptr: np.ndarray
@@ -73,7 +70,7 @@ class RowPiece(NamedTuple):
 
 
 class Slots:
-    """[W, K] counts, at first zero.
+    """Sparse rows of counts [W, K], initially zero, each in a fixed slot.
 
     edges    int64[pieces + 1], first row of each piece and the number of rows
     length   int32[W], entries of each row
@@ -112,29 +109,35 @@ class Slots:
         self._storage = Storage((int(self._begin[-1]),), self.dtype, folder)
         self._lock = threading.Lock()
 
-    def _let_go(self, numbers: np.ndarray) -> None:
+    def _release(self, numbers: np.ndarray) -> None:
+        """Return the pages of these words' slots to the system."""
         if len(numbers):
-            self._storage.let_go(int(self._begin[numbers[0]]), int(self._begin[numbers[-1] + 1]))
+            self._storage.release_pages(
+                int(self._begin[numbers[0]]), int(self._begin[numbers[-1] + 1])
+            )
 
     def take(self, i: int) -> RowPiece:
-        """Copies of the rows of piece ``i``."""
+        """Copy the rows of piece ``i``."""
         numbers = np.arange(self.edges[i], self.edges[i + 1], dtype=np.int32)
         ptr = np.append(0, np.cumsum(self.length[numbers], dtype=np.int64))
         entries = np.empty(int(ptr[-1]), self.dtype)
         copy_rows(
             self._begin[numbers], self.length[numbers], self._storage.array, ptr[:-1], entries
         )
-        self._let_go(numbers)
+        self._release(numbers)
         return RowPiece(numbers, ptr, entries)
 
     def _note(self, largest: int) -> None:
+        """Widen the largest count seen."""
         with self._lock:
             self.largest = max(self.largest, largest)
 
     def merge(self, i: int, deltas: Addresses, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
-        """Add the rows lo[r] to hi[r] - 1 of each block r to piece ``i``; returns the column sums,
-        float64[padded(K)].  Several
-        threads may merge into different pieces."""
+        """Add the rows lo[r] to hi[r]-1 of each block r to piece ``i``.
+
+        Returns the column sums, float64[padded(K)]. Several threads may merge into different
+        pieces.
+        """
         words = self.edges[i : i + 2] - (0, 1)
         change = np.zeros(padded(self.topics))
         largest = merge_packed(
@@ -150,7 +153,7 @@ class Slots:
             self.topics,
             change,
         )
-        self._let_go(words)
+        self._release(words)
         if largest < 0:
             raise TopicsError(
                 f"words {words[0]} to {words[1]}: {WRONG[largest]}: deltas and table do not "
@@ -161,20 +164,22 @@ class Slots:
         return change
 
     def _parts(self, ids: np.ndarray) -> Iterator[slice]:
-        """Which of the ids (int32, ascending) are worked on together: in a file those of a piece,
-        whose pages go afterwards.
+        """Split the ids (int32, ascending) into parts that are worked on together.
+
+        In a file they are those of a piece, whose pages are released afterwards.
         """
         cuts = np.searchsorted(ids, self.edges if self._storage.mapped else self.edges[[0, -1]])
         for i in np.flatnonzero(np.diff(cuts)).tolist():
             part = slice(cuts[i], cuts[i + 1])
             yield part
-            self._let_go(ids[part])
+            self._release(ids[part])
 
     def copy(
         self, ids: np.ndarray, first: int, stop: int, start: np.ndarray, out: np.ndarray
     ) -> None:
-        """Copy the rows of ids[first:stop] to where ``start`` says in ``out`` (uint32 or uint64,
-        where ``largest`` fits).
+        """Copy the rows of ids[first:stop] to the places ``start`` in ``out``.
+
+        out: uint32 or uint64, where ``largest`` fits.
         """
         chosen = ids[first:stop]
         for part in self._parts(chosen):
@@ -182,7 +187,7 @@ class Slots:
             copy_rows(self._begin[words], self.length[words], self._storage.array, start[part], out)
 
     def expand(self, ids: np.ndarray, out: np.ndarray) -> None:
-        """The rows of the ids as dense rows, out[n, >= K] (any type of number)."""
+        """Expand the rows of the ids to dense rows, out[n, >= K] (any number type)."""
         for part in self._parts(ids):
             words = ids[part]
             expand_packed(
@@ -191,17 +196,17 @@ class Slots:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the entries."""
+        """Return the bytes of the entries."""
         return int(self.length.sum(dtype=np.int64)) * self.dtype.itemsize
 
     def save(self, file: IO[bytes]) -> None:
-        """Write the length of each row (int32), then the entries of all rows, a piece at a time."""
+        """Write the row lengths (int32), then all entries, a piece at a time."""
         file.write(self.length.data)
         for i in range(len(self.edges) - 1):
             file.write(self.take(i).entries.astype(self.stored, copy=False).data)
 
     def load(self, file: IO[bytes]) -> None:
-        """Read what ``save`` wrote; StoreError where it is damaged."""
+        """Read the rows that ``save`` wrote; StoreError if they are damaged."""
         lengths = read_array(file, np.int32, len(self.length))
         for first, stop in pairwise(self.edges.tolist()):
             length = lengths[first:stop]
@@ -218,23 +223,23 @@ class Slots:
                     f"{file.name}: an invalid topic or count; start again from an older checkpoint"
                 )
             copy_rows(ptr[:-1], length, entries, begin[:-1], self._storage.array)
-            self._storage.let_go(int(begin[0]), int(begin[-1]))
+            self._storage.release_pages(int(begin[0]), int(begin[-1]))
             self._note(most >> self.bits)
         self.length[:] = lengths
 
     def clear(self) -> None:
-        """All rows empty."""
+        """Empty all rows."""
         self.length[:] = 0
         self.largest = 0
 
     def close(self) -> None:
-        """Forget the rows, give memory and file back."""
+        """Free the rows with their memory and file."""
         self.clear()
         self._storage.close()
 
 
 def read_array(file: IO[bytes], dtype: DTypeLike, count: int) -> np.ndarray:
-    """The next ``count`` numbers of a file; StoreError where it ends before."""
+    """Read ``count`` numbers from a file; StoreError if it ends early."""
     numbers = np.fromfile(file, dtype, max(count, 0))
     if len(numbers) != count:
         raise StoreError(f"{file.name}: is truncated; start again from an older checkpoint")
@@ -247,20 +252,23 @@ WINDOW_BYTES = 4 << 20  # dense rows that ``pieces`` shows at a time
 
 
 class PackedTable(Table):
-    """[n_rows, columns] whole counts as sparse rows.
+    """A table of whole counts as sparse rows, [n_rows, columns].
 
-    histogram  (counts int64[], times int64[]) of all non-zero entries at the last ``settle``
+    histogram  (counts int64[], times int64[]) of all non-zero entries at the last ``finish_pass``
     samples    how many times ``take_sample`` was called: then ``pieces`` gives the mean of those
                states
 
-    The rows' mass is checked exactly by ``settle``.
+    The rows' mass is checked exactly by ``finish_pass``.
     """
 
     slower_on_disk: ClassVar[float] = 1.2  # a visit reads a few bytes a token
 
     @classmethod
     def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
-        """Of the densest case; the sum of the samples is a table of its own."""
+        """Compute the bytes of the densest case.
+
+        The sum of the samples is a table of its own.
+        """
         cells = min(sizes.entries, sizes.rows * sizes.columns)
         summed = min(cells * len(spec.samples), sizes.rows * sizes.columns)
         entry = f"u{entry_bytes(sizes.largest * max(len(spec.samples), 1), sizes.columns)}"
@@ -297,7 +305,7 @@ class PackedTable(Table):
     # -- rows out
     # ----------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> PackedRows:
-        """The rows, to be copied from where they are."""
+        """Return the rows, to be copied from where they are."""
         counts = self._counts
         length = scratch.array("row lengths", len(ids), np.int32)
         np.take(counts.length, ids, out=length)
@@ -307,7 +315,7 @@ class PackedTable(Table):
     def _with_constants(
         self, ids: np.ndarray, rows: PackedRows, constants: Constants
     ) -> PackedRows:
-        """The rows with the constants, which are whole numbers, among their counts."""
+        """Merge the constants, which are whole numbers, into the rows' counts."""
         constant_rows, which = constants.find(ids)
         counts = self._expanded(ids[constant_rows]).astype(np.int64)
         constants.add(counts, np.arange(len(constant_rows)), which)
@@ -329,34 +337,37 @@ class PackedTable(Table):
     # -- deltas in
     # ----------------------------------------------------------------------------------------------
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> SparseRound:
-        """Of whole-numbered changes."""
+        """Create the collector for whole-numbered changes."""
         return SparseRound(space, 1.0)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
         assert (
             isinstance(deltas, SparseRound) and factor == 1.0
         )  # others belong to tables that blend
-        self.add(deltas.deltas, deltas.let_go)
+        self.add(deltas.deltas, deltas.release_pages)
         deltas.clear()
 
     def add(
         self,
         deltas: Sequence[tuple[np.ndarray, SparseDelta]],
-        let_go: Callable[[], None] = lambda: None,
+        after_piece: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add (ids int32[U] ascending, whole-numbered SparseDelta) of each block; exact in any
-        order.
+        """Add each block's (ids int32[U] ascending, whole-numbered SparseDelta).
+
+        Sums are exact in any order. ``after_piece`` is called when a piece of the deltas has been
+        read.
         """
-        self.totals += self._add(self._counts, deltas, let_go)
+        self.totals += self._add(self._counts, deltas, after_piece)
 
     def _add(
         self,
         rows: Slots,
         deltas: Sequence[tuple[np.ndarray, SparseDelta]],
-        let_go: Callable[[], None] = lambda: None,
+        after_piece: Callable[[], None] = lambda: None,
     ) -> np.ndarray:
-        """Column sums float64[padded(K)] of what was added; let_go: called when a piece of the
-        deltas has been read.
+        """Add the deltas to ``rows`` and return their column sums, float64[padded(K)].
+
+        ``after_piece`` is called when a piece of the deltas has been read.
         """
         cuts = np.array([np.searchsorted(ids, rows.edges) for ids, _ in deltas]).T.copy()
         touched = np.flatnonzero((cuts[1:] > cuts[:-1]).any(axis=1))
@@ -367,16 +378,17 @@ class PackedTable(Table):
         def one(j: int) -> None:
             i = int(touched[j])
             change = rows.merge(i, addresses, cuts[i], cuts[i + 1])
-            let_go()
+            after_piece()
             with self._lock:
                 np.add(total, change, out=total)
 
         self.run_all(one, len(touched))
         return total
 
-    def settle(self) -> np.ndarray:
-        """End of a pass: totals and histogram counted afresh; returns float64[3], [0] the largest
-        |row / n_w - 1|.
+    def finish_pass(self) -> np.ndarray:
+        """Count totals and histogram afresh after a pass.
+
+        Returns float64[3]; entry 0 is the largest |row / n_w - 1|.
         """
         sums = np.zeros(self.width)
         worst = np.zeros(3)
@@ -414,8 +426,10 @@ class PackedTable(Table):
         return worst
 
     def summary(self) -> dict[str, np.ndarray]:
-        """What ``end_pass`` finds among its statistics, float64: the histogram of the non-zero
-        counts, the bytes held, and the counts where there are constants."""
+        """Return the histogram of non-zero counts and the bytes used, as float64.
+
+        Counts are added where there are constants.
+        """
         counts, times = self.histogram
         figures = {
             "counts": counts.astype(np.float64),
@@ -430,7 +444,7 @@ class PackedTable(Table):
         return figures
 
     def _expanded(self, ids: np.ndarray) -> np.ndarray:
-        """Present rows of the ascending word ids, int32[n, K]."""
+        """Expand the present rows of the ascending word ids, int32[n, K]."""
         out = np.empty((len(ids), self.columns), np.int32)
         self._counts.expand(ids, out)
         return out
@@ -458,8 +472,9 @@ class PackedTable(Table):
         self.samples += 1
 
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Rows of the ascending word ids as float32[n, >= K]: the counts, or their mean over the
-        samples taken.
+        """Copy the rows of the ascending word ids as float32[n, >= K].
+
+        They are the counts, or their mean over the samples taken.
         """
         self._held[-1].expand(ids, out)
         if self.samples > 1:
@@ -480,7 +495,7 @@ class PackedTable(Table):
                 yield at, part
 
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
-        """Set all rows: piece(first, stop) -> whole numbers [stop - first, >= K]."""
+        """Set all rows from piece(first, stop), whole numbers [stop - first, >= K]."""
         self.clear()
         for a, b in zip(self._counts.edges, self._counts.edges[1:]):
             dense = np.asarray(piece(int(a), int(b)))[:, : self.columns]
@@ -531,7 +546,7 @@ class PackedTable(Table):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows, wherever they are."""
+        """Return the bytes of the rows, wherever they are."""
         return sum(counts.nbytes for counts in self._held)
 
     def close(self) -> None:
@@ -540,7 +555,7 @@ class PackedTable(Table):
 
 
 def _whole(piece: RowPiece, bits: int) -> tuple[np.ndarray, SparseDelta]:
-    """Rows as what an empty table must change by to hold them."""
+    """Convert rows to the change that creates them in an empty table."""
     kind = piece.entries.dtype.type
     topic = (piece.entries & kind((1 << bits) - 1)).astype(np.int32)
     return piece.numbers, SparseDelta(

@@ -1,9 +1,8 @@
-"""The deltas of a round until its end, in memory or in mapped files; then ranges of rows add up
-theirs.
+"""The deltas of a round, stored until ranges of rows add them up.
 
-A visit writes its delta into the slot it was given (dense rows) or hands over arrays of its own
-(sparse changes).  Deltas
-are rounded to the table's quantum, so their sum does not depend on its order (spec.py).
+They are in memory or in mapped files. A visit writes its delta into its slot (dense rows) or hands
+over new arrays (sparse changes). Deltas are rounded to the table's quantum, so their sum does not
+depend on its order (spec.py).
 """
 
 from __future__ import annotations
@@ -42,11 +41,12 @@ class RowRange(NamedTuple):
 
 
 def _joined(array: np.ndarray, spans: Sequence[slice]) -> np.ndarray:
+    """Concatenate the spans of an array."""
     return np.concatenate([array[:0], *(array[span] for span in spans)])
 
 
 class Entered(NamedTuple):
-    """What the owner of some groups of ranges of a dense table made of a round.
+    """The changes that the owner of some groups of ranges made in a round.
 
     rows: the ids that it added to, and what changed in them (``changed_entries``: lengths, columns,
     bits of the values), for all
@@ -60,8 +60,9 @@ class Entered(NamedTuple):
 
 
 class RoundSpace:
-    """Where the deltas of all tables wait: ``keep[i]`` has the arrays that the visit of block i
-    hands over.
+    """Storage for the deltas of all tables in a round.
+
+    ``keep[i]`` has the arrays that the visit of block i hands over.
 
     Parameters
     ----------
@@ -78,8 +79,9 @@ class RoundSpace:
 
 
 class Round(abc.ABC):
-    """The deltas of one table: of block 0, 1, ... of the round, each with its ids (int32[U],
-    ascending).
+    """The deltas of one table: of blocks 0, 1, ... of the round.
+
+    Each has its ids (int32[U], ascending).
     """
 
     def __init__(self, space: RoundSpace, quantum: float) -> None:
@@ -88,20 +90,26 @@ class Round(abc.ABC):
         self._made: list[tuple[np.ndarray, Any] | None] = [None] * space.blocks
 
     def slot(self, i: int, ids: np.ndarray) -> np.ndarray | None:
-        """What the visit of block ``i`` writes its delta to, uninitialised; None: it hands over
-        arrays of its own.
+        """Return the uninitialised array for the delta of block ``i``.
+
+        None: the visit hands over new arrays.
         """
         return None
 
     @abc.abstractmethod
     def put(self, i: int, ids: np.ndarray, delta: Any) -> None:
-        """Block ``i`` has made its delta.  Called from several threads, each block once."""
+        """Store the delta of block ``i``.
+
+        It is called from several threads, once for each block.
+        """
 
     def part(
         self, i: int, choose: Callable[[np.ndarray], Sequence[slice]]
     ) -> tuple[np.ndarray, ...]:
-        """What block ``i`` has put for the spans of its local rows that are chosen by its ids; ids
-        first, as arrays that can be sent elsewhere."""
+        """Cut the ids and delta of block ``i`` to the spans that ``choose`` selects.
+
+        The ids come first, followed by arrays that can be sent elsewhere.
+        """
         entry = self._made[i]
         assert entry is not None
         ids, delta = entry
@@ -110,43 +118,46 @@ class Round(abc.ABC):
 
     @abc.abstractmethod
     def _cut(self, delta: Any, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
-        """``part`` without the ids."""
+        """Cut a delta to spans of its local rows."""
 
     @abc.abstractmethod
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
-        """Put what block ``i`` made elsewhere, as ``part`` gave it."""
+        """Store the part of block ``i`` that ``part`` made elsewhere."""
 
     def missing(self, blocks: int) -> list[int]:
-        """Of the first so many blocks, those that have put nothing."""
+        """List which of the first ``blocks`` blocks have no delta."""
         return [i for i, entry in enumerate(self._made[:blocks]) if entry is None]
 
     @property
     def deltas(self) -> list[tuple[np.ndarray, Any]]:
-        """(ids, delta) of every block that has put its own, in block order."""
+        """List (ids, delta) of every stored block, in block order."""
         return [entry for entry in self._made if entry is not None]
 
     @property
     def ids(self) -> list[np.ndarray]:
-        """The ids of every block that has put its delta, in block order."""
+        """List the ids of every stored block, in block order."""
         return [ids for ids, _ in self.deltas]
 
     @abc.abstractmethod
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
-        """Add ``factor`` times the deltas to a range of rows: of block r its local rows lo[r] to
-        hi[r] - 1.
+        """Add ``factor`` times the deltas to a range of rows.
+
+        Block r contributes its local rows lo[r] to hi[r] - 1.
         """
 
     def clear(self) -> None:
-        """Forget the round."""
+        """Clear the round."""
         self._made = [None] * len(self._made)
 
     def rest(self) -> None:
-        """Give memory back: no delta comes for a while."""
+        """Free memory while no delta is expected."""
         self.clear()
 
 
 class DenseRound(Round):
-    """float32[U, padded(columns)] a block, a slot each in one array.
+    """A round of dense deltas, float32[U, padded(columns)] a block.
+
+    Each block has a slot in one array.
 
     quantum: what deltas are rounded to; 0.0: they are added up in block order.
     """
@@ -163,7 +174,7 @@ class DenseRound(Round):
         return self._slots.array[i * self._most : i * self._most + len(ids)]
 
     def put(self, i: int, ids: np.ndarray, delta: np.ndarray) -> None:
-        self._slots.let_go(i * self._most, i * self._most + len(ids))
+        self._slots.release_pages(i * self._most, i * self._most + len(ids))
         self._made[i] = self._held[i, : len(ids)], delta
 
     def _cut(self, delta: np.ndarray, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
@@ -206,7 +217,9 @@ class DenseRound(Round):
                 some.worst,
             )
             for r in range(blocks if self._slots.mapped else 0):
-                self._slots.let_go(r * self._most + int(lo[r]), r * self._most + int(stop[r]))
+                self._slots.release_pages(
+                    r * self._most + int(lo[r]), r * self._most + int(stop[r])
+                )
             lo = stop
 
     def rest(self) -> None:
@@ -215,7 +228,7 @@ class DenseRound(Round):
 
 
 class Addresses(NamedTuple):
-    """Where kernels find the SparseDeltas of some blocks.
+    """Addresses of the SparseDeltas of some blocks, for kernels.
 
     where int64[blocks, 4]: addresses of ids, ptr, topics and values;  wide, long: whether topics
     take 32 bits, not 16, and values 64, not
@@ -229,8 +242,9 @@ class Addresses(NamedTuple):
 
     @classmethod
     def of(cls, deltas: Sequence[tuple[np.ndarray, SparseDelta]]) -> Addresses:
-        """Of (ids, delta) in block order, one at least; arrays of other types than their
-        neighbours' are copied.
+        """Collect the addresses of (ids, delta) pairs in block order.
+
+        There is at least one. Arrays whose types differ from their neighbours' are copied.
         """
         wide = any(delta.topic.dtype != np.uint16 for _, delta in deltas)
         topic = np.dtype(np.int32 if wide else np.uint16)
@@ -249,8 +263,9 @@ class Addresses(NamedTuple):
 
 
 class SparseRound(Round):
-    """A ``SparseDelta`` a block, whose arrays stay the engine's (``out.keep``) until the round has
-    ended.
+    """A round of ``SparseDelta`` objects, one for each block.
+
+    The arrays belong to the engine (``out.keep``) until the round has ended.
     """
 
     def __init__(self, space: RoundSpace, quantum: float) -> None:
@@ -259,7 +274,7 @@ class SparseRound(Round):
 
     def put(self, i: int, ids: np.ndarray, delta: SparseDelta) -> None:
         self._made[i] = ids, delta
-        self._space.keep[i].let_go()
+        self._space.keep[i].release_pages()
 
     def _cut(self, delta: SparseDelta, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
         entries = [slice(int(delta.ptr[span.start]), int(delta.ptr[span.stop])) for span in spans]
@@ -277,20 +292,20 @@ class SparseRound(Round):
             i, ids, SparseDelta(np.append(0, np.cumsum(lengths, dtype=np.int64)), topic, value)
         )
 
-    def let_go(self) -> None:
-        """Give the pages of mapped deltas back to the system."""
+    def release_pages(self) -> None:
+        """Return the pages of mapped deltas to the system."""
         for keep in self._space.keep:
-            keep.let_go()
+            keep.release_pages()
 
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
-        # rows are held to their mass by ``settle``, at the end of the pass
+        # rows are held to their mass by ``finish_pass``, at the end of the pass
         self._addresses = self._addresses or Addresses.of(self.deltas)
         where = self._addresses.where
         wide = self._addresses.wide
         scatter_sparse(
             part.rows, part.first, where, wide, lo, hi, self._quantum, factor, part.change
         )
-        self.let_go()
+        self.release_pages()
 
     def clear(self) -> None:
         super().clear()

@@ -1,13 +1,11 @@
-"""What an engine asks of its tables, and the types in which rows reach a visit and deltas come
-back.
+"""Declarations of tables and the types of the rows and deltas of a visit.
 
-A table has one row for each id of an axis (words, documents, names) or a fixed number of rows.
-During a round
-(a fixed number of consecutive blocks of a pass) it does not change; at its end the sum of the
-round's deltas enters:
+A table has one row for each id of an axis (words, documents, names) or a fixed number of rows. It
+does not change during a round, a fixed number of consecutive blocks of a pass. At the end of the
+round the sum of its deltas is applied:
 
-    ADD      table += delta                       (the change since this block was last seen)
-    REPLACE  next += delta; table, next = next, 0  at the end of the pass (the block's whole
+    ADD      table += delta                          (the change since the block's last visit)
+    REPLACE  next += delta; table, next = next, 0    at the end of the pass (the block's whole
              contribution)
     BLEND    table = (1 - rho) table + rho * scale * sum of the round's deltas
 
@@ -35,15 +33,18 @@ DOCUMENTS = "documents"
 
 
 def padded(columns: int) -> int:
-    """Columns of a dense row that holds so many numbers: the next multiple of 16 (a cache line, an
-    AVX-512 register).
+    """Round up to a multiple of 16 columns.
+
+    Sixteen float32 are a cache line and an AVX-512 register.
     """
     return -(-columns // LANES) * LANES
 
 
 def quantum_of(bound: float) -> float:
-    """The smallest power of two for which every sum of multiples up to ``bound`` in absolute value
-    is exact in float64.
+    """Compute the quantum that makes float64 sums up to ``bound`` exact.
+
+    It is the smallest power of two for which every sum of multiples up to ``bound`` in absolute
+    value is exact.
 
     Every delta is rounded to it before it is added, so blocks may enter in any order, be merged
     first on another thread or machine, and the bits of the sum stay the same (Demmel and Nguyen
@@ -70,7 +71,7 @@ def quantum_of(bound: float) -> float:
 
 
 class Rule(enum.Enum):
-    """How deltas enter a table (see the module's head)."""
+    """The rule by which deltas change a table (see the module's docstring)."""
 
     ADD = "add"
     REPLACE = "replace"
@@ -79,7 +80,7 @@ class Rule(enum.Enum):
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table of an engine.
+    """The declaration of one table of an engine.
 
     rows      the axis whose ids number the rows, or a fixed number of rows
     reads     the axis whose ids of a block are gathered for a visit, where that is another one (the
@@ -120,29 +121,33 @@ class TableSpec:
     bound: float | None = None
 
     def quantum(self, tokens: float) -> float:
-        """What deltas are rounded to in a corpus of so many tokens; 0.0: they are not."""
+        """Compute the quantum of deltas in a corpus of ``tokens``; 0.0: no rounding."""
         if self.rows == DOCUMENTS or self.axis is None:
             return 0.0
         return quantum_of(2.0 * tokens if self.bound is None else self.bound)
 
     @property
     def axis(self) -> str | None:
-        """Axis of the ids that deltas are written to; None: a fixed number of rows, all of which
-        every block sees.
+        """Return the axis of the ids that deltas are written to.
+
+        None: the table has a fixed number of rows, all of which every block sees.
         """
         return self.rows if isinstance(self.rows, str) else None
 
     @property
     def gathered(self) -> str | None:
-        """Axis of the ids whose rows a visit sees."""
+        """Return the axis of the ids whose rows a visit sees."""
         return self.reads or self.axis
 
     def n_rows(self, sizes: Mapping[str, int]) -> int:
-        """Rows of the table, sizes: ids of each axis."""
+        """Count the rows of the table.
+
+        sizes: number of ids of each axis.
+        """
         return sizes[self.rows] if isinstance(self.rows, str) else int(self.rows)
 
     def n_columns(self, topics: int) -> int:
-        """Numbers in a row."""
+        """Count the numbers in a row."""
         return topics if self.columns is None else self.columns
 
 
@@ -155,7 +160,8 @@ class Rows(NamedTuple):
     tables.
 
     Where the table has constants beside it (seed words), ``index`` leads to rows with them,
-    ``bare`` to the counts alone."""
+    ``bare`` to the counts alone.
+    """
 
     base: np.ndarray
     index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody calls
@@ -164,11 +170,11 @@ class Rows(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """int64[U], the index that leads to counts without constants."""
+        """Return the index of the counts without constants, int64[U]."""
         return self.index if self.bare is None else self.bare
 
     def portable(self) -> Rows:
-        """The same rows in arrays of their own, which can be sent to another process."""
+        """Copy the rows into new arrays that can be sent to another process."""
         rows = np.arange(len(self.index))
         if self.bare is None:
             return Rows(self.base[self.index], rows, self.scale)
@@ -177,8 +183,9 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows of a packed table, which the engine has copied to where it works on them: they are held
-    nowhere else.
+    """Rows of a packed table, copied by the engine to where it needs them.
+
+    The object holds no rows itself.
 
     length    int32[U], read-only: entries of local row u, each ``count << bits | topic``,
               descending in count
@@ -194,7 +201,7 @@ class PackedRows:
     copy: Callable[[int, int, np.ndarray, np.ndarray], None]
 
     def portable(self) -> PackedRows:
-        """The same rows in arrays of their own, which can be sent to another process."""
+        """Copy the rows into new arrays that can be sent to another process."""
         ptr = np.append(0, np.cumsum(self.length, dtype=np.int64))
         entries = np.zeros(
             int(ptr[-1]), np.uint32 if self.largest >> (32 - self.bits) == 0 else np.uint64
@@ -213,21 +220,21 @@ def copy_tight(
     start: np.ndarray,
     arena: np.ndarray,
 ) -> None:
-    """``PackedRows.copy`` of tight rows: row u is entries[ptr[u] .. ptr[u+1]]."""
+    """Copy tight rows as ``PackedRows.copy``: row u is entries[ptr[u]:ptr[u+1]]."""
     for u, place in zip(range(first, stop), start.tolist()):
         arena[place : place + ptr[u + 1] - ptr[u]] = entries[ptr[u] : ptr[u + 1]]
 
 
 @dataclass
 class SparseDelta:
-    """Changes grouped by local row: row u changes table[u, topic[j]] by value[j] for j in
-    ptr[u]..ptr[u+1]-1.
+    """Changes of a table, grouped by local row.
 
-    ptr: int64[U+1]; topic: uint16 or int32[capacity]; value: float32 (int32 for integer
-    tables)[capacity].  A topic may
-    stand more than once in a row.  The engine sets all three (from ``out.scratch`` or its own new
-                                    arrays); they must
-    stay untouched until the round has ended, so use ``out.keep``.
+    Row u changes table[u, topic[j]] by value[j] for j in ptr[u] .. ptr[u+1]-1.
+
+    ptr: int64[U+1]; topic: uint16 or int32[capacity]; value: float32[capacity] (int32 for integer
+    tables). A topic may occur more than once in a row. The engine sets all three, from
+    ``out.array`` or new arrays. They must not change until the round has ended, so declare them
+    with ``keep``.
     """
 
     ptr: np.ndarray
@@ -236,7 +243,7 @@ class SparseDelta:
 
 
 def bytes_of(shape: int | tuple[int, ...], dtype: Any) -> int:
-    """Bytes of an array of that shape and type."""
+    """Compute the bytes of an array of that shape and type."""
     # NumPy's own product takes ten times as long, and a visit asks twenty times
     return math.prod(map(int, shape if isinstance(shape, tuple) else (shape,))) * int(
         np.dtype(dtype).itemsize
@@ -244,7 +251,7 @@ def bytes_of(shape: int | tuple[int, ...], dtype: Any) -> int:
 
 
 class Scratch:
-    """Named arrays that grow and are reused: nothing of row size is allocated a block.
+    """Named arrays that grow and are reused, so visits allocate no rows.
 
     folder: where mapped files for the arrays are made; None: they are in memory.
     """
@@ -254,8 +261,9 @@ class Scratch:
         self._storages: dict[str, Storage] = {}
 
     def array(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An uninitialised C-contiguous array, aligned to 64 bytes, valid until it is requested
-        under this name again.
+        """Return an uninitialised C-contiguous array, aligned to 64 bytes.
+
+        It is valid until the same name is requested again.
         """
         size = bytes_of(shape, dtype)
         if name not in self._storages or self._storages[name].array.nbytes < size:
@@ -265,12 +273,12 @@ class Scratch:
             self._storages[name] = Storage((size,), np.uint8, self._folder)
         return np.ndarray(shape, dtype, self._storages[name].array)
 
-    def let_go(self) -> None:
-        """Give the pages of mapped arrays back to the system; their values stay."""
+    def release_pages(self) -> None:
+        """Return the pages of mapped arrays to the system, preserving their values."""
         if self._folder is not None:
             for storage in self._storages.values():
-                storage.let_go()
+                storage.release_pages()
 
     def clear(self) -> None:
-        """Give all arrays back."""
+        """Free all arrays."""
         self._storages.clear()

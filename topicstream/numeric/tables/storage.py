@@ -2,7 +2,7 @@
 file.
 
 A mapped array is read and written like any other.  Its pages count as memory of the process until
-``let_go`` returns
+``release_pages`` returns
 them to the system, which keeps or writes them as it has room; so whoever works through a mapped
 array lets go of each part behind it, and the memory of the process is bounded by the parts in work.
 """
@@ -24,7 +24,7 @@ AROUND = 1 << 17  # bytes: the system maps some pages around the one that is rea
 
 
 class Storage:
-    """Zeros, aligned to 64 bytes.
+    """An array of zeros, aligned to 64 bytes, in memory or in a mapped file.
 
     Parameters
     ----------
@@ -60,9 +60,10 @@ class Storage:
             start = 0
         self.array: np.ndarray = memory[start : start + self._size].view(dtype).reshape(shape)  # type: ignore[call-overload]
 
-    def let_go(self, first: int = 0, stop: int | None = None) -> None:
-        """Give the pages of rows ``first`` to ``stop - 1`` of a mapped array back to the system;
-        their values stay.
+    def release_pages(self, first: int = 0, stop: int | None = None) -> None:
+        """Return the pages of mapped rows to the system, preserving their values.
+
+        The rows are ``first`` to ``stop - 1``.
         """
         if self._map is None or self._file is None or not self._size:
             return
@@ -73,7 +74,7 @@ class Storage:
             system.release_pages(self._map, self._file.fileno(), start, end - start)
 
     def clear(self) -> None:
-        """Make all entries zero."""
+        """Set all entries to zero."""
         if self._file is None:
             self.array[:] = 0
         else:
@@ -81,7 +82,7 @@ class Storage:
             system.allocate(self._file.fileno(), max(self._size, 1))
 
     def close(self) -> None:
-        """Give the memory or the file back, once nothing refers to the array."""
+        """Free the memory or the file, once nothing refers to the array."""
         self.array = self.array[:0]
         self._map = None
         if self._file is not None:

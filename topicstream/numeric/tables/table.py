@@ -1,4 +1,4 @@
-"""The interface of a table: the pass loop knows no other."""
+"""The interface of a table, the only one that the pass loop uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RunAll = Callable[
 
 
 class Sizes(NamedTuple):
-    """What decides the bytes of a table.
+    """The sizes that determine the bytes of a table.
 
     rows, columns: of the table;  changed, seen: rows that the delta of a block changes, and that
                                   its visit sees, at most;
@@ -38,9 +38,19 @@ class Sizes(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """Bytes of a table: its rows, in memory or in a file; what is in memory (fixed) wherever the
-    rows are; what a worker holds of mapped rows at a time; the delta of a block; rows that a visit
-    has copied from a file."""
+    """Bytes of a table, by purpose.
+
+    rows
+        All rows, in memory or in a file.
+    fixed
+        Bytes in memory wherever the rows are.
+    window
+        Mapped rows that a worker touches at a time.
+    delta
+        The delta of a block.
+    gathered
+        Rows that a visit has copied from a file.
+    """
 
     rows: int
     fixed: int = 0
@@ -50,13 +60,14 @@ class Footprint(NamedTuple):
 
 
 class Table(abc.ABC):
-    """[n_rows, columns] numbers in memory or in a mapped file; same arithmetic and same bits in
-    both places.
+    """A table of numbers [n_rows, columns] in memory or in a mapped file.
+
+    Arithmetic and bits are the same in both places.
 
     totals     float64[padded(columns)], column sums (of ``scale`` times the rows)
     scale      what the stored rows are to be multiplied by: 1.0 but for BLEND tables, which shrink
                lazily
-    worst      float64[3], what ``settle`` returns, since the last one
+    worst      float64[3], what ``finish_pass`` returns, since the last one
     constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums
                (numeric/kernels/constants.py); nothing else sees them
 
@@ -80,7 +91,7 @@ class Table(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
-        """Bytes of a table, before there is one."""
+        """Compute the bytes of a table before it is created."""
 
     def __init__(
         self,
@@ -108,79 +119,107 @@ class Table(abc.ABC):
     # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Any:
-        """The rows of ``ids`` (int32[U], ascending) as a visit sees them: ``Rows`` or
-        ``PackedRows``.
+        """Return the rows of ``ids`` as a visit sees them.
+
+        Parameters
+        ----------
+        ids
+            int32[U], ascending.
+
+        Returns
+        -------
+        ``Rows`` or ``PackedRows``.
         """
 
     @abc.abstractmethod
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Rows of the ascending ids as ``out`` float32[n, >= columns] (of a table that is sampled:
-        their mean).
+        """Copy the rows of the ascending ids to ``out``, float32[n, >= columns].
+
+        A sampled table yields the mean of its samples.
         """
 
     @abc.abstractmethod
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first row, [n, padded(columns)]) over the whole table, in order; each array is valid
-        until the next one.
+        """Yield the whole table in order as (first row, [n, padded(columns)]).
+
+        Each array is valid until the next one.
         """
 
     @property
     def seen_totals(self) -> np.ndarray:
-        """Column sums float64[padded(columns)] of what ``gather`` gives."""
+        """Return the column sums of the rows that ``gather`` returns.
+
+        float64[padded(columns)], constants included.
+        """
         return self.totals if self.constants is None else self.totals + self.constants.totals
 
     @property
     def shown_totals(self) -> np.ndarray:
-        """Column sums float64[padded(columns)] of what ``pieces`` and ``dense`` show."""
+        """Return the column sums of the rows that ``pieces`` and ``dense`` show.
+
+        float64[padded(columns)].
+        """
         return self.totals
 
     # -- deltas in
     # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
-        """Where the deltas of a round go, each of at most ``most_rows`` rows; tokens: of the
-        corpus, which bounds their sum.
+        """Create the collector for the deltas of a round.
+
+        Each delta has at most ``most_rows`` rows. ``tokens`` is the size of the corpus, which
+        bounds their sum.
         """
 
     @abc.abstractmethod
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        """Add ``factor`` times the sum of the round's deltas, and forget them; ``hold``: touched
-        rows that have a mass are held to it."""
+        """Add ``factor`` times the sum of a round's deltas, then clear them.
+
+        ``hold``: scale the touched rows to their mass, where they have one.
+        """
 
     def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
-        """Which rows of a block's delta, by their places among its ids, member ``owner`` of so many
-        adds up: here all of them.
+        """Select the rows of a block's delta that one member adds up.
+
+        They are slices of the places among the delta's ids. A table without owners returns all of
+        them.
         """
         return [slice(0, len(ids))]
 
-    def enter(
+    def add_owned(
         self, deltas: Round, factor: float, hold: bool, owner: int, members: int
     ) -> Entered | None:
-        """``apply`` of what a member adds up; None: that was everything, otherwise what all of them
-        ``absorb``.
+        """Apply the part of a round that one member owns.
+
+        Returns
+        -------
+        The changes, which all members pass to ``take_owned``; None if that was everything.
         """
         self.apply(deltas, factor, hold)
         return None
 
-    def absorb(self, entered: Sequence[Entered], own: int) -> None:
-        """Take over what the members have entered, of which number ``own`` is here already."""
+    def take_owned(self, entered: Sequence[Entered], own: int) -> None:
+        """Apply the changes that all members have made to their rows.
+
+        ``own`` is the number of the calling member, whose changes are in place already.
+        """
         raise TopicsError(f"a {self.spec.layout} table has no owners of rows")
 
     def blend(self, rho: float) -> float:
-        """Shrink all rows by (1 - rho); returns what deltas must be multiplied by before they are
-        added.
-        """
+        """Shrink all rows by (1 - rho) and return the factor for the deltas."""
         raise TopicsError(f"a {self.spec.layout} table cannot be blended")
 
     @abc.abstractmethod
-    def settle(self) -> np.ndarray:
-        """End of a pass: rows held to their mass, totals summed afresh.  Returns ``worst``
-        float64[3] since the last one:
-        largest correction of a row's mass, most negative entry as a share of it, whether NaN or inf
-        was met."""
+    def finish_pass(self) -> np.ndarray:
+        """Correct the mass of rows and sum the totals afresh after a pass.
+
+        Returns
+        -------
+        ``worst`` float64[3] since the last call: largest correction of a row's mass, most negative entry as a share of it, whether NaN or inf occurred.
+        """
 
     def summary(self) -> dict[str, np.ndarray]:
-        """What ``end_pass`` finds among its statistics under ``TABLE.NAME``."""
+        """Return the statistics that ``end_pass`` reads as ``TABLE.NAME``."""
         return {}
 
     def take_sample(self) -> None:
@@ -191,17 +230,18 @@ class Table(abc.ABC):
     # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
-        """Set all rows: piece(first, stop) -> [stop - first, >= columns]."""
+        """Set all rows from piece(first, stop), which returns [stop - first, >= columns]."""
 
     def rewrite(self, change: Callable[[int, np.ndarray], np.ndarray]) -> None:
-        """Put ``change(first row, rows [n, padded(columns)])`` in the place of every range of rows,
-        out of core.
+        """Replace every range of rows by change(first row, rows), out of core.
+
+        ``rows`` is [n, padded(columns)].
         """
         raise TopicsError(f"a {self.spec.layout} table cannot be rewritten by ranges")
 
     @abc.abstractmethod
     def clear(self) -> None:
-        """Make all rows zero."""
+        """Set all rows to zero."""
 
     @abc.abstractmethod
     def save(self, path: Path) -> None:
@@ -209,10 +249,17 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote.  The checkpoint's state has the scale, which is set before, and
-                                      the totals, which are set
-        afterwards.  StoreError for the file of another table."""
+        """Read the rows that ``save`` wrote.
+
+        The checkpoint's state has the scale, which is set before, and the totals, which are set
+        afterwards.
+
+        Raises
+        ------
+        StoreError
+            The file belongs to another table.
+        """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give memory and files back."""
+        """Free memory and files."""
