@@ -1,17 +1,19 @@
-"""What a sweep did to the counts by word and topic, from the topics of its tokens alone.
+"""The common part of the Gibbs samplers: topics, counts, starts and statistics.
 
-A counting sort by word, then a tally a word in an array of all topics; the topics of a word come in
-the order in which its tokens name them first.
+A sampler stores the topics z of a block's tokens on disk. The change of the counts by word and
+topic follows from z before and after a sweep: a counting sort by word, then a tally a word in an
+array of all topics. The topics of a word come in the order in which its tokens name them first.
 
-    words, counts  int32[nnz]   local word and tokens of each cell       topic, value
-                   int32[changes]  what comes out
-    z              uint[tokens] topics, cell after cell                   ptr           int64[U+1]
-                   word u: ptr[u] .. ptr[u+1]
-    first          int64[U]     scratch                                   work          int32[K]
-                   zeros, zero again on return
-
-What the Gibbs samplers share: z on disk, packed counts, starts, priors, statistics; each only
-sweeps differently.
+Arrays
+------
+words, counts
+    int32[nnz], local word and tokens of each cell.
+z
+    uint[tokens], topics, cell after cell.
+ptr, topic, value
+    int64[U+1], int32[changes], int32[changes]: the changes of word u are at ptr[u] .. ptr[u+1].
+first, work
+    int64[U], scratch; int32[K], zeros, and zero again on return.
 """
 
 from __future__ import annotations
@@ -60,9 +62,11 @@ from topicstream.numeric.kernels.rng import below, bits, step, stream, uniform
 
 @kernel
 def _tally(first: Longs, work: Ints, ptr: Longs, topic: Ints, value: Ints) -> Int:
-    """topic[..first[u]]: the word's topics up to the next word's, t for one more and ~t for one
-    less.  They are replaced by
-    the topics whose count changes; what is written is never ahead of what is read."""
+    """Replace each word's topics by those whose count changes.
+
+    topic[..first[u]] are the topics of word u up to the next word's: t for one more, ~t for one
+    less. Writing never gets ahead of reading.
+    """
     begin = np.int64(0)
     w = np.int64(0)
     ptr[0] = 0
@@ -99,9 +103,14 @@ def count_moves(
     topic: Ints,
     value: Ints,
 ) -> int:
-    """Change of the counts by word and topic when the tokens' topics go from ``before`` (length 0:
-    none had one) to ``after``;
-    topic, value: int32[2 * tokens that moved + 2].  Returns the entries written."""
+    """Compute the change of word-topic counts between two topic assignments.
+
+    ``before`` of length 0: no token had a topic. topic, value: int32[2 * tokens that moved + 2].
+
+    Returns
+    -------
+    The number of entries written.
+    """
     fresh = len(before) == 0
     n = 0
     i = 0
@@ -139,7 +148,7 @@ MANY = 500
 
 @dataclass(frozen=True)
 class GibbsOptions(Options):
-    """Options of the samplers."""
+    """Options of the Gibbs samplers."""
 
     alpha: float | None = option(
         None, "Document-topic Dirichlet prior, per topic (default: 5/K).", above=0.0
@@ -164,13 +173,35 @@ class GibbsOptions(Options):
 
 
 class Chain(Engine):
-    """Base of the samplers.
+    """Base class of the Gibbs samplers.
 
-    params    alpha float64[K], beta float64[1], passes float64[1] (done so far)
-    stats     loglik: sum over tokens of log p(w | d), the normaliser that its draw was made from
-              (own token excluded);
-              draws: by bucket (s, r, q); kept: draws that gave the old topic; documents: number,
-              and the sum of their topics; doc_loglik: log p(z) under alpha
+    A subclass defines ``sweep``, which redraws every token's topic. Blocks of one round do not see
+    each other's moves (AD-LDA).
+
+    Parameters
+    ----------
+    shape, options
+        See ``Engine``. The options are ``GibbsOptions``. Cells must be whole counts.
+
+    Attributes
+    ----------
+    tables
+        ``phi``: whole counts n_wt in packed rows, whose rows sum to the word's tokens.
+    state
+        ``z``: topics of the tokens.
+    params
+        alpha float64[K]; beta float64[1]; passes float64[1], the passes done.
+    stats
+        loglik: sum over tokens of log p(w | d), the normaliser of the token's draw (token
+        excluded); draws: by bucket (s, r, q); kept: draws of the old topic; documents: their number
+        and the sum of their topics; doc_loglik: log p(z) under alpha.
+
+    References
+    ----------
+    Griffiths & Steyvers (2004). Finding scientific topics. PNAS 101, 5228-5235.
+
+    Newman, Asuncion, Smyth & Welling (2007). Distributed inference for latent Dirichlet allocation.
+    NIPS 20.
     """
 
     Options: ClassVar[type[Options]] = GibbsOptions
@@ -238,10 +269,12 @@ class Chain(Engine):
 
     @property
     def layout(self) -> Layout:
-        """At least 32 blocks a pass where possible: rows are copied in and out once a block, so
-        blocks are larger than those of the engines that read rows in place; bounded so that the
-        copies fit beside the table in 300 MB, and from 256 topics on by 2^26 / K, so that 512 MB do
-        for a thousand topics."""
+        """Choose larger blocks than engines that read rows in place.
+
+        Rows are copied in and out once a block. A pass has at least 32 blocks where possible.
+        Blocks are bounded so that the copies fit beside the table in 300 MB, and from 256 topics on
+        by 2^26 / K, so that 512 MB do for a thousand topics.
+        """
         cells = min(max(self.shape.cells // 32, 1 << 16), 1 << 18)
         return replace(
             super().layout,
@@ -249,7 +282,7 @@ class Chain(Engine):
         )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """What draws and moves are counted in; two changes for a token that moved."""
+        """Declare the arrays for draws and moves: two changes for a moved token."""
         changes = 2 * block.tokens + 2
         return {
             "first": Buffer(block.words, "int64"),
@@ -261,8 +294,11 @@ class Chain(Engine):
         }
 
     def start(self, visit: Visit, out: Out) -> None:
-        """A random topic a token; or, from seed topics, one token after the other from
-        p(k) ~ (alpha_k + n_dk so far) p(w | k of the seeds)."""
+        """Draw a random topic for each token, or one from the seed topics.
+
+        From seed topics, the tokens of a document are drawn in turn from p(k) ~ (alpha_k + n_dk so
+        far) p(w | k).
+        """
         block = visit.block
         key = visit.key
         k = self.shape.topics
@@ -292,8 +328,10 @@ class Chain(Engine):
     def _changes(
         self, block: Block, before: np.ndarray, after: np.ndarray, out: Out
     ) -> SparseDelta:
-        """What the counts by word and topic change by when the tokens' topics go from ``before``
-        (empty: no topics yet) to ``after``, both uint[tokens]."""
+        """Compute the change of word-topic counts from ``before`` to ``after``.
+
+        Both are uint[tokens]. An empty ``before`` means no topics yet.
+        """
         ptr = out.array("ptr")
         topic = out.array("topic")
         value = out.array("value")
@@ -304,7 +342,7 @@ class Chain(Engine):
         return SparseDelta(ptr, topic[:used], value[:used])
 
     def process(self, visit: Visit, out: Out) -> None:
-        """Sweep the block's tokens once; the delta is what its counts changed by."""
+        """Sweep the block's tokens once and write the change of its counts."""
         z = out.state["z"]
         n_t = out.array("n_t")
         stats = out.stats
@@ -321,7 +359,7 @@ class Chain(Engine):
         out.delta["phi"] = self._changes(visit.block, visit.state["z"], z, out)
 
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
-        """Redraw every token's topic into ``out.state["z"]``, which has the old ones.
+        """Redraw every token's topic in place in ``out.state["z"]``.
 
         n_t: float64[K], tokens of each topic;  figures: float64[12] for log p(w | d) summed, draws
         from s, r, q, draws of the old
@@ -330,7 +368,7 @@ class Chain(Engine):
         raise NotImplementedError(f"{type(self).__name__}.sweep")
 
     def entry_bytes(self, block: BlockShape) -> int:
-        """Of a packed entry in a block, at most."""
+        """Bound the bytes of a packed entry in a block."""
         seeded = int(self.shape.seeds.weight.max()) if self.shape.seeds is not None else 0
         return entry_bytes(
             (block.heaviest or int(self.shape.tokens)) + block.tokens + seeded, self.shape.topics
@@ -400,7 +438,7 @@ class Chain(Engine):
 def draw_topics(
     indptr: Longs, counts: Ints, topics: int, seed: int, pass_number: int, first_doc: int, z: Array
 ) -> None:
-    """z[token] = a uniform topic 0..topics-1, from the document's stream.
+    """Draw a uniform topic for every token from its document's stream.
 
     indptr: int64[D+1]; counts: int32[nnz].
     """
@@ -429,10 +467,13 @@ def seeded_topics(
     work: Doubles,
     z: Array,
 ) -> None:
-    """z of each token in turn from p(k) ~ (alpha_k + n_dk so far) * base[index[w], k] * inverse[k].
+    """Draw each token's topic in turn from seed topics.
+
+    p(k) ~ (alpha_k + n_dk so far) * base[index[w], k] * inverse[k].
 
     base: float32[R, >=K] seed rows; inverse: float64[K], 1 / their column sums; work: float64[2,
-    K]."""
+    K].
+    """
     topics = len(alpha)
     prior = work[0]
     sums = work[1]

@@ -1,25 +1,25 @@
-"""Collapsed Gibbs sampling with the dense conditional: the baseline, and the reference for
-SparseLDA.
+"""Collapsed Gibbs sampling with the dense conditional, the reference for SparseLDA.
 
-Griffiths & Steyvers, Finding scientific topics, PNAS 2004, eq. (5), as Yao, Mimno & McCallum 2009
-state it, eq. (5):
+Griffiths & Steyvers (2004), eq. (5), in the form of Yao, Mimno & McCallum (2009), eq. (5), with the
+token itself taken out of all counts:
 
-    p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)          own token taken out of all
-    counts
+    p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)
 
-Every topic is weighed for every token.  coef_t = (alpha_t + n_td) / (beta W + n_t) is kept for all
-                                         topics (a move changes
-two of them), so a token costs one multiply-add a topic; weights are summed 16 topics at a time,
-then the sums are walked, then the 16 topics of the sum that the draw fell in.
+Every topic is weighed for every token. coef_t = (alpha_t + n_td) / (beta W + n_t) is cached for all
+topics (a move changes two of them), so a token costs one multiply-add a topic. Weights are summed
+16 topics at a time. A draw walks along the sums, then along the 16 topics of the sum that it fell
+in.
 
-Blocks of one round do not see each other's moves (AD-LDA); at round width 1 the chain is the exact
-sampler.
-
-    z      uint[tokens]       topics, cell after cell         rows   int32[U, padded(K)]   n_wt of
-           the block's words
-    n_t    float64[K]         tokens of a topic               coef   float64[padded(K)]    0 beyond
-           K
-    n_td   int64[K]           the present document's          sums   float64[padded(K) / 16]
+Arrays
+------
+z
+    uint[tokens], topics, cell after cell.
+rows
+    int32[U, padded(K)], n_wt of the block's words.
+n_t, n_td
+    float64[K], tokens of a topic; int64[K], those of the present document.
+coef, sums
+    float64[padded(K)], 0 beyond K; float64[padded(K) / 16].
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SPREAD = 1 << 19  # packed entries that are spread out into dense rows at once
 
 @fast_kernel
 def weigh(row: Ints, coef: Doubles, beta: float, sums: Doubles) -> float:
-    """sums[i] = sum of coef_t (beta + n_wt) over the i-th 16 topics; returns their total."""
+    """Sum coef_t (beta + n_wt) over each 16 topics and return their total."""
     total = 0.0
     for i in range(len(sums)):
         part = 0.0
@@ -54,8 +54,9 @@ def weigh(row: Ints, coef: Doubles, beta: float, sums: Doubles) -> float:
 
 @kernel
 def pick(row: Ints, coef: Doubles, beta: float, sums: Doubles, x: float) -> int:
-    """The topic at which the running sum of weights passes x (the last one with weight, when
-    rounding lets none).
+    """Find the topic where the running sum of weights passes x.
+
+    If rounding leaves none, it is the last topic with weight.
     """
     i = 0
     while i + 1 < len(sums) and x >= sums[i]:
@@ -94,7 +95,7 @@ def sweep(
     lengths: Doubles,
     figures: Doubles,
 ) -> None:
-    """One sweep over a block (symbols: the module's head).
+    """Sweep a block once (symbols: the module's docstring).
 
     mass: beta W; figures: of ``Chain.sweep``, no buckets.
     """
@@ -164,7 +165,19 @@ def sweep(
 
 
 class GibbsSampling(Chain):
-    """The plain collapsed sampler: every topic is weighed for every token."""
+    """The plain collapsed Gibbs sampler (``gs``).
+
+    It weighs every topic for every token:
+
+        p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)
+
+    Blocks of one round do not see each other's moves (AD-LDA). At round width 1 the chain is the
+    exact sampler. Parameters and attributes: see ``Chain``.
+
+    References
+    ----------
+    Griffiths & Steyvers (2004). Finding scientific topics. PNAS 101, 5228-5235. Eq. (5).
+    """
 
     name = "gs"
     cites = (
@@ -173,8 +186,9 @@ class GibbsSampling(Chain):
     )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """Dense rows of the block, and the packed rows that are spread out at once, beside what
-        every sampler holds.
+        """Declare dense rows of the block and a buffer of packed entries.
+
+        They come on top of the arrays of every sampler.
         """
         topics = self.shape.topics
         wide = padded(self.shape.topics)
@@ -219,7 +233,7 @@ class GibbsSampling(Chain):
         )
 
     def _spread(self, phi: PackedRows, dense: np.ndarray, out: Out) -> None:
-        """The packed rows as dense rows int32[U, padded(K)], some at a time."""
+        """Expand packed rows to dense rows int32[U, padded(K)], some at a time."""
         ptr = out.array("row ends")
         ptr[0] = 0
         np.cumsum(phi.length, out=ptr[1:])

@@ -1,35 +1,29 @@
 """SparseLDA: the collapsed Gibbs conditional in three buckets.
 
-Yao, Mimno & McCallum, Efficient methods for topic model inference on streaming document
-collections, KDD 2009, section
-3.4.  The conditional of one token (its own topic taken out of all counts)
+Yao, Mimno & McCallum (2009), section 3.4. The conditional of one token, taken out of all counts, is
+eq. (5), split by eq. (6) and (10):
 
     p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)
-    (eq. 5)
              = alpha_t beta / (beta W + n_t)  +  n_td beta / (beta W + n_t)  +  coef_t n_wt
-             (eq. 6, 10)
-                 s, every topic                   r, the document's topics       q, the word's
-                 topics
+               s, every topic                    r, the document's topics       q, the word's topics
 
-with coef_t = (alpha_t + n_td) / (beta W + n_t) cached for every topic.  (The paper's text has n_t|d
-in the denominators
-of r and coef; its equation 5 has n_t, which is meant.)  q is searched first, along the word's
-packed list in descending
-counts; then the document's topics; then all.  A move changes two topics, so s, r, q, coef and 1 /
-(beta W + n_t) are
-updated in O(1); s and r are summed afresh for each document, so that rounding never adds up and
-resuming is exact.
+with coef_t = (alpha_t + n_td) / (beta W + n_t) cached for every topic. (The paper's text has n_t|d
+in the denominators of r and coef; its equation 5 has n_t, which is meant.) q is searched first,
+along the word's packed list in descending counts, then the document's topics, then all. A move
+changes two topics, so s, r, q, coef and 1 / (beta W + n_t) are updated in O(1). s and r are summed
+afresh for each document, so that rounding never adds up and resuming is exact.
 
-Within a block every draw sees all earlier ones.  Blocks of one round do not see each other: that is
-the AD-LDA
-approximation (Newman et al. 2007); at round width 1 the chain is the exact collapsed sampler.
-
-    z      uint[tokens]    topics, cell after cell     n_td    int64[K]    topics of the present
-           document, dense
-    start, length, arena   packed.py                   topics  int64[K]    the topics with n_td > 0,
-                           slot their places
-    n_t    float64[K]      tokens of a topic           inv     float64[K]  1 / (beta W + n_t)
-    alpha  float64[K]                                  coef    float64[K]  (alpha_t + n_td) inv_t
+Arrays
+------
+z
+    uint[tokens], topics, cell after cell.
+start, length, arena
+    Packed rows of the block's words (numeric/kernels/packed.py).
+n_t, inv, alpha, coef
+    float64[K]: tokens of a topic, 1 / (beta W + n_t), prior, (alpha_t + n_td) inv_t.
+n_td, topics, slot
+    int64[K]: topics of the present document, dense; the topics with n_td > 0; their places in
+    ``topics``.
 """
 
 from __future__ import annotations
@@ -63,7 +57,7 @@ NEAR = 32  # entries of a row searched one by one: most draws end there; from th
 
 @fast_kernel
 def dot(a: Doubles, b: Doubles) -> float:
-    """sum of a[i] * b[i], float64."""
+    """Sum a[i] * b[i] in float64."""
     total = 0.0
     for i in range(len(a)):
         total += a[i] * b[i]
@@ -96,11 +90,19 @@ def sweep(
     lengths: Doubles,
     figures: Doubles,
 ) -> Int:
-    """One sweep over a block (symbols: the module's head).  mass: beta W.
+    """Sweep a block once (symbols: the module's docstring).
 
-    figures: of ``Chain.sweep``, and the running s, r, q after the last token.  Returns -1, or the
-    number of the first token whose
-    topic its word's row does not have (then z and table do not belong together).
+    Parameters
+    ----------
+    mass
+        beta W.
+    figures
+        Results of ``Chain.sweep``, then the running s, r, q after the last token.
+
+    Returns
+    -------
+    -1, or the number of the first token whose topic its word's row does not have (then z and table
+    do not belong together).
     """
     n_all = len(alpha)
     bits_m = np.int64(m)
@@ -312,7 +314,25 @@ def sweep(
 
 
 class SparseLDA(Chain):
-    """The sampler whose cost a token is the topics of its word, not K."""
+    """The Gibbs sampler whose cost a token is the topics of its word (``sparselda``).
+
+    The conditional is split into s (every topic), r (the document's topics) and q (the word's
+    topics):
+
+        p(z = t) ~ alpha_t beta / (beta W + n_t) + n_td beta / (beta W + n_t) + coef_t n_wt
+
+    Within a block every draw sees all earlier ones. Blocks of one round do not see each other
+    (AD-LDA). At round width 1 the chain is the exact collapsed sampler. Parameters and attributes:
+    see ``Chain``.
+
+    References
+    ----------
+    Yao, Mimno & McCallum (2009). Efficient methods for topic model inference on streaming document
+    collections. KDD 2009. Section 3.4, eq. (5)-(10).
+
+    Newman, Asuncion, Smyth & Welling (2007). Distributed inference for latent Dirichlet allocation.
+    NIPS 20.
+    """
 
     name = "sparselda"
     cites = (
@@ -321,8 +341,9 @@ class SparseLDA(Chain):
     )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """The arena beside what every sampler holds: the rows with room for what may enter, a row
-        begins a cache line.
+        """Declare the arena of packed rows, each with room to grow.
+
+        It comes on top of the arrays of every sampler. A row begins at a cache line.
         """
         topics = self.shape.topics
         most = (block.table_entries or int(self.shape.tokens)) + block.tokens

@@ -1,5 +1,6 @@
-"""Which topics are active in a document of sparse-L belief propagation: at the start, and by bids
-from outside.
+"""Choice of the active topics of documents in sparse-L belief propagation.
+
+They are chosen at the start, and later by bids of inactive topics.
 
 Arrays are those of ``sparse_messages``.
 """
@@ -27,15 +28,17 @@ def choose(
     gain: float,
     next_topics: Shorts,
 ) -> None:
-    """Which topics a document lets in for which: next_topics (uint16[D, L]) = topics but for the
-    exchanged ones.
+    """Exchange a document's weak topics for inactive ones with high bids.
+
+    next_topics: uint16[D, L], equal to topics except for the exchanged ones.
 
     scores[c, k] is the factor by which one step would multiply a share of topic k in the document
     (the gradient of its
     log-likelihood), counted over the words for which k is strong.  From the best newcomer and the
     weakest topic on, they
     change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L],
-    counts)."""
+    counts).
+    """
     width = topics.shape[1]
     k_all = len(alpha)
     used = np.zeros(scores.shape[1], np.uint8)
@@ -79,8 +82,9 @@ def open_topics(
     topics: Shorts,
     theta: Floats,
 ) -> None:
-    """Active topics of each document from seed topics: the L largest shares of an even mixture
-    after one step of EM.
+    """Choose each document's first active topics from seed topics.
+
+    They are the L largest shares of an even mixture after one step of EM.
 
     A word gives each of its documents p(k | w), its row over its sum.  What all topics have of a
     word alike changes no

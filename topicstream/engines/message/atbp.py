@@ -1,5 +1,4 @@
-"""aTBP: asynchronous tiny belief propagation (Zeng, Liu, Cao: Memory-Efficient Topic Modeling, Fig.
-3).
+"""Asynchronous tiny belief propagation (Zeng, Liu & Cao 2012, Fig. 3).
 
 No message is stored.  Before a cell's update each of its three sums is shrunk by the share that the
                        cell has in it,
@@ -58,7 +57,9 @@ REVIEW = (
 
 
 class Rows(NamedTuple):
-    """phi of local word u is base[index[u]], its prior words[of[u]]: beta or, for seed words, beta
+    """Rows of phi and the priors of their words.
+
+    phi of local word u is base[index[u]]. Its prior is words[of[u]]: beta or, for seed words, beta
     and pseudo-counts, which no shrinking touches.
 
     base, words float32[., KP];  row int64[U];  of int32[U];  alpha float32[KP], padding zero;
@@ -75,7 +76,10 @@ class Rows(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """per_n_w float32[U];  topics float32[>= 4 KP];  p float64[most cells of a document]."""
+    """Scratch arrays of a sweep.
+
+    per_n_w: float32[U]; topics: float32[>= 4 KP]; p: float64[most cells of a document].
+    """
 
     per_n_w: Floats
     topics: Floats
@@ -84,7 +88,10 @@ class Workspace(NamedTuple):
 
 @kernel
 def _least(l0: Floats, dl: Floats, spread: Floats, topics: int) -> Float:
-    """min over topics of lam + spread (W beta, and what seed words add), lam = l0 + dl."""
+    """Compute the minimum over topics of lam + spread, where lam = l0 + dl.
+
+    spread: W beta, and the pseudo-counts of seed words.
+    """
     least = np.float32(np.inf)
     for k in range(topics):
         least = min(least, l0[k] + dl[k] + spread[k])
@@ -101,9 +108,10 @@ def sweep(
     delta: Floats,
     work: Workspace,
 ) -> float:
-    """All cells of a block in document order, Fig. 3.  lam float32[KP]: column sums of phi, padding
-    huge; n_all: their total;
-    theta: changed in place; delta: written whole.
+    """Update all cells of a block in document order (Fig. 3).
+
+    lam: float32[KP], column sums of phi, huge in the padding; n_all: their total; theta: changed in
+    place; delta: written whole.
 
     theta[d, :] is held as ``left`` times what is in the array until the document's end: the shrink
     of line 14 costs one
@@ -113,7 +121,8 @@ def sweep(
     letter.
 
     Returns the sum of x log(sum_k u_k / (n_d - x + sum alpha)): the words' probability before their
-    update, own share taken out."""
+    update, own share taken out.
+    """
     (indptr, words, counts) = cells
     (base, index, prior, of, alpha, spread) = rows
     (per_n_w, topics_of, p) = work
@@ -243,7 +252,7 @@ def sweep(
 
 @kernel
 def rescale(theta: Floats, at: int, width: int, n_d: float) -> None:
-    """Hold a document's row to its tokens; a document without any gets zeros."""
+    """Scale a document's row to its tokens; zero it if there are none."""
     acc = splat(0.0)
     for k in range(0, width, WIDTH):
         acc = acc + load(theta, at + k)
@@ -258,8 +267,9 @@ def rescale(theta: Floats, at: int, width: int, n_d: float) -> None:
 
 
 class ATBP(TinyEngine):
-    """Asynchronous tiny belief propagation: no messages, the change of a block enters phi
-    at once.
+    """Asynchronous tiny belief propagation (``atbp``).
+
+    No messages are stored, and the change of each block is added to phi at once.
     """
 
     name = "atbp"
@@ -267,7 +277,7 @@ class ATBP(TinyEngine):
     about = replace(TinyEngine.about, best_from=LONG_ENOUGH)
 
     def process(self, visit: Visit, out: Out) -> None:
-        """One visit; theta is the kept one or folded in first."""
+        """Visit a block with the stored theta, or fold theta in first."""
         block = visit.block
         phi = visit.rows["phi"]
         totals = visit.totals["phi"]
@@ -298,9 +308,11 @@ class ATBP(TinyEngine):
     def word_priors(
         self, visit: Visit, beta: float, out: Out
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Priors of the block's words (see ``sweep``): what is shrunk for a cell's own share must
-        not have seed words' pseudo-counts in it, or phi would have to fall below zero to make up
-        for what is taken from them."""
+        """Compute the priors of the block's words (see ``sweep``).
+
+        The share that is shrunk for a cell must not contain the pseudo-counts of seed words.
+        Otherwise phi would have to fall below zero to make up for them.
+        """
         seeds = self.shape.seeds
         width = padded(self.shape.topics)
         of = out.array("row of prior")

@@ -1,23 +1,8 @@
-"""What the three algorithms with dense stored messages share: belief propagation, siBP and CVB0
-differ in one number.
+"""Belief propagation, siBP and CVB0: the engines with dense stored messages.
 
-A cell's message over all K topics is kept on disk between visits (float32[K] a cell); the sums
-theta, phi and lam are
-made of x mu.  Two schedules (Zeng, Cheung & Liu 2013, section 2.2):
-
-    async   the sums move after each cell; inside a block this is the paper's order, one block is
-            the paper's algorithm.
-            The delta is the change of the block's contribution (ADD).
-    sync    every message of a pass comes from the sums of the pass before; the delta is the block's
-            whole contribution
-            and the tables swap at the end of the pass (REPLACE).
-
-Belief propagation for latent Dirichlet allocation with dense stored messages.
-
-CVB0: belief propagation over tokens instead of cells.
-
-Simplified belief propagation: the same messages without the exclusion, which is smoothed PLSA by
-EM.
+A cell's message over all K topics is stored on disk between visits (float32[K] a cell). The sums
+theta, phi and lam add up x mu. The three engines differ in how much of a cell's message its update
+leaves out of them.
 """
 
 from __future__ import annotations
@@ -62,8 +47,39 @@ class DenseOptions(Options):
 
 
 class DenseMessages(Learning):
-    """Base of ``bp``, ``sibp`` and ``cvb0``: a subclass says what a cell's update leaves out
-    (``exclude``).
+    """Base class of ``bp``, ``sibp`` and ``cvb0``.
+
+    The message of a cell (word w, document d, count x) is
+
+        mu_k  ~  (theta_dk - o_k + alpha_k) (phi_wk - o_k + beta) / (lam_k - o_k + W beta)
+
+    where o is the part that the cell leaves out: x mu (``CELL``), mu (``TOKEN``) or 0
+    (``NOTHING``). A subclass sets it as ``exclude``. ``--schedule`` chooses between two orders
+    (Zeng, Cheung & Liu 2013, section 2.2):
+
+    async
+        The sums move after each cell, in the paper's order inside a block. A corpus of one block is
+        the paper's algorithm. The delta is the change of the block's contribution (ADD).
+    sync
+        Every message of a pass comes from the sums of the pass before. The delta is the block's
+        whole contribution, and the tables swap at the end of the pass (REPLACE).
+
+    Parameters
+    ----------
+    shape, options
+        See ``Engine``. The options are ``DenseOptions``.
+
+    Attributes
+    ----------
+    tables
+        ``phi`` float32[W, K], each row held to the word's tokens.
+    state
+        ``messages`` float32[nnz, K].
+
+    References
+    ----------
+    Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on
+    Pattern Analysis and Machine Intelligence 35(5), 1121-1134.
     """
 
     Options = DenseOptions
@@ -129,7 +145,7 @@ class DenseMessages(Learning):
     def _update(
         self, visit: Visit, out: Out, thetas: np.ndarray, links: messages.Links | None
     ) -> None:
-        """New messages of the block from the old ones."""
+        """Compute the block's new messages from the old ones."""
         phi = visit.rows["phi"]
         beta = visit.params["beta"][0]
         topics = messages.Topics(phi.base, phi.index, visit.totals["phi"])
@@ -151,8 +167,10 @@ class DenseMessages(Learning):
 
 
 class BeliefPropagation(DenseMessages):
-    """Each cell's message from all the others: its own, weighted by its count, is taken out of
-    theta, phi and lam.
+    """Loopy belief propagation for LDA (``bp``).
+
+    A cell's message comes from all other cells: its share x mu is left out of theta, phi and lam
+    (eq. 7). See ``DenseMessages``.
     """
 
     name = "bp"
@@ -161,9 +179,16 @@ class BeliefPropagation(DenseMessages):
 
 
 class ZeroOrderCollapsedVariational(DenseMessages):
-    """Each token's message from all others.  The tokens of a cell share one message (they differ
-    only by the order of
-    update), so one of the cell's x tokens is left out of the sums, which weight it by x."""
+    """Zero-order collapsed variational Bayes (``cvb0``).
+
+    A token's message comes from all other tokens. The tokens of a cell share one message, since
+    they differ only by the order of update. So one of the cell's x tokens is left out of the sums,
+    which weight it by x. See ``DenseMessages``.
+
+    References
+    ----------
+    Asuncion, Welling, Smyth & Teh (2009). On smoothing and inference for topic models. UAI 2009.
+    """
 
     name = "cvb0"
     cites = "Asuncion et al. 2009 via Zeng, Cheung & Liu 2013, section 2.5, eq. (23)"
@@ -172,9 +197,10 @@ class ZeroOrderCollapsedVariational(DenseMessages):
 
 
 class SimplifiedBeliefPropagation(DenseMessages):
-    """mu ~ theta phi with smoothed sums.
+    """Simplified belief propagation (``sibp``), a smoothed PLSA by EM.
 
-    With ``--schedule sync`` a pass is one turn of the loop of the paper's Fig. 4.
+    The messages leave nothing out (eq. 21). With ``--schedule sync`` a pass is one turn of the loop
+    of the paper's Fig. 4. See ``DenseMessages``.
     """
 
     name = "sibp"

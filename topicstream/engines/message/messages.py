@@ -1,25 +1,39 @@
-"""Dense message updates over stored messages (Zeng, Cheung & Liu 2013, "Learning topic models by
-belief propagation").
+"""Kernels of dense message updates (Zeng, Cheung & Liu 2013).
 
-Eq. (7), the message of a cell (word w, document d, count x), each sum taken without what the cell
-itself put in:
+The message of a cell (word w, document d, count x), each sum taken without the cell's contribution
+o, is eq. (7):
 
-    mu_k  ~  (theta_dk - own_k + alpha_k) (phi_wk - own_k + beta) / (lam_k - own_k + W beta)
+    mu_k  ~  (theta_dk - o_k + alpha_k) (phi_wk - o_k + beta) / (lam_k - o_k + W beta)
 
-own is x mu (``CELL``: belief propagation), mu (``TOKEN``: CVB0, one of the cell's x tokens) or 0
-(``NOTHING``: siBP).  Where
-documents are linked (eq. 30), with n_d the document's tokens and m_d the message of its links (eq.
-29),
+o is x mu (``CELL``: belief propagation), mu (``TOKEN``: CVB0, one of the cell's x tokens) or 0
+(``NOTHING``: siBP). Where documents are linked (eq. 30), with n_d the document's tokens and m_d the
+message of its links (eq. 29),
 
-    mu_k  ~  [(1 - xi) (theta_dk - own_k + alpha_k) + xi (n_d - x + sum alpha) m_dk] (phi_wk - own_k
-          + beta) / (lam_k - own_k + W beta)
+    mu_k  ~  [(1 - xi) (theta_dk - o_k + alpha_k) + xi (n_d - x + sum alpha) m_dk]
+             (phi_wk - o_k + beta) / (lam_k - o_k + W beta)
 
 which is the same update, term by term, without links or with xi = 0.
 
-Shapes: indptr int64[D+1], words int32[nnz] local ids, counts int32 or float32[nnz]; base float32[R,
-Kp] and index int64[U]: phi of local word u is base[index[u]]; totals float64[Kp] column sums of
-phi; old, new float32[nnz, K] messages; delta float32[U, Kp]; alpha float32[K]; beta, smooth = W
-beta float32."""
+Arrays
+------
+indptr, words, counts
+    int64[D+1], int32[nnz] local ids, int32 or float32[nnz].
+base, index
+    float32[R, Kp], int64[U]: phi of local word u is base[index[u]].
+totals
+    float64[Kp], column sums of phi.
+old, new
+    float32[nnz, K], messages.
+delta
+    float32[U, Kp].
+alpha, beta, smooth
+    float32[K], float32, float32 = W beta.
+
+References
+----------
+Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on Pattern
+Analysis and Machine Intelligence 35(5), 1121-1134.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +54,10 @@ _ONE = np.float32(1.0)
 
 
 class Topics(NamedTuple):
-    """phi of local word u is base[row[u]]; totals: column sums."""
+    """Rows of phi and their column sums.
+
+    phi of local word u is base[row[u]].
+    """
 
     base: Floats
     row: Longs
@@ -48,7 +65,7 @@ class Topics(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """alpha float32[K]; beta and smooth = W beta, float32."""
+    """Priors as float32: alpha[K], beta and smooth = W beta."""
 
     alpha: Floats
     beta: Float
@@ -56,7 +73,7 @@ class Priors(NamedTuple):
 
 
 class Links(NamedTuple):
-    """The links' part of a visit.
+    """Arrays for the links of a visit's documents.
 
     message   float32[D, Kp]  m_d of each document;  weight float32[D]: its sum, 0 where a document
               has no links
@@ -74,7 +91,7 @@ class Links(NamedTuple):
 
 @fast_kernel(inline="always")
 def _share(x: float, exclude: int) -> Float:
-    """How much of its message a cell of count x leaves out of the sums."""
+    """Compute how much of its message a cell of count x leaves out."""
     if exclude == CELL:
         return np.float32(x)
     return np.float32(1.0) if exclude == TOKEN else np.float32(0.0)
@@ -95,10 +112,11 @@ def _weigh(
     b: float,
     message: Any,
 ) -> Float:
-    """p[k] = the unnormalised message; returns its sum.
+    """Compute the unnormalised message p by eq. (7) or (30) and return its sum.
 
-    own: the share of mu left out of every sum; a, b, message: what theta and the links weigh and
-    the links' message, or None."""
+    own: factor of mu left out of every sum; a, b: weights of theta and of the links' message;
+    message: the links' message, or None.
+    """
     s = _ZERO
     for k in range(len(p)):
         o = own * mu[k]
@@ -128,7 +146,7 @@ def _move(
     change: Floats,
     lam: Floats,
 ) -> None:
-    """new = scale p; the sums move by x (new - old)."""
+    """Store new = scale p and move the sums by x (new - old)."""
     for k in range(len(p)):
         m = scale * p[k]
         d = x * (m - old[k])
@@ -140,7 +158,7 @@ def _move(
 
 @fast_kernel
 def _put(x: float, scale: float, p: Floats, new: Floats, change: Floats, theta: Any) -> None:
-    """new = scale p, which is added to the row of the delta and to theta, if there is one."""
+    """Store new = scale p and add x new to change and theta, if any."""
     for k in range(len(p)):
         m = scale * p[k]
         new[k] = m
@@ -151,7 +169,7 @@ def _put(x: float, scale: float, p: Floats, new: Floats, change: Floats, theta: 
 
 @fast_kernel
 def gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Floats) -> float:
-    """theta[k] = sum over the document's cells of x mu; returns the document's tokens."""
+    """Sum theta[k] = sum of x mu over a document; return its tokens."""
     theta[:] = _ZERO
     n: float = 0.0
     for i in range(first, last):
@@ -175,17 +193,23 @@ def visit(
     thetas: Floats,
     links: Any,
 ) -> float:
-    """One visit of a block, document by document, cell by cell.
+    """Visit a block once, document by document, cell by cell.
 
-    moving   True: theta, phi and lam move after each cell; delta gets the change of the block's
-             contribution.  False: every
-             message comes from the sums of the pass before; delta gets the whole new contribution
-    thetas   float32[D, K] receives the documents' sums: of the new messages when they move, else of
-             the old ones; with
-             links always of the old ones
-    links    ``Links`` or None
+    Parameters
+    ----------
+    moving
+        True: theta, phi and lam move after each cell, and delta gets the change of the block's
+        contribution. False: every message comes from the sums of the pass before, and delta gets
+        the whole new contribution.
+    thetas
+        float32[D, K], receives the documents' sums: of the new messages when they move, else of the
+        old ones. With links always of the old ones.
+    links
+        ``Links`` or None.
 
-    Returns the sum of x log p(w | the other cells) in nats, p as it stood just before each update.
+    Returns
+    -------
+    The sum of x log p(w | the other cells) in nats, with p as it stood just before each update.
     """
     (indptr, words, counts) = cells
     (base, index, totals) = topics
@@ -256,10 +280,15 @@ def start_soft(
     rounds: int,
     thetas: Floats,
 ) -> float:
-    """First messages from seed topics: p(w|k) = base / totals; ``rounds`` inner iterations of the
-    document's mixture
-    (1: uniform mixture).  delta gets the block's contribution.  Returns sum of x log p(w) under the
-                           last mixture."""
+    """Compute the first messages from seed topics, p(w|k) = base / totals.
+
+    ``rounds`` inner iterations update the document's mixture (1: uniform mixture). delta gets the
+    block's contribution.
+
+    Returns
+    -------
+    The sum of x log p(w) under the last mixture, in nats.
+    """
     (indptr, words, counts) = cells
     (base, index, totals) = topics
     k_all = new.shape[1]
@@ -310,7 +339,7 @@ def start_soft(
 def start_random(
     cells: Cells, seed: int, pass_number: int, first_doc: int, new: Floats, delta: Floats
 ) -> None:
-    """A random topic for every cell (Zeng, Cheung & Liu 2013's start).
+    """Draw a random topic for every cell, as Zeng, Cheung & Liu (2013) start.
 
     delta gets the block's contribution.
     """

@@ -1,5 +1,6 @@
-"""Learned Dirichlet priors of the engines that store messages: histograms summed block by block, a
-fixed point at the end of a pass.
+"""Learned Dirichlet priors of the engines that store messages.
+
+Histograms are summed block by block, and a fixed point is computed at the end of a pass.
 
 The fixed point (numeric/kernels/dirichlet.py) is for whole counts n_dk and phi_wk; messages give
 their
@@ -42,7 +43,7 @@ MOST = 30.0  # that alpha is pulled to, over all topics
 
 
 def bin_values() -> np.ndarray:
-    """float64[BINS]: the count that each bin stands for."""
+    """Compute the count that each bin represents, float64[BINS]."""
     edge = np.arange(BINS + 1)
     low = np.ldexp(1.0 + (edge % 4) / 4.0, LOWEST + edge // 4)
     return (low[:-1] + low[1:]) / 2
@@ -50,7 +51,7 @@ def bin_values() -> np.ndarray:
 
 @kernel(inline="always")
 def bin_of(value: float) -> Int:
-    """float32 > 0 -> its bin; negative when below the lowest."""
+    """Find the bin of a float32 > 0; negative if it is below the lowest."""
     return min((np.int64(np.float32(value).view(np.int32)) >> _SHIFT) - _FIRST, BINS - 1)  # type: ignore[return-value]
 
 
@@ -58,10 +59,13 @@ def bin_of(value: float) -> Int:
 def count_documents(
     theta: Floats, topics: int, active: Any, topic_bins: Doubles, length_bins: Doubles
 ) -> None:
-    """Adds the documents to topic_bins: float64[K * BINS] and length_bins: float64[BINS].
+    """Add the documents to the histograms of topics and lengths.
+
+    topic_bins: float64[K * BINS]; length_bins: float64[BINS].
 
     theta: counts float32[D, KP], or float32[D, L] of the topics ``active`` (uint16[D, L]; None:
-    all)."""
+    all).
+    """
     for d in range(theta.shape[0]):
         length = 0.0
         for j in range(topics if active is None else theta.shape[1]):
@@ -90,8 +94,9 @@ def count_words(
     row_bins: Doubles,
     sampled: Doubles,
 ) -> None:
-    """Rows of phi of the sampled words of a block, each weighted by the share of the word's tokens
-    that lie in the block.
+    """Count the rows of phi of a block's sampled words.
+
+    Each is weighted by the share of the word's tokens that lie in the block.
 
     Over all blocks the shares of a word add up to 1.  weight: float64[U] scratch; row_bins:
     float64[BINS];
@@ -120,8 +125,10 @@ def count_words(
 
 
 def expected_rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """E[psi(n + prior) - psi(prior)] over whole numbers n whose means are ``counts`` (float64[n]);
-    prior: float64[..., 1], the result [..., n].
+    """Compute E[psi(n + prior) - psi(prior)] over counts n with the given means.
+
+    n are whole numbers whose means are ``counts`` (float64[n]). prior: float64[..., 1], the result:
+    [..., n].
 
     A mean says nothing of how n lies about it; taken is the least possible, the two whole numbers
     next to it.  Between
@@ -137,7 +144,7 @@ def expected_rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
 def document_counts(
     topic_bins: np.ndarray, length_bins: np.ndarray, topics: int
 ) -> tuple[Histogram, Histogram]:
-    """Documents by n_dk and by n_d."""
+    """Build the histograms of n_dk and n_d from their bins."""
     times = topic_bins.reshape(topics, BINS)
     values = bin_values()
     used = np.flatnonzero(times.sum(0))
@@ -145,9 +152,11 @@ def document_counts(
 
 
 def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
-    """A pull of ``strength`` a document.  Short documents say little of alpha each: of those that
-                                           ask for less than ``mean``
-    the rate falls with the square of their mean length below SAYS_LITTLE tokens."""
+    """Compute a gamma prior on alpha with ``strength`` a document.
+
+    A short document says little of alpha. So for topics that ask for less than ``mean`` the rate
+    falls with the square of the documents' mean length below SAYS_LITTLE tokens.
+    """
     docs = lengths.times.sum()
     rate = strength * docs
     return Pull(
@@ -158,29 +167,31 @@ def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
 
 
 def reach_option() -> Any:
-    """The option ``prior_reach``."""
+    """Create the option ``prior_reach``."""
     help = "With --learn-priors: keep each prior within this factor of its initial value."
     return option(REACH, help, min=1.0, max=1e6, advanced=True, decided=True)
 
 
 def count_at_bounds(values: np.ndarray, began: float, reach: float) -> int:
-    """How many of the learned priors are at a bound."""
+    """Count the learned priors that are at a bound."""
     return int(
         ((values <= began / reach * (1 + 1e-9)) | (values >= began * reach * (1 - 1e-9))).sum()
     )
 
 
 class Learning(Engine):
-    """Base of engines that learn their priors where ``learn_priors`` says so; ``prior_reach``
-    bounds them.
+    """Base class of engines that can learn their priors.
+
+    ``learn_priors`` switches it on, and ``prior_reach`` bounds the priors.
     """
 
     _warned = False
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """loglik, tokens; with learned priors the histograms that they are learned from, and the
-        words sampled.
+        """Declare loglik and tokens, and the histograms if priors are learned.
+
+        The number of sampled words is among them.
         """
         if not self.options.learn_priors:
             return super().stats
@@ -198,9 +209,11 @@ class Learning(Engine):
     def count_for_priors(
         self, visit: Visit, theta: np.ndarray, out: Out, active: np.ndarray | None = None
     ) -> None:
-        """Add a block to the histograms, when priors are learned: the documents' topics
-        (``count_documents``) and the block's share of the sampled rows of phi, without the
-        pseudo-counts of seed words."""
+        """Add a block to the histograms, if priors are learned.
+
+        They count the documents' topics (``count_documents``) and the block's share of the sampled
+        rows of phi, without the pseudo-counts of seed words.
+        """
         if not self.options.learn_priors:
             return
         block = visit.block
@@ -217,9 +230,11 @@ class Learning(Engine):
         return self.learn(end)
 
     def learn(self, end: PassEnd, pull: float = 0.0, fixed: int = 0) -> dict[str, float]:
-        """Move alpha (per topic, but of the ``fixed`` last ones) and beta in place; returns what
-        goes into the history. Nothing happens when priors are not learned, or when no document has
-        been counted."""
+        """Update alpha and beta in place and return figures for the history.
+
+        The ``fixed`` last entries of alpha do not move. Nothing happens if priors are not learned,
+        or if no document has been counted.
+        """
         params = end.params
         stats = end.stats
         reach = self.options.prior_reach

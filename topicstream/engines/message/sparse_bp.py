@@ -1,56 +1,7 @@
-"""Sparse-L belief propagation: stored messages over a document's L active topics, cost and storage
-flat in K.
+"""Sparse-L belief propagation over each document's L active topics.
 
-A cell's message is exact belief propagation (its own old share is taken out of theta, phi and lam)
-over the topics that are active in its document; it is stored as L small integers, without topic
-ids, since the document's cells share them:
-L bytes a cell whatever K is.  The decisions (measured by scripts/benchmarks/bench_message.py;
-                               held-out perplexity, alpha 0.1):
-
-    active set   the L largest topics of the document's mixture under the seed topics; no dense pass
-                 is needed.  For all
-                 documents in turn, every ``reopen`` passes, topics outside bid with the gradient of
-                 the document's likelihood, summed over the words that they are strong for, and
-                 change places with the weakest inside (20news, K = 100, 30 passes: 2632; never
-                 reopened 2679; every 2 or 8 passes 2635, 2632).
-                 How eagerly (``gain``) decides quality on short documents.  acl, K = 100, 20
-                 passes: gain 2 1465, 32
-                 1402, 48 1379, 64 1367 (dense bp 1430), 60 passes: 1351, 1336, 1323; wiki articles,
-                 100 passes: 32, 48
-                 and 64 give 4405, 4406, 4412; 20news, 50 passes: 32 2564, 64 2558.  With a look
-                 every pass 128 is
-                 unstable; at most a quarter of the topics exchanged at one look: 1459 on acl
-                 whatever the gain.
-    L            one a corpus and a multiple of 16, the lanes of a register; the cut is per
-                 document, not per cell.
-                 20news, K = 100, 50 passes: L = 16 2604, 32 2595, dense 2608.  Wiki articles, K =
-                 500, 40 passes:
-                 L = 16 3845, 32 3752.
-    step         a message goes 1.8 times as far as eq. (7) says (over-relaxation; what would fall
-                 below 0 becomes 0).  Eq.
-                 (7) has no term in the cell's own message, so a message alone swings in by 0.8 a
-                 pass; from 2 on it would
-                 not.  The optimum is another one too.  K = 100, passes: wiki articles step 1 4508
-                       (20) 4441 (60) 4412
-                 (100), 1.5 4456 4371 4361, 1.8 4435 4370 4364; acl 1 1367 (20) 1323 (60), 1.5 1338
-                 1315, 1.8 1327 1307, 1.9 1323 1307; nips12 1 1964 (20) 1950 (40), 1.8 1938 1936;
-                 20news (whole) 1 695 686, 1.8 683 679.
-    priors       learned where none is given.  K = 100, 300, 500, 1000, 50 passes, L = 32, alpha 0.1
-                 against learned: acl 1310
-                 1308 1405 1656, 1325 1295 1330 1422; 20news 676 611 604 624, 672 584 556 524;
-                 nips12 1937 1867 1862 1884, 1909 1867 1881 1891.
-    values       8 bits on a square-root scale: 2632 where 16 bits give 2633.
-    start        every cell begins with its document's mixture, whatever the word: starting from the
-                 words' own topics is
-                 2 % worse after 10 passes.
-    order        word by word inside a block, so that a row of phi is read once and stays in the
-                 first cache.  theta and
-                 phi move after each cell, lam after each round.  A word of few cells has its topics
-                 gathered from the
-                 table where they lie; a row is read whole when a document of its looks outside, and
-                 so all documents of a block do it in the same pass.
-
-With --sparsity K and 32 bits a message it is dense belief propagation in that order.
+Cost and storage of a cell do not grow with K. docs/decisions/sparse-bp.md has the measurements
+behind the defaults.
 """
 
 from __future__ import annotations
@@ -191,9 +142,54 @@ class SparseOptions(Options):
 
 
 class SparseBeliefPropagation(Learning):
-    """Table: phi.  Block state: messages (uint8[nnz, L], word by word), topics and wanted
-                    (uint16[D, L]: the active
-    topics the messages are over, and those of the next visit), theta (float32[D, L])."""
+    """Belief propagation over L active topics a document (``sparse-bp``).
+
+    A cell (word w, document d, count x) has a message over the topics a(1) .. a(L) that are active
+    in its document. It is eq. (7) of Zeng, Cheung & Liu (2013), with the cell's share x mu left out
+    of all three sums:
+
+        mu_j  ~  (theta_dj - x mu_j + alpha) (phi_w,a(j) - x mu_j + beta)
+                 / (lam_a(j) - x mu_j + W beta)
+
+    Start
+        The active topics are the L largest of the document's mixture under the seed topics. Every
+        cell begins with its document's mixture, whatever the word.
+    Order
+        A block is swept word by word, so that a row of phi is read once and stays in the first
+        cache. theta and phi move after each cell, lam after each round.
+    Step
+        A message goes ``step`` times as far as eq. (7) says (over-relaxation). Shares below 0
+        become 0.
+    Active topics
+        Every ``reopen`` passes, inactive topics bid with the gradient of the document's likelihood,
+        summed over the words that they are strong for. They replace the weakest active topics.
+        ``gain`` scales the bids.
+    Storage
+        A message is stored as L integers of ``message_bits`` bits on a square-root scale.
+
+    With ``--sparsity K`` and 32 bits a message it is dense belief propagation in that order.
+
+    Parameters
+    ----------
+    shape, options
+        See ``Engine``. The options are ``SparseOptions``. Priors are learned if neither is set.
+
+    Attributes
+    ----------
+    tables
+        ``phi`` float32[W, K], each row held to the word's tokens, with sparse deltas.
+    state
+        ``messages`` uint8[nnz, L] word by word (or uint16, float32); ``topics`` uint16[D, L], the
+        active topics of the messages; ``wanted`` uint16[D, L], those of the next visit; ``theta``
+        float32[D, L].
+    columns, width
+        padded(K) and L, a multiple of 16, the lanes of a register.
+
+    References
+    ----------
+    Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on
+    Pattern Analysis and Machine Intelligence 35(5), 1121-1134.
+    """
 
     name = "sparse-bp"
     cites = (
@@ -254,12 +250,14 @@ class SparseBeliefPropagation(Learning):
 
     @property
     def layout(self) -> Layout:
-        """Larger blocks than other engines: a row of phi is read once a block, so its cost a cell
-        falls with the block. Bounded so that rows, messages and deltas of a block fit 300 MB at a
-        hundred topics and 512 MB at a thousand; the
-        start keeps a row of K floats a document: 64 MB of them a thread.  Rounds of 4 to 16 blocks,
-        at least 12 of them a pass
-        where possible: wider ones cost topics where a pass has few (docs/decisions/rounds.md)."""
+        """Choose larger blocks than other engines.
+
+        A row of phi is read once a block, so its cost a cell falls with the block. Blocks are
+        bounded so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512
+        MB at a thousand. The start needs a row of K floats a document, 64 MB of them a thread. A
+        round has 4 to 16 blocks, at least 12 of them a pass where possible: wider ones cost topics
+        where a pass has few (docs/decisions/rounds.md).
+        """
         cells = min(max(self.shape.cells // 12, 1 << 16), 3 << 17)
         cells = max(min(cells, (3 << 26) // self.columns), 1 << 12)
         docs = max(min(1 << 14, (1 << 24) // self.columns), 1 << 8)
@@ -318,9 +316,12 @@ class SparseBeliefPropagation(Learning):
         return self.learn(end, self.options.prior_pull, fixed=int(self.options.background > 0))
 
     def _looks(self, block: Block, pass_number: int) -> np.ndarray:
-        """Which documents look at topics outside: all of every ``reopen``-th block, so that rows
-        are looked through for them once in so many visits; of a corpus of few blocks every
-        ``reopen``-th document, lest all exchange topics at once."""
+        """Select the documents that consider inactive topics in this pass.
+
+        They are all documents of every ``reopen``-th block, so that rows are scanned for them once
+        in so many visits. In a corpus of few blocks they are every ``reopen``-th document, lest all
+        exchange topics at once.
+        """
         if self.width >= self.shape.topics:
             return np.zeros(block.n_docs, np.bool_)  # there are none outside
         if self.shape.cells >= 2 * self.options.reopen * self.layout.block_cells:
@@ -329,6 +330,7 @@ class SparseBeliefPropagation(Learning):
         return np.asarray((numbers + pass_number) % self.options.reopen == 0)
 
     def _by_word(self, block: Block, out: Out) -> CellsByWord:
+        """Sort the block's cells by word into workspace arrays."""
         cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
         sort_by_word(block.cells, cells)
         return cells
@@ -336,9 +338,10 @@ class SparseBeliefPropagation(Learning):
     def _sweep(
         self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray
     ) -> np.ndarray:
-        """Sweep the cells once; the new theta holds the documents' counts before and after.
-        Returns the scores of topics
-        outside for the documents that are ``chosen``."""
+        """Sweep the cells once; theta holds the documents' counts before and after.
+
+        Returns the scores of inactive topics for the documents that are ``chosen``.
+        """
         block = visit.block
         phi = visit.rows["phi"]
         sums = visit.totals["phi"]

@@ -1,32 +1,36 @@
-"""Belief propagation whose cell costs L topics instead of K: the kernels of
-``engines/message/sparse_bp.py``.
+"""Kernels of sparse-L belief propagation: a cell costs L topics instead of K.
 
-Eq. (7) of Zeng, Cheung & Liu 2013 over the L active topics of a document only:
+Eq. (7) of Zeng, Cheung & Liu (2013) over the L active topics of a document, a = topics[d]:
 
-    mu_j  ~  (theta_dj - x mu_j + alpha) (phi_w,a(j) - x mu_j + beta) / (lam_a(j) - x mu_j + W
-          beta),   a = topics[d]
+    mu_j  ~  (theta_dj - x mu_j + alpha) (phi_w,a(j) - x mu_j + beta)
+             / (lam_a(j) - x mu_j + W beta)
 
-A message is stored as L small integers q and means mu_j = q_j^2 / sum_i q_i^2; squaring gives small
-shares fine steps.  The
-largest is ``top`` (255 in 8 bits) where nothing was taken from what eq. (7) says, and top /
-sqrt(step), 190, where a message has settled and a step beyond takes its old self from it: waiting
-for the largest of what is left cost 4 of 60 ns. With m for the largest q, |mu_j - wanted| <=
-sqrt(mu_j max mu) / m * (1 + small): 0.4 to 0.5 % of the largest share at
-most, a tenth of that where the share is a hundredth of it; shares below 7e-6 of the largest become
-0.  What is
-stored is what is added to theta, phi and lam and what is taken out of them later, so exclusion is
-exact.
+A message is stored as L small integers q and means mu_j = q_j^2 / sum_i q_i^2. Squaring gives small
+shares fine steps. The largest q is ``top`` (255 in 8 bits), and top / sqrt(step) once a message has
+converged and over-relaxation subtracts part of the old one. With m for the largest q, |mu_j -
+exact| <= sqrt(mu_j max mu) / m * (1 + small): 0.4 to 0.5 % of the largest share at most, a tenth of
+that where the share is a hundredth of it. Shares below 7e-6 of the largest become 0. The stored
+value is what is added to theta, phi and lam and later subtracted from them, so exclusion is exact.
 
-A block is swept word by word (within a word, document by document): a word's row of phi stays in
-the first cache
-however large K is, and a document's state is 2 L floats.  phi_w and theta_d move after each cell,
-lam after each block.
+A block is swept word by word and, within a word, document by document. So a word's row of phi stays
+in the first cache however large K is, and a document's state is 2 L floats. phi_w and theta_d move
+after each cell, lam after each block.
 
-    cells     the block's cells word by word: all cell arrays are in this order
-    old, new  uint8, uint16 or float32[nnz, L]  stored messages
-    base, index   rows of phi: base[index[u]], float32[., Kp]
-    out_ptr int64[U+1], out_topic uint16[.], out_value float32[.]   the sparse delta, one entry a
-    changed (word, topic)
+Arrays
+------
+cells
+    The block's cells word by word. All cell arrays are in this order.
+old, new
+    uint8, uint16 or float32[nnz, L], stored messages.
+base, index
+    Rows of phi: base[index[u]], float32[., Kp].
+out_ptr, out_topic, out_value
+    int64[U+1], uint16[.], float32[.]: the sparse delta, one entry a changed (word, topic).
+
+References
+----------
+Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on Pattern
+Analysis and Machine Intelligence 35(5), 1121-1134.
 """
 
 from __future__ import annotations
@@ -76,8 +80,9 @@ _ONE = np.float32(1.0)
 
 @kernel
 def document_tokens(cells: CellsByWord, docs: Int) -> Doubles:
-    """Tokens of each of ``docs`` documents, float64[D]; NumPy's ``bincount`` would keep other
-    threads waiting.
+    """Count the tokens of each of ``docs`` documents, float64[D].
+
+    NumPy's ``bincount`` would make other threads wait.
     """
     tokens = np.zeros(docs)
     for i in range(len(cells.doc)):
@@ -87,8 +92,9 @@ def document_tokens(cells: CellsByWord, docs: Int) -> Doubles:
 
 @kernel
 def sum_theta(cells: CellsByWord, values: Array, theta: Floats) -> None:
-    """theta[d] = sum of x mu over the document's cells (float32[D, L]), from the stored
-    messages.
+    """Sum theta[d] = x mu over the document's cells, from stored messages.
+
+    theta: float32[D, L].
     """
     _, doc, x = cells
     width = theta.shape[1]
@@ -121,8 +127,9 @@ def _leave(
     new: Array,
     row: Floats,
 ) -> None:
-    """A document whose active topics changed: the shares of topics that left it are taken out of
-    the word's row.
+    """Subtract the shares of topics that left a document from the word's row.
+
+    The other shares are copied from old to new, and those of new active topics are zero.
     """
     for j in range(0, width, 16):
         narrow(new, i * width + j, widen(old, i * width + j))
@@ -136,8 +143,9 @@ def _leave(
 def _take(
     row: Floats, topics: Shorts, at: int, width: int, out_topic: Shorts, out_value: Floats, n: int
 ) -> Int:
-    """Move the changes of a document's topics out of the word's row, which is zero there
-    afterwards; how many there were.
+    """Move a document's changes out of the word's row and count them.
+
+    The row is zero there afterwards.
     """
     taken = np.int64(0)
     for j in range(0, width, 16):
@@ -149,7 +157,7 @@ def _take(
 
 
 class Documents(NamedTuple):
-    """Documents of a block while it is swept.
+    """The documents of a block during a sweep.
 
     topics    uint16[D, L]   active topics;  before uint16[D, L]: those the stored messages are over
     left, lanes  int64[D+1], uint16[.]   where the two differ: in row d at lanes[left[d]] ..
@@ -169,7 +177,7 @@ class Documents(NamedTuple):
 
 
 class Bids(NamedTuple):
-    """Where the gain of topics outside is collected.
+    """The gains of inactive topics, summed over cells.
 
     chosen   int32[D]        row of ``scores``, or -1
     scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within
@@ -185,7 +193,7 @@ class Bids(NamedTuple):
 
 
 class Step(NamedTuple):
-    """How messages move.
+    """Constants of a message update.
 
     floor, beta  float32     the least alpha; beta
     top      float32         largest stored integer
@@ -224,9 +232,14 @@ def sweep(
     out_topic: Shorts,
     out_value: Floats,
 ) -> Int:
-    """Visit every cell of a block once; see the module's legend.  likely float64[nnz] receives p(w
-    | all other cells) as it
-    stood before the update.  Returns the entries of the delta."""
+    """Visit every cell of a block once (symbols: the module's docstring).
+
+    likely: float64[nnz], receives p(w | all other cells) as it stood before the update.
+
+    Returns
+    -------
+    The number of entries of the delta.
+    """
     (ptr, doc, x) = cells
     (chosen, scores, inverse, reach) = bids
     topics, before, left, lanes, theta, lam, mass = documents

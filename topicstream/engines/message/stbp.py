@@ -1,5 +1,4 @@
-"""sTBP: synchronous tiny belief propagation (Zeng, Liu, Cao: Memory-Efficient Topic Modeling, Fig.
-2).
+"""Synchronous tiny belief propagation (Zeng, Liu & Cao 2012, Fig. 2).
 
 phi, theta and lam of the last pass are only read; their successors are the sums of this pass's x
 eta:
@@ -19,8 +18,9 @@ from topicstream.engines.message.tiny import TinyEngine
 
 
 class STBP(TinyEngine):
-    """Synchronous tiny belief propagation: a block's whole contribution enters phi at the end of
-    the pass.
+    """Synchronous tiny belief propagation (``stbp``).
+
+    The whole contribution of a block is added to phi at the end of the pass.
     """
 
     name = "stbp"
@@ -28,12 +28,13 @@ class STBP(TinyEngine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        """The delta is the block's contribution to the next phi."""
+        """Declare phi; a delta is the block's contribution to the next phi."""
         return {"phi": TableSpec(mass="row", rule=Rule.REPLACE)}
 
     def process(self, visit: Visit, out: Out) -> None:
-        """One visit; theta is the kept one or folded in (then ``fold_sweeps`` inner iterations
-        before the last).
+        """Visit a block with the stored theta, or fold theta in first.
+
+        Folding in takes ``fold_sweeps`` inner iterations before the last.
         """
         theta = self.theta_of(visit, out)
         priors = self.priors(visit, out)

@@ -1,5 +1,6 @@
-"""Documents against topics that stand still: fold theta in, then give every cell's soft assignment
-to the delta.
+"""Kernels and base of tiny belief propagation: documents against fixed topics.
+
+theta is folded in, then every cell's soft assignment is added to the delta.
 
 For the cell of word w in document d with count x (Zeng, Liu & Cao 2012, Fig. 2, lines 15-19):
 
@@ -63,8 +64,10 @@ from topicstream.numeric.kernels.simd import (
 
 
 class Topics(NamedTuple):
-    """phi of local word u is base[row[u]], float32[., KP];  beta;  inverse float32[KP]: 1 / (lam +
-    W beta), padding zero.
+    """Fixed topics: rows of phi, beta and inverse norms.
+
+    phi of local word u is base[row[u]], float32[., KP]. inverse: float32[KP], 1 / (lam + W beta),
+    zero in the padding.
     """
 
     base: Floats
@@ -74,7 +77,10 @@ class Topics(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """topics float32[>= 4 KP];  p float64[most cells of a document];  seen uint8[U]."""
+    """Scratch arrays of a document.
+
+    topics: float32[>= 4 KP]; p: float64[most cells of a document]; seen: uint8[U].
+    """
 
     topics: Floats
     p: Doubles
@@ -94,8 +100,11 @@ def _sweep(
     delta: Floats,
     give: bool,
 ) -> None:
-    """One inner iteration over a document's cells: theta[at:] -> the first row of work.topics;
-    work.p[i]: s of each cell. ``give``: every cell's share enters its row of delta."""
+    """Run one inner iteration over a document's cells.
+
+    It turns theta[at:] into the first row of work.topics, and work.p[i] into the normaliser of each
+    cell. ``give``: add every cell's share to its row of delta.
+    """
     (_, words, counts) = cells
     (base, index, beta, inverse) = topics
     (rows, p, seen) = work
@@ -156,7 +165,10 @@ def fold_in(
     inner: int,
     stop: float,
 ) -> None:
-    """At most ``inner`` sweeps of a document on theta[at:], until sum |change| <= stop."""
+    """Sweep a document until theta[at:] changes by at most ``stop`` in all.
+
+    ``inner`` bounds the number of sweeps.
+    """
     width = topics.base.shape[1]
     new = work.topics
     for _ in range(inner):
@@ -182,7 +194,7 @@ def assign(
     delta: Floats,
     work: Workspace,
 ) -> float:
-    """Every document of a block: fold theta in, then one sweep that writes theta and delta.
+    """Fold theta in for every document, then write theta and delta.
 
     alpha    float32[KP], padding zero
     theta    float32[D, KP]; in: where the documents stand, or anything where they are folded in;
@@ -231,8 +243,9 @@ def assign(
 def random_topics(
     cells: Cells, topics: int, seed: int, first_doc: int, theta: Floats, delta: Floats
 ) -> None:
-    """A random topic for every cell (Zeng, Liu & Cao 2012, Fig. 2, lines 4-9), stream (seed, 0,
-    document).
+    """Draw a random topic for every cell (Fig. 2, lines 4-9).
+
+    The stream is (seed, 0, document).
 
     theta: float32[D, KP], delta: float32[U, KP], both written whole.
     """
@@ -285,7 +298,9 @@ class TinyOptions(Options):
 
 
 class TinyEngine(Learning):
-    """Tables: phi (row sums are n_w).
+    """Base class of ``stbp`` and ``atbp``, which store no messages.
+
+    Its table is phi, whose rows sum to n_w.
 
     Block state: theta, float32[D, padded(K)], unless folded in.
     """
@@ -296,7 +311,7 @@ class TinyEngine(Learning):
 
     @property
     def state(self) -> Mapping[str, ArraySpec]:
-        """theta of each document, rows sum to its tokens."""
+        """Declare theta of each document; a row sums to its tokens."""
         return (
             {"theta": ArraySpec("document", "float32", padded(self.shape.topics))}
             if self._stores_theta
@@ -309,9 +324,11 @@ class TinyEngine(Learning):
 
     @property
     def layout(self) -> Layout:
-        """Wide rows want big blocks, so that a row copied into the delta serves many cells; 16
-        blocks a pass or more; no more than 2^27 / K, so that the rows and their deltas fit 512 MB
-        at a thousand topics."""
+        """Choose big blocks, so that a row copied into the delta serves many cells.
+
+        A pass has 16 blocks or more. A block has at most 2^27 / K cells, so that rows and deltas
+        fit 512 MB at a thousand topics.
+        """
         width = padded(self.shape.topics)
         cells = self.shape.cells
         least = 1 << (16 if width < 64 else 17 if width < 256 else 18)
@@ -338,7 +355,7 @@ class TinyEngine(Learning):
     # -- pieces of a visit
     # -----------------------------------------------------------------------------------------
     def priors(self, visit: Visit, out: Out) -> tuple[np.ndarray, float]:
-        """alpha as float32[KP], padding zero, and beta."""
+        """Return alpha as float32[KP], zero in the padding, and beta."""
         alpha = out.array("alpha")
         alpha[:] = 0.0
         alpha[: self.shape.topics] = visit.params["alpha"]
@@ -346,12 +363,15 @@ class TinyEngine(Learning):
 
     @property
     def sweeps(self) -> int:
-        """Inner iterations that fold theta in; 0: it is kept."""
+        """Return the inner iterations that fold theta in; 0 if it is stored."""
         return 0 if self._stores_theta else self.options.fold_sweeps
 
     def theta_of(self, visit: Visit, out: Out) -> np.ndarray:
-        """theta of the block's documents, to be worked on in place: the block's new state, which
-        begins as the old one, or, where theta is folded in, anything."""
+        """Return theta of the block's documents, to be changed in place.
+
+        It is the block's new state, initialised with the old one. Where theta is folded in, its
+        contents are undefined.
+        """
         theta = out.state["theta"] if self._stores_theta else out.array("theta")
         if visit.state:
             theta[:] = visit.state["theta"]
@@ -367,7 +387,7 @@ class TinyEngine(Learning):
         tol: float,
         delta: np.ndarray,
     ) -> float:
-        """``frozen.assign`` of the block's documents; returns the log-likelihood."""
+        """Assign the block's documents and return the log-likelihood."""
         phi = visit.rows["phi"]
         inverse = out.array("inverse")
         (alpha, beta) = priors
@@ -381,9 +401,11 @@ class TinyEngine(Learning):
     # -- the protocol
     # ----------------------------------------------------------------------------------------------
     def start(self, visit: Visit, out: Out) -> None:
-        """Without a seed table: a random topic per cell (Fig. 2, lines 4-9).  With one: each cell's
-        soft assignment to
-        the seed topics, p(k | w, d) with theta folded in."""
+        """Start from a random topic per cell, or from a seed table.
+
+        Random topics follow Fig. 2, lines 4-9. A seed table yields each cell's soft assignment p(k
+        | w, d), with theta folded in.
+        """
         block = visit.block
         theta = self.theta_of(visit, out)
         delta = out.delta["phi"]

@@ -215,7 +215,8 @@ class Table(abc.ABC):
 
         Returns
         -------
-        ``worst`` float64[3] since the last call: largest correction of a row's mass, most negative entry as a share of it, whether NaN or inf occurred.
+        ``worst`` float64[3] since the last call: largest correction of a row's mass, most negative
+        entry as a share of it, whether NaN or inf occurred.
         """
 
     def summary(self) -> dict[str, np.ndarray]:
