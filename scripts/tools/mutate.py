@@ -236,11 +236,12 @@ def try_file(file: str, mutants: list[Mutant], places: Queue[Path], jobs: int, l
         finally:
             places.put(own_place)
 
+    survivors = []
     with ThreadPoolExecutor(jobs) as pool:
-        ends = list(pool.map(one, mutants))
-    survivors = [mutant for mutant, end in zip(mutants, ends) if end == "passed"]
-    for mutant in survivors:
-        print(f"  lives  {mutant}")
+        for mutant, end in zip(mutants, pool.map(one, mutants)):
+            if end == "passed":
+                survivors.append(mutant)
+                print(f"  lives  {mutant}", flush=True)
     killed = len(mutants) - len(survivors)
     took = time.monotonic() - began
     print(f"{file}: {killed} of {len(mutants)} killed, {took:.0f} s", flush=True)

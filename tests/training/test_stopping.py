@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from topicstream.base.errors import UsageError
+from topicstream.base.errors import Interrupted, UsageError
 from topicstream.base.progress import Shown as Progress
 from topicstream.engines import find
 from topicstream.engines.base import Shape
@@ -14,7 +14,15 @@ from topicstream.training.auto import choose
 from topicstream.training.config import TrainConfig
 from topicstream.training.course import Course
 from topicstream.training.setup import make_options, stopping_of
-from topicstream.training.stopping import SPAN, Share, converged, risen, tolerance
+from topicstream.training.stopping import (
+    SPAN,
+    Share,
+    Signals,
+    Stopping,
+    converged,
+    risen,
+    tolerance,
+)
 
 
 def falling(floor: float, height: float, passes: int = 200, pace: float = 0.9) -> list[float]:
@@ -163,3 +171,18 @@ def test_held_out_perplexity_is_compared_with_what_lies_ten_passes_back():
     # rarely: two measurements behind the low, though they are more than ten passes
     rare = [(50, 900.0), (100, 950.0), (150, 950.0)]
     assert not risen(rare[:2], 1.0) and risen(rare, 1.0)
+
+
+def test_what_is_not_said_does_not_stop_a_run():
+    plain = Stopping(10, 0.5)
+    assert plain.max_time is None
+    assert (plain.eval_every, plain.tol_params, plain.least) == (0, 0.0, 0)
+
+
+def test_no_signal_is_heeded_before_one_came():
+    signals = Signals()
+    assert signals.asked == 0
+    signals.heed()
+    signals.asked = 15
+    with pytest.raises(Interrupted, match="stopped by a signal"):
+        signals.heed()
