@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from topicstream.base.errors import UsageError
+from topicstream.base.files.openings import rewriting_behind
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -390,17 +391,18 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
         @functools.wraps(function)
         def call(*args: Any, **given: Any) -> R:
             if len(args) == 1 and isinstance(args[0], kind) and not given:
-                return function(args[0])
-            name = function.__name__
-            return function(
-                kind(
-                    **checked(
-                        kind,
-                        signature.bind_partial(*args, **by_name(kind, given, name)).arguments,
-                        name,
-                    )
-                )
-            )
+                config = args[0]
+            else:
+                name = function.__name__
+                named = signature.bind_partial(*args, **by_name(kind, given, name)).arguments
+                config = kind(**checked(kind, named, name))
+            try:
+                return function(config)
+            except Exception as e:
+                busy = rewriting_behind(e)
+                if busy is None:
+                    raise
+                raise busy from e
 
         returns = inspect.signature(function).return_annotation
         call.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ from click.shell_completion import CompletionItem
 
 from topicstream.base import plugins
 from topicstream.base.errors import Stopped, TopicsError
+from topicstream.base.files.openings import rewriting_behind
 from topicstream.base.machine import __version__
 from topicstream.base.signals import behind, forget_signals
 from topicstream.cli.process import end_by_signals, hold_streams, set_verbosity, verbosity
@@ -230,7 +231,7 @@ def _outcome(args: Sequence[str] | None) -> int:
     except click.exceptions.Exit:
         raise
     except Exception as e:
-        raise behind(e) from e
+        raise (rewriting_behind(e) or behind(e)) from e
     return outcome if isinstance(outcome, int) else 0
 
 

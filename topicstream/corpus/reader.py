@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import DTypeLike
 
-from topicstream.base.errors import StoreError, TopicsError, UsageError
+from topicstream.base.errors import StoreError, UsageError
+from topicstream.base.files.openings import Opening, rewriting_behind
 from topicstream.base.files.plain import batches, load_arrays, open_table, refuse_linked_folders
 from topicstream.base.places import places
 from topicstream.base.text import noun_of
@@ -42,6 +43,8 @@ from topicstream.corpus.manifest import (
 from topicstream.corpus.sweep import Lease
 from topicstream.corpus.views import Views
 from topicstream.numeric.parallel import pooled
+
+_OF_PROCESS = ("_lock", "_lease", "_opening")
 
 
 class Corpus(Views):
@@ -76,6 +79,7 @@ class Corpus(Views):
         self._axes: dict[str, AxisEntry] | None = None
         self._lock = threading.RLock()
         self._lease = Lease(None)
+        self._opening: Opening | None = None
 
     @classmethod
     def open(cls, path: str | Path, *, dense: bool = False) -> Corpus:
@@ -91,7 +95,9 @@ class Corpus(Views):
         """
         folder = Path(places().resolve(path))
         while True:
+            opening = Opening(folder, "store")
             corpus = cls(folder, StoreManifest.read(folder))
+            corpus._opening = opening
             if corpus.width and not dense:
                 raise UsageError(
                     f"{folder}: holds {noun_of(corpus.width)}, not words: `topics train --algo "
@@ -114,11 +120,11 @@ class Corpus(Views):
         """What a process elsewhere reads the same documents with, for as long as this one keeps its
         lease.
         """
-        own = {name: value for name, value in vars(self).items() if name not in ("_lock", "_lease")}
+        own = {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
         return own | {"path": self.path.absolute()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.RLock(), _lease=Lease(None))
+        vars(self).update(state, _lock=threading.RLock(), _lease=Lease(None), _opening=None)
 
     def let_go(self) -> None:
         """Say that no block will be read any more: the files may go if the store has been compacted
@@ -330,21 +336,8 @@ class Corpus(Views):
         """
         try:
             return self._decode(storage, heldout, axes)
-        except (StoreError, OSError):
-            if self._was_replaced():
-                raise TopicsError(
-                    f"{self.path}: another store replaced it while it was being read; run the "
-                    f"command again"
-                ) from None
-            raise
-
-    def _was_replaced(self) -> bool:
-        """Whether another store (not a later state of this one) lies where this one was opened."""
-        try:
-            now = StoreManifest.read(self.path)
-        except (StoreError, OSError):
-            return not (self.path / "manifest.json").exists()
-        return now.fingerprint != self.fingerprint and now.generation <= self.manifest.generation
+        except (StoreError, OSError) as e:
+            raise rewriting_behind(e) or e from None
 
     def _decode(self, storage: int, heldout: bool, axes: Sequence[str]) -> Decoded:
         entry = self.part(heldout).blocks[storage]

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from topicstream.base.errors import StoreError, UsageError, named
+from topicstream.base.files.openings import Opening
 from topicstream.base.files.plain import refuse_linked_folders
 from topicstream.base.machine import versions
 from topicstream.base.places import places
@@ -92,6 +93,7 @@ class TopicModel:
         self.beta = float(beta)
         self.manifest = manifest or Origin()
         self.path = path
+        self._opening: Opening | None = None
         self.phi = phi
         self._stored = stored
         seeds = self.manifest.seed_counts(vocabulary, len(alpha)) if stored is not None else None
@@ -147,6 +149,7 @@ class TopicModel:
             folder.is_symlink()
         ):  # a published model: all its files from one version, whatever the link does meanwhile
             folder = folder.resolve()
+        opening = Opening(folder, "model")
         manifest = read_manifest(folder)
         if manifest.width and not dense:
             raise UsageError(
@@ -175,6 +178,7 @@ class TopicModel:
         model = cls(
             vocabulary, stored.totals, alpha, beta, stored=stored, manifest=manifest, path=folder
         )
+        model._opening = opening
         if memory_limit is None or 4 * manifest.words * manifest.topics <= memory_limit:
             model.load()
         return model

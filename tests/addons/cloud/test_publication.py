@@ -188,6 +188,43 @@ def race(address: str, publishers: int) -> tuple[list[str], list[Exception]]:
     return won, lost
 
 
+def test_a_file_that_a_compaction_removes_meanwhile_is_no_missing_file(
+    put: Put, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = shutil.copytree(here / "c.zarr", tmp_path / "c.zarr")
+    digest = publication._sha256
+
+    def digesting(path: Path) -> str:
+        for old in (store / "docs").glob("*"):
+            old.unlink()
+        return digest(path)
+
+    monkeypatch.setattr(publication, "_sha256", digesting)
+    with pytest.raises(Busy, match="another process changed it during the upload; publish it"):
+        publish(store, "s3://corpora/beside", progress=False)
+
+
+def test_two_first_publishers_are_told_apart(
+    put: Put, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one comes between the look at the address and the look at what lies there."""
+    address = "s3://corpora/first"
+    look = publication.current_at
+    looks = 0
+
+    def looking(place: str) -> Any:
+        nonlocal looks
+        looks += 1
+        answer = look(place)
+        if looks == 1:
+            publish(here / "m1", address, progress=False)
+        return answer
+
+    monkeypatch.setattr(publication, "current_at", looking)
+    with pytest.raises(Busy, match="another publisher, of version"):
+        publish(here / "m0", address, progress=False)
+
+
 def test_one_of_several_publishers_wins(put: Put) -> None:
     address = "s3://corpora/race"
     publication.claim_address(address, "model")

@@ -75,10 +75,12 @@ def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
         raise NotOurs(
             f"{address}: is {KINDS[current.kind]}, not {KINDS[kind]}; name another address"
         )
+    # another first publisher may have come just now: the condition says so in the end
+    ours = (f"{address}/versions/", f"{address}/{PROBE}", f"{address}/{CURRENT}")
     others = (
         []
         if current is not None
-        else [name for name in list_below(address) if not name.startswith(f"{address}/versions/")]
+        else [name for name in list_below(address) if not name.startswith(ours)]
     )
     if others:
         raise NotOurs(
@@ -148,22 +150,26 @@ def publish(
         raise StoreError(f"{folder}: neither a corpus store nor a model; nothing is published")
     before, condition = claim_address(address, kind)
     refuse_links(place, but=(".lock", "checkpoints", "work"))
-    names = sorted(
-        path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()
-    )
-    sizes = {name: (place / name).stat().st_size for name in names if is_published(name)}
-    hashes = dict(zip(sizes, POOL.map(lambda name: _sha256(place / name), sizes)))
-    listing = json.dumps(hashes).encode()
-    version = hashlib.sha256(listing).hexdigest()[:32]
-    below = f"{address}/versions/{version}/"
-    uploaded = {listed.removeprefix(below) for listed in list_below(below)}
-    missing = [name for name in sizes if name not in uploaded]
-    for done, _ in enumerate(
-        POOL.map(lambda name: put_object(below + name, place / name), missing), 1
-    ):
-        listener(progress).step("uploading", done, len(missing), "files")
-    if _sha256(place / "manifest.json") != hashes["manifest.json"]:
-        raise Busy(f"{folder}: another process changed it during the upload; publish it again")
+    changed = Busy(f"{folder}: another process changed it during the upload; publish it again")
+    try:
+        names = sorted(
+            path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()
+        )
+        sizes = {name: (place / name).stat().st_size for name in names if is_published(name)}
+        hashes = dict(zip(sizes, POOL.map(lambda name: _sha256(place / name), sizes)))
+        listing = json.dumps(hashes).encode()
+        version = hashlib.sha256(listing).hexdigest()[:32]
+        below = f"{address}/versions/{version}/"
+        uploaded = {listed.removeprefix(below) for listed in list_below(below)}
+        missing = [name for name in sizes if name not in uploaded]
+        for done, _ in enumerate(
+            POOL.map(lambda name: put_object(below + name, place / name), missing), 1
+        ):
+            listener(progress).step("uploading", done, len(missing), "files")
+        if _sha256(place / "manifest.json") != hashes["manifest.json"]:
+            raise changed
+    except FileNotFoundError:  # listed just now: a compaction or another run has removed it
+        raise changed from None
     put_object(below + LISTING, listing)
     if before is None or before.version != version:
         _replace(address, Current(kind, version, secrets.token_hex(16), inputs), condition)

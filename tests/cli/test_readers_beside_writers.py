@@ -1,0 +1,109 @@
+"""A command whose store or model is rewritten while it reads says so, and ends with code 4."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.small_store import planted, store
+from topicstream.base.errors import Busy
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.evaluate import evaluate
+from topicstream.model.topic_model import TopicModel
+
+READERS = {
+    "train": ["train", "--model", "other", "-K", "2", "--passes", "2"],
+    "eval": ["eval", "--heldout"],
+    "show": ["show", "--docs", "2"],
+    "show words": ["show"],
+    "infer": ["infer", "corpus.zarr"],
+    "report": ["report", "--no-scores"],
+    "export": ["export", "--format", "uci", "--out", "exported"],
+    "export topics": ["export", "--out", "phi.parquet"],
+    "verify": ["info", "corpus.zarr", "--verify"],
+    "verify model": ["info", "model", "--verify"],
+    "sweep": ["sweep", "-K", "2", "--seeds", "1", "--passes", "2", "--out", "swept"],
+    "similar": ["show", "--similar", "train-3"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    matrix, _ = planted(3, 60, 50, 2)
+    other, _ = planted(4, 41, 47, 2)
+    store(tmp_path / "corpus.zarr", matrix, matrix[:9], ids=True)
+    store(tmp_path / "second.zarr", other, other[:5], ids=True)
+    for corpus, model in (("corpus.zarr", "model"), ("second.zarr", "second")):
+        line = ["train", "--corpus", corpus, "--model", model, "-K", "2", "--passes", "3", "-q"]
+        assert run(line) == 0
+    return tmp_path
+
+
+def replace_folder(place: str, by: str | None) -> None:
+    """Do as a writer of another process does that replaces a folder."""
+    shutil.rmtree(place)
+    if by is not None:
+        shutil.copytree(by, place)
+
+
+def rewrite_after_opening(monkeypatch, kind, place: str, by: str | None) -> list[str]:
+    """Let the folder be replaced as soon as it has been opened."""
+    opened = kind.open.__func__
+    done: list[str] = []
+
+    def opening(cls, path, *arguments, **options):
+        result = opened(cls, path, *arguments, **options)
+        if not done and os.path.basename(str(path)) == place:
+            done.append(place)
+            replace_folder(place, by)
+        return result
+
+    monkeypatch.setattr(kind, "open", classmethod(opening))
+    return done
+
+
+@pytest.mark.parametrize("by", ["second.zarr", None])
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_of_a_store_that_is_rewritten(name, by, folder, monkeypatch, capsys):
+    done = rewrite_after_opening(monkeypatch, Corpus, "corpus.zarr", by)
+    code = run([*READERS[name], "-q"])
+    said = capsys.readouterr().err
+    assert code in (0, 4), said
+    if code == 4:
+        assert "corpus.zarr: the store was rewritten while it was read; run the command" in said
+        assert said.count("\n") == 1 and "restore" not in said and "damaged" not in said
+    if name in ("train", "report", "export", "verify", "infer"):
+        assert done and code == 4
+
+
+@pytest.mark.parametrize("by", ["second", None])
+@pytest.mark.parametrize("name", [n for n in READERS if n not in ("train", "sweep", "verify")])
+def test_a_reader_of_a_model_that_is_replaced(name, by, folder, monkeypatch, capsys):
+    rewrite_after_opening(monkeypatch, TopicModel, "model", by)
+    code = run([*READERS[name], "-q"])
+    said = capsys.readouterr().err
+    assert code in (0, 4), said
+    assert "restore" not in said and "damaged" not in said
+    assert code == 0 or "model: the model was rewritten while it was read" in said
+
+
+def test_python_raises_busy(folder, monkeypatch):
+    corpus = Corpus.open("corpus.zarr")
+    replace_folder("corpus.zarr", "second.zarr")
+    with pytest.raises(Busy, match="the store was rewritten while it was read"):
+        evaluate("model", corpus, heldout=True, progress=False)
+
+
+def test_a_damaged_store_is_still_called_damaged(folder, capsys):
+    for file in Path("corpus.zarr").glob("train/counts/c/*/0"):
+        file.write_bytes(file.read_bytes()[:-1])
+    assert run(["train", "--model", "other", "-K", "2", "-q"]) == 3
+    said = capsys.readouterr().err
+    assert "restore it" in said and "rewritten" not in said
+    assert np.isfinite(Corpus.open("second.zarr").word_counts()).all()

@@ -1,0 +1,70 @@
+"""Folders that are open for reading, so that one that was rewritten is not called damaged.
+
+Readers hold no lock, and a writer replaces or removes files that they have not read yet.  Whoever
+then misses a file compares the manifest with the one that was opened: another one says that the
+folder was rewritten meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from weakref import WeakSet
+
+from topicstream.base.errors import Busy, StoreError, TopicsError
+
+
+class Opening:
+    """A store or a model that is read, and the manifest that it had when it was opened.
+
+    Parameters
+    ----------
+    folder
+        The folder; make the opening before its manifest is read.
+    noun
+        How messages call it: ``store`` or ``model``.
+    """
+
+    def __init__(self, folder: Path, noun: str) -> None:
+        self.folder = folder
+        self.noun = noun
+        self._identity = _manifest_identity(folder)
+        _openings.add(self)
+
+    def was_rewritten(self) -> bool:
+        """Tell whether another manifest, or none, lies in the folder now."""
+        return _manifest_identity(self.folder) != self._identity
+
+    def error(self) -> Busy:
+        """Make the error that says so."""
+        return Busy(
+            f"{self.folder}: the {self.noun} was rewritten while it was read; run the command again"
+        )
+
+
+_openings: WeakSet[Opening] = WeakSet()
+
+
+def rewriting_behind(error: Exception) -> Busy | None:
+    """Find the rewriting that an error comes from; None where no folder was rewritten.
+
+    An error of ours, or of the system, names a file: it must lie in that folder.
+    """
+    names_file = isinstance(error, (StoreError, OSError))
+    if isinstance(error, TopicsError) and not names_file:
+        return None
+    text = str(error)
+    for opening in list(_openings):
+        concerned = not names_file or str(opening.folder) in text
+        if concerned and opening.was_rewritten():
+            return opening.error()
+    return None
+
+
+def _manifest_identity(folder: Path) -> tuple[int, int, int] | None:
+    """Return what differs between two manifests at one place; None where there is none."""
+    try:
+        status = os.stat(folder / "manifest.json")
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
