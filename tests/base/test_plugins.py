@@ -25,6 +25,7 @@ from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.base.options import option
 from topicstream.cli.main import run
 from topicstream.cli.options import click_option
+from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines, find
 from topicstream.ingestion.parse.reader import reader_named, readers
 
@@ -578,3 +579,35 @@ def test_a_cut_record_does_not_take_the_whole_ones_with_it(installed, place, cap
     for size in range(1, len(pages[8]) - 4, 7):  # in its head, in its block
         Path("p.warc").write_bytes(whole + pages[8][:size])
         assert json.loads(command(capsys, *line))["documents"] == 8
+
+
+def test_addresses_of_another_package(installed, place, capsys):
+    files = importlib.import_module("topicstream_example.places").FILES
+    lines = Path("text.para").read_text().split("\n\n")
+    for half, texts in (("a", lines[:45]), ("b", lines[45:])):
+        rows = (json.dumps({"text": text}) + "\n" for text in texts)
+        files[f"mem://docs/{half}.jsonl"] = "".join(rows).encode()
+        Path("docs").mkdir(exist_ok=True)
+        Path("docs", f"{half}.jsonl").write_bytes(files[f"mem://docs/{half}.jsonl"])
+    files["mem://docs/_SUCCESS"] = b""
+    words = ("--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    command(capsys, "ingest", "docs", *words, "--out", "here.zarr")
+    command(capsys, "ingest", "mem://docs", *words, "--out", "there.zarr")
+    here = Corpus.open("here.zarr")
+    there = Corpus.open("there.zarr")
+    assert there.n_docs == 90 and there.n_tokens == here.n_tokens
+    # the same ingest is known again, and one of changed files is not
+    again = json.loads(
+        command(capsys, "ingest", "mem://docs", *words, "--out", "there.zarr", "--json")
+    )
+    assert again["finished_before"]
+    files["mem://docs/b.jsonl"] += b'{"text": "sea1 sky1"}\n'
+    assert run(["ingest", "mem://docs", *words, "--out", "there.zarr", "-q"]) == 1
+    capsys.readouterr()
+    for args, line in (
+        (["ingest", "mem://none", "--out", "x.zarr"], "mem://none: no such object"),
+        (["ingest", "mem://docs", "--out", "mem://x"], "mem://x: addresses are read only"),
+        (["info", "mem://docs"], "mem://docs: stores and models are not read from such addresses"),
+    ):
+        assert run([*args, "-q"]) in (2, 3)
+        assert line in capsys.readouterr().err

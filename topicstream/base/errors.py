@@ -26,7 +26,7 @@ def one_line(message: object) -> str:
 
 
 ADDRESSES: dict[str, str] = {}
-"""Folders that hold what was read at an address (addons/cloud/mirror.py), and that address."""
+"""Folders that hold what was read at an address (base/places.py), and that address."""
 
 
 def named(text: str) -> str:

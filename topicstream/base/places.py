@@ -385,7 +385,7 @@ class _Missing(Addresses):
     schemes = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
 
     def refusal(self, address: Name, doing: str) -> UsageError:
-        return UsageError(f"{address}: addresses need the add-on cloud; install topicstream whole")
+        return UsageError(f"{address}: addresses need the add-on cloud, which is not installed")
 
     def expand(self, name: str) -> list[str]:
         raise self.refusal(name, "")
