@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from topicstream.base.errors import StoreError, one_line
+from topicstream.base.line_ends import with_line_feeds
 from topicstream.base.places import places
 
 if TYPE_CHECKING:
@@ -78,15 +79,16 @@ manifest.
 
 
 def read_given(path: _Where, most: int = MOST_LISTED) -> bytes:
-    """The bytes of a file that a user names; OSError too for a pipe or a device, which may never
-    end, and beyond ``most``.
+    """Read the text of a file that a user names, its lines ended by line feeds.
+
+    OSError too for a pipe or a device, which may never end, and beyond ``most``.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         raise OSError("not a regular file, but a folder, a pipe or a device")
     if os.path.exists(path) and (size := os.path.getsize(path)) > most:
         raise OSError(f"{size:,} bytes, where a list of words has {most:,} at most")
     with open(path, "rb") as f:
-        return f.read()
+        return with_line_feeds(f.read())
 
 
 def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:

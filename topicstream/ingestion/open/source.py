@@ -18,6 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
+from topicstream.base.line_ends import has_returns_alone, with_line_feeds
 from topicstream.base.places import places
 from topicstream.ingestion.parse.columns import clean
 from topicstream.ingestion.parse.rejects import LEFT_OUT, SHOWN_BYTES, BadFile, Reject, Rejects
@@ -192,7 +193,8 @@ class Input:
 class Source(Input):
     """One file, or standard input (``path`` None).  Reading yields UTF-8 bytes without a mark;
     bytes that the encoding
-    cannot decode come out as 0xFF.
+    cannot decode come out as 0xFF.  Where lines end with carriage returns alone, they end with line
+    feeds here.
 
     Attributes
     ----------
@@ -217,6 +219,7 @@ class Source(Input):
         self._packed: bool | None = None
         self._decoder: codecs.IncrementalDecoder | None = None
         self._ahead = b""
+        self._returns_alone = False
         self._ended = False
         self._inflated = 0
         try:
@@ -263,7 +266,10 @@ class Source(Input):
         head, encoding = without_mark(head, self.encoding)
         if encoding is not None:
             self._decoder = codecs.getincrementaldecoder(encoding)("topicstream-mark")
-        self._ahead = self._decode(head)
+        self._returns_alone = False
+        head = self._decode(head)
+        self._returns_alone = has_returns_alone(head)
+        self._ahead = with_line_feeds(head)
 
     def _more(self) -> bytes:
         """Some stored bytes; b"" at the end, also where the compressed data are damaged."""
@@ -282,9 +288,9 @@ class Source(Input):
         return part
 
     def _decode(self, data: bytes) -> bytes:
-        if self._decoder is None:
-            return data
-        return self._decoder.decode(data, self._ended).encode("utf-8", "surrogateescape")
+        if self._decoder is not None:
+            data = self._decoder.decode(data, self._ended).encode("utf-8", "surrogateescape")
+        return data.replace(b"\r", b"\n") if self._returns_alone else data
 
     def head(self, n: int = HEAD_BYTES) -> bytes:
         """The first decoded bytes, which ``read`` will return again: at least min(n, 16 KiB) of

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.base.errors import InputError, UsageError
+from topicstream.base.line_ends import with_line_feeds
 from topicstream.corpus.vocabulary import string_buffers
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.documents import TEXT, batch_of, content_kind, metadata_of
@@ -90,7 +91,7 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
     starts: list[int] = []
     owner: list[int] = []
     for d, (begin, end) in enumerate(pairwise(ends.tolist())):
-        raw = text[begin:end].tobytes()
+        raw = with_line_feeds(text[begin:end].tobytes())
         gaps = [(0, 0), *_between(raw, pattern), (len(raw), len(raw))]
         for a, b in gaps:
             text[begin + a : begin + b] = ord(" ")

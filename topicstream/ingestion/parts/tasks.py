@@ -86,12 +86,12 @@ class Task:
 
 def with_composed_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Compose the letters of ids and metadata; sources stay, as they name files."""
-    names = [batch.schema.names[0], *metadata_of(batch)]
-    for name in names:
-        column = batch.column(name)
+    first = batch.num_columns - len(metadata_of(batch))
+    for place in (0, *range(first, batch.num_columns)):
+        column = batch.column(place)
         composed = compose_column(column)
         if composed is not column:
-            batch = batch.set_column(batch.schema.get_field_index(name), name, composed)
+            batch = batch.set_column(place, batch.schema.names[place], composed)
     return batch
 
 
@@ -101,11 +101,12 @@ def with_fields(
     """The documents with a column of one value for each of ``values``, metadata in the order of
     ``order``.
     """
-    names = batch.schema.names[: batch.num_columns - len(metadata_of(batch))]
+    first = batch.num_columns - len(metadata_of(batch))
     for name, value in values.items():
         one, kind = ([value] if value else [], LIST) if name in LISTS else (value, TEXT)
         batch = batch.append_column(name, pa.array([one] * len(batch), kind))
-    return batch.select([*names, *(name for name in order if name in batch.schema.names)])
+    places = {name: first + i for i, name in enumerate(batch.schema.names[first:])}
+    return batch.select([*range(first), *(places[name] for name in order if name in places)])
 
 
 def pieces(

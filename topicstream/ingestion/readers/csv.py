@@ -156,12 +156,6 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     head = source.head()
     if not head.strip():
         raise BadFile(source.name, 1, "is empty; a CSV file begins with the names of its columns")
-    if b"\r" in head and b"\n" not in head:
-        raise BadFile(
-            source.name,
-            1,
-            r"lines end as on an old Mac (\r alone); save it with others, or: tr '\r' '\n' < FILE",
-        )
     if options.encoding is None and why_not_utf8(head.rpartition(b"\n")[0]):
         head = western(head) or head
     lines = head.decode("utf-8", "surrogateescape").split("\n")

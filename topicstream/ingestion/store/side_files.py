@@ -27,7 +27,14 @@ from topicstream.corpus.documents import OWN
 from topicstream.ingestion.open.source import Source, plain_suffix
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS, as_lists, clean
-from topicstream.ingestion.parse.documents import TEXT, lines_of, positions, western, why_not_utf8
+from topicstream.ingestion.parse.documents import (
+    TEXT,
+    lines_of,
+    metadata_of,
+    positions,
+    western,
+    why_not_utf8,
+)
 from topicstream.ingestion.parse.reader import reader_named
 from topicstream.ingestion.parse.rejects import BadFile
 
@@ -165,7 +172,8 @@ class SideFile:
         options = _NoText(**kept | ({"delimiter": "tab"} if self.form == "tsv" else {}))
         reader = reader_named("csv" if self.form == "tsv" else self.form)
         for batch in filter(len, reader.batches(source, options)):
-            yield batch["source"], pa.Table.from_batches([batch]).select(list(wanted))
+            # by place: a field may be called text, as the content of a batch is
+            yield batch.column(1), pa.table(metadata_of(batch))
 
     def _without(
         self, source: Source, wanted: dict[str, str], names: tuple[str, ...]
