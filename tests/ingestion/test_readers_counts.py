@@ -64,10 +64,10 @@ def test_docword_folder_takes_the_vocabulary_for_what_it_is(tmp_path: Path) -> N
 
 
 BAD_LINES = {
-    "2 9 1": "word number out of range",
-    "2 0 1": "word number out of range",
-    "9 1 1": "document number out of range",
-    "0 1 1": "document number out of range",
+    "2 9 1": "word number 9 is out of range",
+    "2 0 1": "word number 0 is out of range",
+    "9 1 1": "document number 9 is out of range",
+    "0 1 1": "document number 0 is out of range",
     "2 1 -4": "a count that is negative",
     "2 1": "not the numbers",
     "2 1 1 1": "not the numbers",
@@ -203,9 +203,22 @@ def test_svmlight_weights_and_ids_from_zero(tmp_path: Path) -> None:
     got = Read(path, weighted=True)
     assert got.bags == [{0: 0.5, 3: 0.25}, {1: 3.0}, {}] and got.dtypes == {"float32"}
     zero = write(tmp_path / "b.svm", "1 0:2 1:1\n")
-    with pytest.raises(InputError, match=r"b\.svm:1: word number out of range"):
+    with pytest.raises(InputError, match=r"b\.svm:1: word number 0 .*give --first-id 0"):
         Read(zero)
     assert Read(zero, first_id=0).bags == [{0: 2, 1: 1}]
+
+
+def test_ldac_from_one(tmp_path: Path) -> None:
+    write(tmp_path / "words.txt", "a\nb\nc\n")
+    path = write(tmp_path / "a.ldac", "1 1:4\n2 1:2 3:1\n")
+    with pytest.raises(InputError, match=r"a\.ldac:2: word number 3 .*give --first-id 1 where"):
+        Read(path)
+    assert Read(path, first_id=1).bags == [{0: 4}, {0: 2, 2: 1}]
+    far = write(tmp_path / "b.ldac", "1 9:4\n")
+    with pytest.raises(
+        InputError, match=r"word number 9 .* 3 words, counted from 0; name the right"
+    ):
+        Read(far)
 
 
 @pytest.mark.parametrize("field", ["integer", "real", "pattern"])

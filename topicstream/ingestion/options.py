@@ -183,8 +183,9 @@ class ReadOptions:
     )
     first_id: int | None = option(
         None,
-        "svmlight and LDA-C: number of the first word.",
+        "svmlight and LDA-C: number of the first word (default: 1 for svmlight, 0 for LDA-C).",
         decides="reading",
+        recalled="layout",
         group="Input",
     )
     words: str | Path | None = option(

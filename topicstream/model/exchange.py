@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -182,6 +182,36 @@ def read_table(
                 ),
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict(columns), null_values=[], strings_can_be_null=False
+                ),
+            )
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as e:
+        raise InputError(f"{path}: {one_line(e).removeprefix('CSV parse error: ')[:300]}") from None
+
+
+def stream_lines(path: Path, skip: int) -> Iterator[pa.RecordBatch]:
+    """Yield the lines of a text behind the first ``skip``, a column of strings.
+
+    Raises
+    ------
+    InputError
+        Where the file is damaged or not UTF-8.
+    """
+    never = "\x01"
+    try:
+        with opened(path) as file:
+            yield from pacsv.open_csv(
+                file,
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, column_names=["line"], skip_rows=skip
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=never,
+                    quote_char=False,
+                    escape_char=False,
+                    ignore_empty_lines=False,
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    column_types={"line": _TEXT}, null_values=[], strings_can_be_null=False
                 ),
             )
     except (pa.ArrowException, OSError, EOFError, zlib.error) as e:

@@ -226,6 +226,10 @@ def test_files_as_mallet_writes_them(tmp_path):
     topicstream.import_model(tmp_path / "s.gz", tmp_path / "n")
     model = TopicModel.open(tmp_path / "n")
     assert np.array_equal(model.phi, [[3, 0], [0, 2]]) and model.alpha.tolist() == [0.5, 0.25]
+    spaced = state.replace("0 NA", "0 file:/C:/My Documents/a b.txt")
+    (tmp_path / "spaced.txt").write_text(spaced.replace("\n", "\r\n"))
+    topicstream.import_model(tmp_path / "spaced.txt", tmp_path / "o", format="mallet-state")
+    assert np.array_equal(TopicModel.open(tmp_path / "o").phi, model.phi)
     (tmp_path / "old.txt").write_text(
         "#doc name topic proportion ...\n0 file:/a 1 0.75 0 0.25 \n1 file:/b 0 1.0 \n"
     )
@@ -239,6 +243,45 @@ def test_files_as_mallet_writes_them(tmp_path):
     (tmp_path / "new.txt").write_text("0\tfile:/a\t0.75\t0.25\n1\tfile:/b\t0.5\t0.5\n")
     topicstream.import_model(tmp_path / "new.txt", tmp_path / "u.jsonl", format="mallet-doc-topics")
     assert json.loads((tmp_path / "u.jsonl").read_text().splitlines()[0])["shares"] == [0.75, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("text", "layout", "wanted"),
+    [
+        # infer-topics puts the head of the pairs above proportions in the order of the topics
+        (
+            "#doc name topic proportion ...\n0\tdoc1\t0.1\t0.2\t0.7\n1\tdoc2\t0.3\t0.4\t0.3\n",
+            "dense",
+            [("doc1", {0: 0.1, 1: 0.2, 2: 0.7}), ("doc2", {0: 0.3, 1: 0.4, 2: 0.3})],
+        ),
+        (
+            "#doc name topic proportion ...\n0\td\t0.25\t0.75\n",
+            "dense",
+            [("d", {0: 0.25, 1: 0.75})],
+        ),
+        (
+            "#doc name topic proportion ...\n0\td\t1\t0.6\n1\te\n2\tf\t0\t0.5\t1\t0.2\n",
+            "pairs",
+            [("d", {1: 0.6}), ("e", {}), ("f", {0: 0.5, 1: 0.2})],
+        ),
+        ("0\td\t1\t0\n1\te\t0.5\t0.5\n", "dense", [("d", {0: 1, 1: 0}), ("e", {0: 0.5, 1: 0.5})]),
+        (
+            "0 C:/My Documents/a b.txt 0.25 0.75\n1 c.txt 0.5 0.5\n",
+            "dense",
+            [("C:/My Documents/a b.txt", {0: 0.25, 1: 0.75}), ("c.txt", {0: 0.5, 1: 0.5})],
+        ),
+    ],
+)
+def test_layouts_of_the_topics_of_documents(tmp_path, text, layout, wanted):
+    (tmp_path / "d.txt").write_text(text)
+    out = tmp_path / "t.parquet"
+    summary = topicstream.import_model(tmp_path / "d.txt", out, format="mallet-doc-topics")
+    assert summary["layout"] == layout
+    rows = pq.read_table(out).to_pylist()
+    got = [(row["id"], dict(zip(row["topics"], row["shares"], strict=True))) for row in rows]
+    assert [name for name, _ in got] == [name for name, _ in wanted]
+    for (_, shares), (_, right) in zip(got, wanted, strict=True):
+        assert shares == pytest.approx(right)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +331,7 @@ GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
         ("mallet-state", "#alpha : x\n", "prior is not a number"),
         ("mallet-state", "0 NA 0 0 cat 0\n0 NA 1 0 dog 0\n", "two words"),
         ("mallet-state", "0 NA 0 0 cat -1\n", "negative word or topic number"),
-        ("mallet-state", "0 NA 0 0 cat\n", "[Ee]xpected 6 columns"),
+        ("mallet-state", "0 NA 0 0 cat\n", "bad:1: expected 'doc source pos"),
         ("mallet-state", "#alpha : 0.1 0.1 0.1\n0 NA 0 0 cat 7\n", "give one number or 8"),
         ("mallet-doc-topics", "0\ta\t0.5\t0.5\n1\tb\t1.0\n", "1 topics, but earlier lines have 2"),
         ("mallet-doc-topics", "0\ta\tnan\t0.5\n", "not finite"),

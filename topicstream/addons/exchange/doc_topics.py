@@ -90,9 +90,10 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
     schema = answer_schema(facts=False)
     n_documents = 0
     with written_answers(out, schema, option="--model", force=force) as file:
-        read = documents(path)
+        read = DocTopics(path)
+        rows = read.documents()
         try:
-            while some := list(islice(read, DOCUMENTS)):
+            while some := list(islice(rows, DOCUMENTS)):
                 names, topics, shares = zip(*some, strict=True)
                 offsets = np.cumsum([0, *map(len, topics)])
                 lists = Lists(offsets, np.concatenate(topics), np.concatenate(shares))
@@ -104,50 +105,93 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
             raise InputError(f"{path}: cannot be read further ({e}); is it truncated?") from None
         if not n_documents:
             raise InputError(f"{path}: contains no document")
-    with opened(path) as stream:
-        return {
-            "documents": n_documents,
-            "out": str(out),
-            "layout": "pairs" if stream.read(1) == b"#" else "dense",
-        }
+    return {"documents": n_documents, "out": str(out), "layout": read.layout}
 
 
-def documents(path: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(name, topics int32, shares float32) of each line; InputError with the line's number for what
-    is none.
+class DocTopics:
+    """Lines of MALLET's doc-topics.
+
+    Attributes
+    ----------
+    layout
+        ``dense`` or ``pairs``, as the first line with proportions says: MALLET puts the same head
+        line above both.
     """
-    pairs = False
-    width = 0
-    with opened(path) as stream:
-        for number, raw in enumerate(stream, 1):
-            line = raw.strip()
-            where = f"{path}:{number}"
-            pairs |= line.startswith(b"#")
-            if not line or line.startswith(b"#"):
-                continue
-            fields = line.split(b"\t") if b"\t" in line else line.split()
-            try:
-                values = np.array(b" ".join(fields[2:]).split(), np.float64)
-                name = fields[1].decode("utf-8")
-                int(fields[0])
-            except (ValueError, IndexError, UnicodeDecodeError):
-                raise InputError(f"{where}: expected 'number, name, proportions'") from None
-            topics, shares = (
-                (values[::2], values[1::2]) if pairs else (np.arange(float(len(values))), values)
-            )
-            width = width or len(values)
-            if pairs and (
-                len(topics) != len(shares)
-                or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any()
-            ):
-                raise InputError(f"{where}: expected pairs of topic and proportion")
-            if not pairs and len(values) != width:
-                raise InputError(f"{where}: {len(values)} topics, but earlier lines have {width}")
-            total = shares.sum()
-            if not (
-                np.isfinite(total) and (shares >= 0).all() and (0 if pairs else 0.99) < total < 1.01
-            ):
-                raise InputError(
-                    f"{where}: proportions are negative, not finite or do not sum to 1"
-                )
-            yield name, topics.astype(np.int32), shares.astype(np.float32)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._head = False
+        self._width = 0
+        self.layout = ""
+
+    def documents(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield (name, topics int32, shares float32) of each line.
+
+        Raises
+        ------
+        InputError
+            With the number of a line that is none.
+        """
+        with opened(self._path) as stream:
+            for number, raw in enumerate(stream, 1):
+                line = raw.strip()
+                self._head |= line.startswith(b"#")
+                if line and not line.startswith(b"#"):
+                    yield self._document(line, f"{self._path}:{number}")
+
+    def _document(self, line: bytes, where: str) -> tuple[str, np.ndarray, np.ndarray]:
+        fields = line.split(b"\t") if b"\t" in line else _split_at_blanks(line)
+        try:
+            texts = b" ".join(fields[2:]).split()
+            values = np.array(texts, np.float64)
+            name = fields[1].decode("utf-8")
+            int(fields[0])
+        except (ValueError, IndexError, UnicodeDecodeError):
+            raise InputError(f"{where}: expected 'number, name, proportions'") from None
+        self.layout = self.layout or self._layout_of(texts, values)
+        self._width = self._width or len(values)
+        return (name, *(self._pairs if self.layout == "pairs" else self._dense)(values, where))
+
+    def _layout_of(self, texts: list[bytes], values: np.ndarray) -> str:
+        """Say in which layout a line is; a topic is written without a point."""
+        if not texts:
+            return "pairs" if self._head else ""
+        may_be_pairs = len(texts) % 2 == 0 and all(map(bytes.isdigit, texts[::2]))
+        may_be_dense = abs(values.sum() - 1) < 0.01
+        if may_be_pairs and (self._head or not may_be_dense):
+            return "pairs"
+        return "pairs" if self._head and not may_be_dense else "dense"
+
+    def _pairs(self, values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+        topics = values[::2]
+        shares = values[1::2]
+        if len(topics) != len(shares) or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any():
+            raise InputError(f"{where}: expected pairs of topic and proportion")
+        _check_shares(shares, 0.0, where)
+        return topics.astype(np.int32), shares.astype(np.float32)
+
+    def _dense(self, values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+        if len(values) != self._width:
+            raise InputError(f"{where}: {len(values)} topics, but earlier lines have {self._width}")
+        _check_shares(values, 0.99, where)
+        return np.arange(len(values), dtype=np.int32), values.astype(np.float32)
+
+
+def _split_at_blanks(line: bytes) -> list[bytes]:
+    """Number, name and proportions; the name may have blanks."""
+    fields = line.split()
+    last = 1
+    for place, field in enumerate(fields[2:], 2):
+        try:
+            float(field)
+        except ValueError:
+            last = place
+    return [fields[0], b" ".join(fields[1 : last + 1]), *fields[last + 1 :]]
+
+
+def _check_shares(shares: np.ndarray, least: float, where: str) -> None:
+    """InputError where they are no proportions, or their sum is not above ``least``."""
+    total = shares.sum()
+    empty = not len(shares) and not least
+    if not (np.isfinite(total) and (shares >= 0).all() and (empty or least < total < 1.01)):
+        raise InputError(f"{where}: proportions are negative, not finite or do not sum to 1")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from topicstream.base.errors import InputError
 from topicstream.base.files.outputs import written
@@ -20,7 +21,7 @@ from topicstream.model.exchange import (
     Imported,
     fit_for_text,
     opened,
-    read_table,
+    stream_lines,
     summed,
     text_lines,
 )
@@ -35,6 +36,12 @@ COLUMNS = {
     "type": TEXT,
     "topic": NUMBER,
 }
+READ = {"typeindex": NUMBER, "type": TEXT, "topic": NUMBER}
+TOKEN = (
+    r"^-?\d{1,18} .* -?\d{1,18} (?P<typeindex>-?\d{1,18}) (?P<type>[^ ]+) "
+    r"(?P<topic>-?\d{1,18})[ \r]*$"
+)
+"""A line: between the number and the last four fields is the source, a path that may have blanks."""
 TOKENS = 1 << 18
 """Lines made at a time."""
 
@@ -83,7 +90,7 @@ def write(job: Export) -> dict[str, float]:
 def read(path: Path, given: Given) -> Imported:
     """A state, gzipped or not; words are numbered as its ``typeindex`` says."""
     skip, priors = _head(path)
-    table = read_table(path, COLUMNS, delimiter=" ", skip=skip)
+    table = _tokens(path, skip)
     word = table["typeindex"].to_numpy()
     topic = table["topic"].to_numpy()
     topics = max(int(topic.max(initial=-1)) + 1, len(priors.get("alpha", [])))
@@ -96,6 +103,36 @@ def read(path: Path, given: Given) -> Imported:
         beta=priors.get("beta", [0.01])[0],
         notes=() if told else ("the file says no alpha: 5 over all topics, MALLET's default",),
     )
+
+
+def _tokens(path: Path, skip: int) -> pa.Table:
+    """Read the columns typeindex, type and topic; the name of a source may hold blanks.
+
+    Parameters
+    ----------
+    skip
+        Lines of the head.
+
+    Raises
+    ------
+    InputError
+        At the first line that is no token.
+    """
+    parts = [pa.table({name: pa.array([], kind) for name, kind in READ.items()})]
+    number = skip + 1
+    for batch in stream_lines(path, skip):
+        lines = batch.column(0)
+        tokens = pc.extract_regex(lines, TOKEN)
+        wrong = pc.index(tokens.is_null(), True).as_py()
+        if wrong >= 0:
+            raise InputError(
+                f"{path}:{number + wrong}: expected '{' '.join(COLUMNS)}', not "
+                f"{lines[wrong].as_py()[:80]!r}"
+            )
+        columns = {name: tokens.field(name).cast(kind) for name, kind in READ.items()}
+        parts.append(pa.table(columns))
+        number += len(lines)
+    return pa.concat_tables(parts)
 
 
 def _words(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -> list[str]:

@@ -518,10 +518,11 @@ def _cells(
             np.concatenate(([first], np.where(docs <= header.documents, docs, first)))
         )[:-1]
     wrong = {
-        f"document number out of range (1 to {header.documents})": (docs < 1)
+        f"document number {{0}} is out of range (1 to {header.documents})": (docs < 1)
         | (docs > header.documents),
         "a document out of order; sort the file by document (by row)": docs < below,
-        f"word number out of range ({header.words} words)": (words < 1) | (words > header.words),
+        f"word number {{1}} is out of range (1 to {header.words})": (words < 1)
+        | (words > header.words),
         "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
     }
     if header.real and not (options.weighted or options.binarize):
@@ -530,9 +531,8 @@ def _cells(
         ) | (counts > 9e15)
     bad = np.logical_or.reduce(list(wrong.values()))
     for i in np.flatnonzero(bad).tolist():
-        source.reject(
-            int(numbers[i]), next(reason for reason, rows in wrong.items() if rows[i]), lines[i]
-        )
+        reason = next(reason for reason, rows in wrong.items() if rows[i])
+        source.reject(int(numbers[i]), reason.format(int(docs[i]), int(words[i])), lines[i])
     cells = cells[~bad]
     if header.real and not (options.weighted or options.binarize):
         cells = cells.astype(np.int64)  # counts, which R's writeMM writes as real

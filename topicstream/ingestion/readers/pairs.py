@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.base.errors import InputError
+from topicstream.base.text import counted
 from topicstream.corpus.format import LABELS
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
@@ -70,8 +71,6 @@ class PairReader(Reader):
             words = pairs.cells[:, 0] - self._first(options)
             counts = pairs.cells[:, 1]
             wrong = {
-                f"word number out of range ({len(source.words)} words)": (words < 0)
-                | (words >= len(source.words)),
                 "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
             }
             if not weighted:
@@ -82,6 +81,9 @@ class PairReader(Reader):
             reasons = dict.fromkeys(np.flatnonzero(pairs.bad).tolist(), NO_PAIRS)
             for reason, cells in reversed(wrong.items()):
                 reasons.update(dict.fromkeys(places[owner[cells]].tolist(), reason))
+            outside = np.flatnonzero((words < 0) | (words >= len(source.words)))[::-1]
+            for place, number in zip(places[owner[outside]].tolist(), pairs.cells[outside, 0]):
+                reasons[place] = self._why_outside(int(number), len(source.words), options)
             if not self.labelled:
                 reasons.update(
                     dict.fromkeys(
@@ -119,6 +121,18 @@ class PairReader(Reader):
             for _, lines in lines_of(again, options):
                 highest = max(highest, int(self._taken_apart(lines).cells[:, 0].max(initial=-1)))
         return numbered_words(source, highest - first + 1, first, options)
+
+    def _why_outside(self, number: int, words: int, options: ReadOptions) -> str:
+        """Say why a word number is none, and what to do."""
+        first = self._first(options)
+        said = (
+            f"word number {number} is out of range: {counted(words, 'word')}, counted from {first}"
+        )
+        if number < first:
+            return f"{said}; give --first-id {number} where the file counts from {number}"
+        if number == first + words:
+            return f"{said}; give --first-id {first + 1} where the file counts from {first + 1}"
+        return f"{said}; name the right file with --words"
 
     def _first(self, options: ReadOptions) -> int:
         return self.first if options.first_id is None else options.first_id
