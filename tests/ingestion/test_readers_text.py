@@ -345,6 +345,22 @@ def test_tar_archive(tmp_path: Path) -> None:
     assert [r.reason for r in got.rejects] == ["a name that leads out of the archive"]
 
 
+@pytest.mark.parametrize("cut", [1024, 2048])
+def test_a_tar_archive_cut_between_two_members(tmp_path: Path, cut: int) -> None:
+    """A member takes two blocks of 512 bytes, so the archive ends behind the first or the second."""
+    with tarfile.open(tmp_path / "whole.tar", "w") as archive:
+        for name in ("one", "two", "three"):
+            info = tarfile.TarInfo(name)
+            info.size = 3
+            archive.addfile(info, io.BytesIO(name[:3].encode()))
+    assert Read(tmp_path / "whole.tar").ids == ["one", "two", "three"]
+    write(tmp_path / "cut.tar", (tmp_path / "whole.tar").read_bytes()[:cut])
+    with pytest.raises(InputError, match=r"damaged or truncated .it ends"):
+        Read(tmp_path / "cut.tar")
+    got = Read(tmp_path / "cut.tar", on_error="skip")
+    assert got.ids == ["one", "two"][: cut // 1024] and len(got.rejects) == 1
+
+
 class _Stdin:
     def __init__(self, data: bytes) -> None:
         self.buffer = io.BufferedReader(io.BytesIO(data))

@@ -116,6 +116,74 @@ def test_a_file_without_a_header_by_row(tmp_path):
     }
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
+def test_a_field_called_text(tmp_path, form):
+    path = tmp_path / f"side.{form}"
+    rows = [("d0", "A", "x"), ("d1", "B", "y")]
+    if form == "parquet":
+        columns = dict(
+            zip(("id", "text", "party"), map(list, zip(*rows, strict=True)), strict=True)
+        )
+        pq.write_table(pa.table(columns), path)
+    else:
+        mark = "," if form == "csv" else "\t"
+        path.write_text("".join(mark.join(row) + "\n" for row in [("id", "text", "party"), *rows]))
+    ingest = topicstream.ingest
+    ingest(texts(tmp_path, 3), out=tmp_path / "s", meta_files=path, heldout=0, **OPTIONS)
+    assert fields(tmp_path / "s", "text", "party") == {
+        "d0": ("A", "x"),
+        "d1": ("B", "y"),
+        "d2": (None, None),
+    }
+
+
+def test_lines_that_end_with_carriage_returns_alone(tmp_path):
+    docs = tmp_path / "a.jsonl"
+    docs.write_bytes(b'{"id":"d0","text":"word"}\r{"id":"d1","text":"other"}\r')
+    (tmp_path / "m.csv").write_bytes(b"id,party\rd0,A\rd1,B\r")
+    (tmp_path / "bare.tsv").write_bytes(b"d0\tAnn\rd1\tBo\tCy\r")
+    (tmp_path / "links.csv").write_bytes(b"citing,cited\rd0,d1\r")
+    topicstream.ingest(
+        docs,
+        out=tmp_path / "s",
+        meta_files=[tmp_path / "m.csv", f"{tmp_path / 'bare.tsv'}:id,authors"],
+        links=tmp_path / "links.csv",
+        heldout=0,
+        **OPTIONS,
+    )
+    assert fields(tmp_path / "s", "party", "authors", "links") == {
+        "d0": ("A", ["Ann"], ["d1"]),
+        "d1": ("B", ["Bo", "Cy"], []),
+    }
+
+
+def test_an_id_in_two_rows(tmp_path):
+    """The last row counts, rows of lists are joined, and the summary counts the row too many."""
+    (tmp_path / "m.csv").write_text("id,party,authors\nd0,A,Ann\nd1,B,Bo\nd0,C,Cy\n")
+    summary = topicstream.ingest(
+        texts(tmp_path, 2),
+        out=tmp_path / "s",
+        meta_files=tmp_path / "m.csv",
+        heldout=0,
+        **OPTIONS,
+    )
+    assert fields(tmp_path / "s", "party", "authors") == {
+        "d0": ("C", ["Ann", "Cy"]),
+        "d1": ("B", ["Bo"]),
+    }
+    row = "rows of m.csv about a document that has another row"
+    assert summary["notes"] == {f"{row} (the last one counts; lists are joined)": 1}
+    (tmp_path / "authors.csv").write_text("id,authors\nd0,Ann\nd0,Cy\n")
+    summary = topicstream.ingest(
+        texts(tmp_path, 2),
+        out=tmp_path / "t",
+        meta_files=tmp_path / "authors.csv",
+        heldout=0,
+        **OPTIONS,
+    )
+    assert summary["notes"] == {}
+
+
 def test_by_file(tmp_path):
     (tmp_path / "t" / "x").mkdir(parents=True)
     for name in ("t/a.txt", "t/x/b.txt", "t/x/c.txt"):

@@ -62,7 +62,7 @@ COUNTED = {
 
 _SEVERAL = re.compile(
     r"(?<=^CSV "
-    r"file)s|(?<=^file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s"
+    r"file)s|(?<=^file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s|(?<=^row)s"
 )
 
 TITLES = ("Input", "Text", "Vocabulary", "Store", "Advanced")

@@ -21,12 +21,15 @@ from topicstream.base.options import checked, fits, like, names_tagged, option, 
 from topicstream.base.places import places
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.settings import IngestOptions
+from topicstream.ingestion.tokens.stopwords import language_named
 from topicstream.model.seeds import read_seeds
 from topicstream.training.config import TrainConfig
 from topicstream.training.setup import engine_facts
 
 GROUPS = ("new", "changed")
 """Folders of copies below ``incoming``."""
+OF_FILES = {"meta_files", "links", "replace", "drop_words", "vocab", "words"}
+"""Options of an ingest that name files."""
 OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current")
 
 TEMPLATE = """\
@@ -320,9 +323,54 @@ def load_config(path: str | Path) -> Config:
     if seeds is not None:
         read_seeds(home / seeds)
         config = replace(config, train=replace(config.train, seed_words=str(home / seeds)))
-    config = replace(config, folder=home / config.folder, raw=home / config.raw)
+    config = replace(
+        config,
+        folder=home / config.folder,
+        raw=home / config.raw,
+        ingest=_beside_file(config.ingest, home),
+        source=tuple(
+            RawSource(source.patterns, _beside_file(source.options, home))
+            for source in config.source
+        ),
+    )
     _check(config, path)
     return config
+
+
+def _beside_file(options: Mapping[str, Any], home: Path) -> dict[str, Any]:
+    """Find the files that options of an ingest name beside the config file.
+
+    Parameters
+    ----------
+    options
+        Of ``[ingest]`` or of a ``[[source]]``.
+    home
+        The folder of the config file.
+    """
+    absolute = dict(options)
+    for name in sorted(OF_FILES & set(options)):
+        absolute[name] = _place_beside(options[name], home)
+    stops = options.get("stopwords")
+    if isinstance(stops, str):  # a list holds the words themselves
+        parts = [stops] if (home / stops).is_file() else stops.split("+")
+        absolute["stopwords"] = "+".join(_list_beside(part, home) for part in parts)
+    return absolute
+
+
+def _place_beside(value: Any, home: Path) -> Any:
+    """Turn a path, or each of several, into one that holds from any folder."""
+    if isinstance(value, (list, tuple)):
+        return [_place_beside(item, home) for item in value]
+    if not isinstance(value, (str, os.PathLike)) or not places().on_this_machine(value):
+        return value
+    return str(home / value)
+
+
+def _list_beside(name: str, home: Path) -> str:
+    """Name a list of stop words: a file beside the config file, else a language, or none."""
+    if not (home / name).is_file() and (name == "none" or language_named(name) is not None):
+        return name
+    return str(home / name)
 
 
 def words_of_file(message: str) -> str:

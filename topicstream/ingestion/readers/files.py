@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -155,9 +156,21 @@ class Tar(Reader):
         yield from document_batches(source, plain, _members(source, options), source.key + "/")
 
 
+class _Member(tarfile.TarInfo):
+    """A member of an archive that ends with its mark (blocks of zeros), as a whole one does."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        """Read the next member; ReadError where the archive ends without its mark."""
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EmptyHeaderError:
+            raise tarfile.ReadError("it ends without its end mark") from None
+
+
 def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, bytes]]:
     try:
-        with tarfile.open(fileobj=source.as_bytes(), mode="r|") as archive:
+        with tarfile.open(fileobj=source.as_bytes(), mode="r|", tarinfo=_Member) as archive:
             for member in archive:
                 name = printable(member.name.removeprefix("./"))
                 parts = name.split("/")

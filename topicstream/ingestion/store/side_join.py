@@ -150,6 +150,7 @@ class SideJoin:
                         f"files with or without their endings, --key row numbers)"
                     )
             self.notes[note] += lost
+        self._note_repeated(file, name, fields)
         # in order, so that the rows of a piece lie together
         self._relations.execute(
             f"create table {name} as from {name}_joined where number is not null order by "
@@ -157,6 +158,22 @@ class SideJoin:
         )
         self._relations.execute(f"drop table {name}_joined")
         self._files.append((name, fields))
+
+    def _note_repeated(self, file: SideFile, name: str, fields: list[str]) -> None:
+        """Count the rows whose document has another row; of lists all rows count."""
+        if all(field in LISTS for field in fields):
+            return
+        parts = 1 + self._documents // JOINED_AT_ONCE
+        repeated = sum(
+            self._relations.number(
+                f"select coalesce(count(number) - count(distinct number), 0) from {name}_joined "
+                f"where hash(number) % {parts} = {part}"
+            )
+            for part in range(parts)
+        )
+        if repeated:
+            about = f"rows of {os.path.basename(file.path)} about a document that has another row"
+            self.notes[f"{about} (the last one counts; lists are joined)"] += repeated
 
     def _rows(self, table: pa.Table, where: pa.Array, fields: list[str], first: int) -> pa.Table:
         """Rows of metadata: key and fields."""
