@@ -164,7 +164,7 @@ class _Member(tarfile.TarInfo):
         """Read the next member; ReadError where the archive ends without its mark."""
         try:
             return super().fromtarfile(archive)
-        except tarfile.EmptyHeaderError:
+        except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
             raise tarfile.ReadError("it ends without its end mark") from None
 
 
