@@ -347,7 +347,7 @@ def test_tar_archive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1024, 2048])
 def test_a_tar_archive_cut_between_two_members(tmp_path: Path, cut: int) -> None:
-    """A member takes two blocks of 512 bytes, so the archive ends behind the first or the second."""
+    """A member takes two blocks of 512 bytes: the cut is behind the first or the second."""
     with tarfile.open(tmp_path / "whole.tar", "w") as archive:
         for name in ("one", "two", "three"):
             info = tarfile.TarInfo(name)

@@ -41,7 +41,7 @@ TOKEN = (
     r"^-?\d{1,18} .* -?\d{1,18} (?P<typeindex>-?\d{1,18}) (?P<type>[^ ]+) "
     r"(?P<topic>-?\d{1,18})[ \r]*$"
 )
-"""A line: between the number and the last four fields is the source, a path that may have blanks."""
+"""A line: between the number and the last four fields is the source, perhaps with blanks."""
 TOKENS = 1 << 18
 """Lines made at a time."""
 
