@@ -21,7 +21,14 @@ from topicstream.base.errors import InputError, UsageError
 from topicstream.base.line_ends import has_returns_alone, with_line_feeds
 from topicstream.base.places import places
 from topicstream.ingestion.parse.columns import clean
-from topicstream.ingestion.parse.rejects import LEFT_OUT, SHOWN_BYTES, BadFile, Reject, Rejects
+from topicstream.ingestion.parse.rejects import (
+    LEFT_OUT,
+    SHOWN_BYTES,
+    BadFile,
+    Reject,
+    Rejects,
+    add_notes,
+)
 
 try:  # the extra ``gzip``: inflates three times as fast as zlib
     from isal import igzip as gzip
@@ -180,8 +187,7 @@ class Input:
 
     def leave_out(self, fields: Iterable[str]) -> None:
         """Note fields that the input has and no option asks for."""
-        for name in fields:
-            self.note(LEFT_OUT + clean(name))
+        add_notes(self.rejects.notes, {LEFT_OUT + clean(name): 1 for name in fields})
 
     def taken(self) -> Rejects:
         """The rejects so far, which are then no longer here."""

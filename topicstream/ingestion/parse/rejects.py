@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from topicstream.base.errors import InputError, one_line
@@ -11,6 +12,21 @@ from topicstream.base.errors import InputError, one_line
 SHOWN_BYTES = 200
 """How much of a bad record is listed."""
 LEFT_OUT = "field left out: "
+MOST_NAMES = 1000
+"""Names of fields left out that a summary can know; more of them are counted in one note."""
+MORE_LEFT_OUT = "times a further field was left out, beyond the first 1,000 names"
+
+
+def add_notes(notes: Counter[str], more: Mapping[str, int]) -> None:
+    """Add notes; of fields left out at most ``MOST_NAMES`` names, the others in one note."""
+    names = sum(note.startswith(LEFT_OUT) for note in notes)
+    for note in sorted(more):
+        new_name = note.startswith(LEFT_OUT) and note not in notes
+        if new_name and names >= MOST_NAMES:
+            notes[MORE_LEFT_OUT] += more[note]
+            continue
+        names += new_name
+        notes[note] += more[note]
 
 
 class BadFile(InputError):

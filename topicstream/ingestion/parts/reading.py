@@ -18,6 +18,7 @@ from topicstream.base.text import payload_of
 from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.open.inputs import Places
 from topicstream.ingestion.open.memory import InMemory
+from topicstream.ingestion.parse.rejects import add_notes
 from topicstream.ingestion.parts.journal import Journal
 from topicstream.ingestion.parts.prepare import Prepared, batch_crc, prepared_pieces
 from topicstream.ingestion.parts.spread import Piece, Spread
@@ -130,7 +131,7 @@ class Reading:
             (journal.cells, journal.types, journal.docs), done.frames, strict=True
         ):
             spool.append(frame)
-        journal.notes.update(done.rejects.notes)
+        add_notes(journal.notes, done.rejects.notes)
         journal.totals.update(done.totals)
         if done.totals["documents"]:
             if state.width not in (None, done.width):

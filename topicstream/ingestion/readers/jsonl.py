@@ -34,6 +34,7 @@ from topicstream.ingestion.parse.documents import (
     why_not_utf8,
 )
 from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import MOST_NAMES
 
 _OBJECT = re.compile(rb'\s*\{\s*("|\}|$)')
 
@@ -118,7 +119,8 @@ class Objects:
         Raises WrongField with the reason.
         """
         options = self.options
-        self.fields.update(record)
+        if len(self.fields) <= MOST_NAMES + len(self.asked):
+            self.fields.update(record)
         for path in self.paths - record.keys():
             if (value := field_at(record, path)) is not None:
                 record = {**record, path: value}
