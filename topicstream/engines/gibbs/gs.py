@@ -108,11 +108,13 @@ def sweep(
     for d in range(len(indptr) - 1):
         a = indptr[d]
         b = indptr[d + 1]
+        # length of the document
         n_d = np.int64(0)
         for c in range(a, b):
             n_d += counts[c]
         if n_d == 0:
             continue
+        # counts of the document, and coef_t for all topics
         state = stream(seed, pass_number, first_doc + d)
         n_td[:] = 0
         for j in range(i, i + n_d):
@@ -122,30 +124,37 @@ def sweep(
         product = 1.0
         factors = 0
         for c in range(a, b):
+            # every token of the cell in turn
             row = rows[words[c]]
             for _ in range(counts[c]):
                 old = np.int64(z[i])
+                # take the token out of all counts
                 row[old] -= 1
                 n_t[old] -= 1.0
                 n_td[old] -= 1
                 coef[old] = (alpha[old] + n_td[old]) / (mass + n_t[old])
+                # eq. (5): weigh all topics and draw
                 state = step(state)
                 total = weigh(row, coef, beta, sums)
                 new = np.int64(pick(row, coef, beta, sums, uniform(bits(state)) * total))
                 kept += new == old
+                # put the token back under its new topic
                 row[new] += 1
                 n_t[new] += 1.0
                 n_td[new] += 1
                 coef[new] = (alpha[new] + n_td[new]) / (mass + n_t[new])
                 z[i] = new
                 i += 1
+                # log of the normalisers, one logarithm for eight draws
                 product *= total
                 factors += 1
                 if factors == 8:
                     loglik += math.log(product)
                     product = 1.0
                     factors = 0
+        # the document's normalisers contain n_d - 1 + sum alpha tokens
         loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
+        # log p(z) of the document, and its counts for learned priors
         n_topics = np.int64(0)
         for t in range(n_topics_all):
             if n_td[t] > 0:
@@ -156,6 +165,7 @@ def sweep(
         )
         documents += 1
         doc_topics += n_topics  # type: ignore[assignment]
+    # the results of Chain.sweep
     figures[0] = loglik
     figures[4] = kept
     figures[5] = documents

@@ -109,6 +109,7 @@ def sweep(
     one = np.int64(1) << bits_m
     mask = one - 1
     alpha_sum = alpha.sum()
+    # coefficients outside the current document: n_td = 0
     for t in range(n_all):
         inv[t] = 1.0 / (mass + n_t[t])
         coef[t] = alpha[t] * inv[t]
@@ -126,12 +127,14 @@ def sweep(
     for d in range(len(indptr) - 1):
         a = indptr[d]
         b = indptr[d + 1]
+        # length of the document
         n_d = np.int64(0)
         for c in range(a, b):
             n_d += counts[c]
         if n_d == 0:
             continue
         state = stream(seed, pass_number, first_doc + d)
+        # counts and list of the document's topics
         n_topics = np.int64(0)
         for j in range(i, i + n_d):
             t = np.int64(z[j])  # type: ignore[assignment]
@@ -140,6 +143,7 @@ def sweep(
                 topics[n_topics] = t
                 n_topics += 1
             n_td[t] += 1
+        # r and s afresh, without the factor beta (eq. 6), and coef of the document's topics
         r = 0.0
         for j in range(n_topics):
             t = topics[j]
@@ -149,6 +153,7 @@ def sweep(
         product = 1.0
         factors = 0
         for c in range(a, b):
+            # prefetch the row of a later cell
             if c + AHEAD < b:
                 after = words[c + AHEAD]
                 fetch(arena, start[after])
@@ -157,8 +162,10 @@ def sweep(
             u = words[c]
             at = start[u]
             n = np.int64(length[u])
+            # q afresh for the cell (eq. 10)
             q = row_mass(arena, at, n, coef, bits_m)
             for _ in range(counts[c]):
+                # place of the old topic in the word's row
                 old = np.int64(z[i])
                 p = np.int64(0)  # most often it is the first
                 if (np.int64(arena[at]) & mask) != old:
@@ -183,6 +190,7 @@ def sweep(
                 inv[old] = i1
                 coef[old] = c1
                 n_td[old] = nd
+                # draw x from the total mass q + beta (r + s)
                 state = step(state)
                 total = q + beta * (r + s)
                 x = uniform(bits(state)) * total
@@ -194,6 +202,7 @@ def sweep(
                     factors = 0
                 pn = np.int64(-1)
                 new = np.int64(-1)
+                # bucket q: walk along the word's topics, most frequent first
                 if x < q:
                     draws_q += 1
                     k = np.int64(0)
@@ -214,6 +223,7 @@ def sweep(
                     pn = k
                     new = f & mask if f >= one else old
                 else:
+                    # bucket r: walk along the document's topics
                     x = (x - q) / beta
                     if x < r:
                         draws_r += 1
@@ -227,6 +237,7 @@ def sweep(
                         if new < 0:
                             new = old
                     else:
+                        # bucket s: walk along all topics
                         draws_s += 1
                         x -= r
                         for t in range(n_all):
@@ -236,6 +247,7 @@ def sweep(
                                 break
                         if new < 0:
                             new = np.int64(n_all - 1)
+                # the draw is the old topic: restore everything
                 if new == old:
                     kept += 1
                     arena[at + p] = e

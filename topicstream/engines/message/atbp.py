@@ -134,6 +134,7 @@ def sweep(
     per_n_w[:] = 0.0
     alpha_sum = 0.0
     topics = 0
+    # sum of alpha and the number of topics without padding
     for k in range(width):
         alpha_sum += alpha[k]
         topics += int(alpha[k] > 0.0)
@@ -151,14 +152,17 @@ def sweep(
         first = indptr[d]
         last = indptr[d + 1]
         at = d * width
+        # mass that may pass before 1 / (lam + W beta) is off by a DRIFT-th
         if d % REVIEW == 0:
             allowed = np.float32(DRIFT) * _least(lam, dl, spread, topics)
         n_d = 0.0
+        # n_d
         for i in range(first, last):
             n_d += get(counts, i)
         per_n_d = np.float32(1.0 / n_d) if last > first else np.float32(0.0)
         left = one
         for i in range(first, last):
+            # prefetch rows of later cells
             if i + 2 * ahead < n_cells:
                 word = np.int64(get(words, i + 2 * ahead))
                 fetch(index, word)
@@ -172,6 +176,7 @@ def sweep(
             out = word * width
             own = np.int64(get(of, word)) * width
             share_w = get(per_n_w, word)
+            # first cell of the word in the block: 1 / n_w from its row, delta zero
             if share_w == 0.0:
                 acc = zero
                 for k in range(0, width, WIDTH):
@@ -179,6 +184,7 @@ def sweep(
                     store(delta, out + k, zero)
                 share_w = one / total(acc)
                 per_n_w[word] = share_w
+            # Fig. 3, lines 12-14: shrink phi_w, lam and theta_d by the cell's share of their mass
             less_w = splat(-min(x * share_w, one))
             if passed + x > allowed:
                 passed = np.float32(0.0) if passed == np.inf else passed
@@ -202,6 +208,7 @@ def sweep(
                 for k in range(0, width, WIDTH):
                     store(theta, at + k, keep * load(theta, at + k))
                 left = one
+            # Fig. 3, line 15: u_k ~ phi_wk theta_dk / lam_k with priors
             keep = splat(left)
             acc = zero
             if (

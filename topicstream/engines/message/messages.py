@@ -118,6 +118,7 @@ def _weigh(
     message: the links' message, or None.
     """
     s = _ZERO
+    # eq. (7), or (30) where there is a link message: every factor without the cell's share o
     for k in range(len(p)):
         o = own * mu[k]
         t = theta[k] - o
@@ -215,6 +216,7 @@ def visit(
     (base, index, totals) = topics
     (alpha, beta, smooth) = priors
     k_all = old.shape[1]
+    # lam_k + W beta, the denominator of eq. (7), and the sum of alpha
     lam = np.empty(k_all, np.float32)
     p = np.empty(k_all, np.float32)
     mass = np.float64(0.0)
@@ -227,7 +229,9 @@ def visit(
     loglik = 0.0
     for d in range(len(indptr) - 1):
         theta = thetas[d]
+        # theta_dk from the stored messages
         n = gather_theta(indptr[d], indptr[d + 1], counts, old, theta)
+        # eq. (30): weights a, b of theta and of the links' message (1 and 0 without links)
         if links is not None:
             fresh = links.fresh[d]
             message = links.message[d][:k_all]
@@ -239,6 +243,7 @@ def visit(
                 a = 1.0 - links.xi
                 b = links.xi
                 links.tokens[0] += n
+        # eq. (7) for each cell: weigh the topics, normalise by s, move or add up the sums
         for i in range(indptr[d], indptr[d + 1]):
             x = np.float32(counts[i])
             row = delta[words[i]][:k_all]
@@ -253,8 +258,11 @@ def visit(
                         own, old[i], theta, alpha, phi, nothing, beta, lam, p, _ONE, _ZERO, None
                     )
                     _put(x, _ONE / s, p, new[i], row, None)
+                # p(w | the other cells): the normaliser over the document's remaining tokens and
+                # priors
                 loglik += float(x) * math.log(s / (n - own + mass))
             else:
+                # eq. (30): the links weigh as much as the document's other tokens and its priors
                 rest = n - x + mass
                 first = np.float32(a)
                 scaled = np.float32(b * rest)
@@ -294,6 +302,7 @@ def start_soft(
     k_all = new.shape[1]
     inverse = np.empty(k_all, np.float32)
     p = np.empty(k_all, np.float32)
+    # 1 / lam_k of the seed topics
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
     delta[:] = _ZERO
@@ -301,6 +310,7 @@ def start_soft(
     for d in range(len(indptr) - 1):
         theta = thetas[d]
         theta[:] = np.float32(1.0)
+        # inner iterations of EM for the document's mixture, which begins even
         for r in range(rounds):
             if r > 0:
                 for k in range(k_all):
@@ -309,10 +319,12 @@ def start_soft(
             for k in range(k_all):
                 total += theta[k]
             p[:] = _ZERO
+            # E step: mu_k ~ theta_k p(w|k)
             for i in range(indptr[d], indptr[d + 1]):
                 seed = base[index[words[i]]]
                 row = new[i]
                 s = np.float32(0.0)
+                # normalise, and collect the M step's sum of x mu in p
                 for k in range(k_all):
                     row[k] = theta[k] * inverse[k] * seed[k]
                 for k in range(k_all):
@@ -325,12 +337,14 @@ def start_soft(
                 for k in range(k_all):
                     row[k] *= scale
                     p[k] += x * row[k]
+                # the last iteration is the first message: add it to phi and the likelihood
                 if r == rounds - 1:
                     change = delta[words[i]]
                     for k in range(k_all):
                         change[k] += x * row[k]
                     if s > _ZERO:
                         loglik += float(x) * math.log(s / total)
+            # M step: theta_k = sum of x mu
             theta[:] = p
     return loglik
 

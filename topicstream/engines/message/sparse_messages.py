@@ -244,6 +244,7 @@ def sweep(
     (chosen, scores, inverse, reach) = bids
     topics, before, left, lanes, theta, lam, mass = documents
     floor, beta, top, band, step, first, rare = how
+    # the kernel indexes flat arrays: a document or cell begins at its number times L
     width = topics.shape[1]
     columns = base.shape[1]
     flat_before = before.reshape(-1)
@@ -260,11 +261,13 @@ def sweep(
     floors = splat(floor)
     zeros = splat(_ZERO)
     whole = columns <= WHOLE
+    # share of the old message that over-relaxation subtracts: 1 - 1 / step
     further = (step - _ONE) / step
     n = np.int64(0)
     out_ptr[0] = 0
     row[:] = _ZERO
     for u in range(len(ptr) - 1):
+        # prefetch what the next word needs: its row of phi, or its documents' entries of it
         r = index[u] * columns
         after = min(u + 1, len(ptr) - 2)
         ahead = index[after] * columns
@@ -288,9 +291,11 @@ def sweep(
             apart = first or highest(peak) > HEAVY or highest(peak) < beta
             if apart:
                 row[:] = _ZERO
+        # topics that bid: within reach of the largest (phi + beta) / (lam + W beta) of the word
         n_strong = np.int64(0)
         if reach >= _ZERO:
             asked = False
+            # only if a document of the word considers inactive topics
             for i in range(ptr[u], ptr[u + 1]):
                 asked = asked or chosen[doc[i]] >= 0
             if asked:
@@ -305,6 +310,7 @@ def sweep(
                     else:
                         n_strong += squeeze(strong_topic, strong, n_strong, k, ratio)
         for i in range(ptr[u], ptr[u + 1]):
+            # prefetch the state of a later cell's document
             ahead = np.int64(doc[min(i + AHEAD, len(doc) - 1)]) * width
             fetch(flat_topics, ahead)
             for j in range(0, width, 16):
@@ -312,9 +318,11 @@ def sweep(
                 fetch(lam, ahead + j)
             d = np.int64(doc[i])
             at = d * width
+            # decode the old message mu_j = q_j^2 / sum q^2; own turns q^2 into x mu_j
             own = _ZERO
             moved = False
             if not first:
+                # decoding needs the sum of q^2
                 s = splat(_ZERO)
                 for j in range(0, width, 16):
                     q = widen(flat_old, i * width + j)
@@ -336,6 +344,7 @@ def sweep(
                         flat_new,
                         row,
                     )
+            # eq. (7) over the active topics: p_j from theta, phi and lam without the cell's share o
             s = splat(_ZERO)
             peak = splat(_ZERO)
             owns = splat(own)
@@ -359,6 +368,7 @@ def sweep(
                 s = s + p
                 peak = larger(peak, p)
             sum_p = total(s)
+            # over-relaxation, then the square root of the message in integers up to top
             stretch = splat(top / np.sqrt(highest(peak)))
             beyond = splat(sum_p * (further / x[i])) if not first and not moved else splat(_ZERO)
             s = splat(_ZERO)
@@ -371,8 +381,10 @@ def sweep(
                 if not first:
                     q = q - widen(flat_old, i * width + j)
                     gap = larger(gap, larger(q, splat(_ZERO) - q))
+            # p(w | the other cells), from the normaliser of eq. (7)
             likely[i] = sum_p / (mass[d] - x[i])
             c = np.int64(chosen[d])
+            # the gradient of the likelihood: bids of inactive topics
             if c >= 0:
                 weight = x[i] / sum_p
                 if whole:
@@ -383,16 +395,19 @@ def sweep(
                 else:
                     for j in range(n_strong):
                         scores[c, strong_topic[j]] += weight * strong[j]
+            # a message that hardly moves stays, and so do the sums
             if not first and not moved and highest(gap) <= band:
                 for j in range(0, width, 16):
                     narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
                 continue
+            # move theta and phi by x (mu_new - mu_old), from the stored integers
             scale = splat(x[i] / total(s))
             for j in range(0, width, 16):
                 change = scale * load(share, j) - load(own_share, j)
                 if not first:
                     store(theta, at + j, load(theta, at + j) + change)
                 scatter(row, 0, flat_topics, at + j, load(entry, j) + change)
+        # the delta of the word: the entries of its documents' topics, or all of its row
         if gathered:
             for i in range(ptr[u], ptr[u + 1]):
                 at = np.int64(doc[i]) * width

@@ -1,4 +1,4 @@
-"""The evidence lower bound's terms (Hughes & Sudderth 2016, eq. 42-49)."""
+"""Terms of the evidence lower bound (Hughes & Sudderth 2016, eq. 42-49)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from topicstream.numeric.kernels.jit import fast_kernel, kernel
 
 @kernel
 def _logs(e: Floats, u: int, work: Doubles) -> None:
-    """work[k] = log e[u, k], 0 where e is: a loop of its own becomes SIMD."""
+    """Store work[k] = log e[u, k], or 0 where e is 0.
+
+    A separate loop becomes SIMD code.
+    """
     for k in range(len(work)):
         v = np.float64(e[u, k])
         work[k] = log(v if v > 0.0 else 1.0)
@@ -20,8 +23,9 @@ def _logs(e: Floats, u: int, work: Doubles) -> None:
 
 @fast_kernel
 def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) -> float:
-    """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block; e,
-    log_scale: its weights.
+    """Sum stat[u, k] E[log phi_uk] over a block in float64.
+
+    stat: expected counts [U, P]; e, log_scale: word weights of the block.
     """
     total = 0.0
     work = np.empty(e.shape[1])
@@ -47,8 +51,9 @@ def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) ->
 
 @kernel
 def rows_bound(rows: Array, beta: float, topics: int) -> float:
-    """sum over rows and topics of lgamma(beta-hat) - lgamma(beta), float64: the words' part of log
-    B(beta-hat) - log B(beta).
+    """Sum lgamma(beta-hat) - lgamma(beta) over rows and topics in float64.
+
+    It is the words' part of log B(beta-hat) - log B(beta).
     """
     total = 0.0
     zero = lgamma(beta)
@@ -61,7 +66,9 @@ def rows_bound(rows: Array, beta: float, topics: int) -> float:
 
 
 def totals_bound(totals: np.ndarray, width: float) -> float:
-    """sum_k lgamma(W beta) - lgamma(sum_w beta-hat_kw): the topics' part; width = W beta, totals
-    float64[K] without it.
+    """Sum lgamma(W beta) - lgamma(sum_w beta-hat_kw) over topics.
+
+    It is the topics' part of log B(beta-hat) - log B(beta). width = W beta; totals: float64[K],
+    without it.
     """
     return float(np.cumsum(log_gamma(np.array([width])) - log_gamma(totals + width))[-1])

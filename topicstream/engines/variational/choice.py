@@ -1,5 +1,6 @@
-"""Lists of at most L topics: of each word of a block, and of each cell at the end of its document's
-visit.
+"""Lists of at most L topics, of a word or of a cell.
+
+Words have theirs for a block, cells at the end of their document's visit.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from topicstream.numeric.kernels.select import keep_top
 def best_of_words(
     e: Floats, most: int, p: Floats, work: Floats, topic: Shorts, value: Floats
 ) -> None:
-    """The L best topics of each word and their shares, flat [U * L + 16]: uint16 topic, float32
-    value, zeros after the last.
+    """Choose the L best topics of each word with their shares.
+
+    topic, value: flat [U * L + 16], uint16 and float32, zeros after the last.
 
     p, work: float32[P + 16].
     """
@@ -41,8 +43,9 @@ def best_of_words(
 def collect(
     p: Floats, o: int, width: int, most: int, topic: Shorts, value: Floats, at: int
 ) -> None:
-    """Positions and values of the positive entries of p[o .. o + width) to topic and value [at ..];
-    a value 0 ends the list.
+    """Append positions and values of the positive entries of p[o .. o + width).
+
+    They go to topic and value [at ..]. A value 0 ends the list.
 
     At most ``most`` are positive.  Sixteen entries are written each time: lists are filled in
                                     ascending order, and up to

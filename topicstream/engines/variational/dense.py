@@ -1,25 +1,25 @@
-"""The dense local step (Hughes & Sudderth 2016, Alg. 2 left; Blei 2003; Hoffman 2010):
-responsibilities over all topics.
+"""The dense local step: responsibilities over all topics.
+
+Hughes & Sudderth (2016), Alg. 2 left; Blei, Ng & Jordan (2003); Hoffman, Blei & Bach (2010).
 
     symbol                          here
     x_w                             c = counts[i]
-    exp E[log phi_wk]               e[u, k], rows sum to 1 (weights.py)
-    exp E[log pi_dk]                t[k] = exp(psi(N_dk + alpha_k));  the common psi of the sum
-                                    cancels
+    exp E[log phi_wk]               e[u, k], rows sum to 1 (statistics.py)
+    exp E[log pi_dk]                t[k] = exp(psi(N_dk + alpha_k)); the psi of the sum cancels
     r_wk = e t / Z_w                never stored: Z_w = z[i] and t are enough
     N_dk = sum_w x_w r_wk           n[k] = t[k] * sum_w (c / Z_w) e[u, k]
 
-so an inner iteration takes no exponential a cell, two sweeps over the document's rows and K
-exponentials.  The document's
-bound needs one logarithm a cell:
+So an inner iteration takes no exponential a cell, two sweeps over the document's rows and K
+exponentials. The document's bound needs one logarithm a cell:
 
     bound_d = sum_w x_w sum_k r_wk (E[log phi_wk] - log r_wk)
-              + sum_k [lgamma(N_dk + alpha_k) - lgamma(alpha_k)] - lgamma(n_d + sum alpha) +
-              lgamma(sum alpha)
+              + sum_k [lgamma(N_dk + alpha_k) - lgamma(alpha_k)]
+              - lgamma(n_d + sum alpha) + lgamma(sum alpha)
             = sum_w x_w (log_scale_w + log Z_w) - sum_k N_dk log t_k + ...
 
-A cell whose Z_w float32 cannot hold (every topic of the document is impossible for the word but for
-its prior) is done in logarithms, in float64 (``_hard_cell``)."""
+A *hard* cell is one whose Z_w float32 cannot represent, because the word is impossible under every
+topic of the document but for its prior. It is computed in logarithms, in float64 (``_hard_cell``).
+"""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ BOUND, LOGLIK, INNER, CAPPED, TRIED, ACCEPTED = range(6)
 
 @fast_kernel
 def prior_weights(n: Doubles, alpha: Doubles, topics: int, t: Floats) -> None:
-    """t[k] = exp(psi(n[k] + alpha[k])), 0 below 1e-37; n, alpha: float64[P]; t: float32[P], its
-    padding stays.
+    """Store t[k] = exp(psi(n[k] + alpha[k])), or 0 below 1e-37.
+
+    n, alpha: float64[P]; t: float32[P], whose padding does not change.
     """
     for k in range(topics):
         y = exp_digamma(n[k] + alpha[k])
@@ -54,8 +55,9 @@ def prior_weights(n: Doubles, alpha: Doubles, topics: int, t: Floats) -> None:
 
 @kernel
 def _hard_cell(src: WeightSource, u: int, n_used: Doubles, alpha: Doubles, work: Doubles) -> float:
-    """work[k] = r_k of one cell by way of logarithms; returns log sum_k exp(E[log phi_k]) t_k;
-    n_used: the N_dk behind t.
+    """Compute the responsibilities of one cell by way of logarithms.
+
+    They go to work[k]. n_used: the N_dk behind t. Returns log sum_k exp(E[log phi_k]) t_k.
     """
     log_weights(src, u, work)
     most = -np.inf
@@ -72,7 +74,7 @@ def _hard_cell(src: WeightSource, u: int, n_used: Doubles, alpha: Doubles, work:
 
 
 class Words(NamedTuple):
-    """The cells of a block and their words' weights.
+    """The cells of a block and the weights of their words.
 
     src       where the weights come from (weights.py)
     cells     indptr, words, counts
@@ -88,8 +90,10 @@ class Words(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """Inner iterations until max |change of N_dk| < tol, two at least and at most most_inner;
-    restart proposals a document.
+    """Limits of a document's visit.
+
+    Inner iterations run until max |change of N_dk| < tol, at least two and at most most_inner.
+    restarts: proposals a document.
     """
 
     tol: float
@@ -114,7 +118,7 @@ def _inner(
     alpha: Doubles,
     work: Doubles,
 ) -> tuple[float, int]:
-    """One inner iteration: from t to n (float64[P]).
+    """Run one inner iteration from t to n (float64[P]).
 
     n_used: N_dk behind t.  Returns (max |change|, hard cells).
     """
@@ -142,13 +146,15 @@ def _inner(
 def document_bound(
     fit: float, n: Doubles, used: Doubles, alpha: Doubles, width: int, prior: float, terms: Doubles
 ) -> tuple[float, float]:
-    """(bound_d, sum_w x_w log sum_k exp(E[log phi] + E[log pi])) of a document, from fit = sum_w
-    x_w (log_scale_w + log Z_w).
+    """Compute the bound and the log-likelihood of a document.
 
-    bound_d = fit + sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k) - n_k psi(used_k + alpha_k)] -
-    lgamma(mass + prior)
-              + lgamma(prior),    mass = sum n,    prior: sum of all alpha;    terms:
-                                  float64[width], overwritten.
+    fit = sum_w x_w (log_scale_w + log Z_w). The bound is
+
+        fit + sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k) - n_k psi(used_k + alpha_k)]
+            - lgamma(mass + prior) + lgamma(prior)
+
+    with mass = sum n and prior the sum of all alpha. The log-likelihood is sum_w x_w log sum_k
+    exp(E[log phi] + E[log pi]). terms: float64[width], overwritten.
     """
     for k in range(width):
         terms[k] = lgamma(n[k] + alpha[k]) - lgamma(alpha[k]) - n[k] * digamma(used[k] + alpha[k])
@@ -164,7 +170,7 @@ def document_bound(
 def log_fit(
     first: int, words: Ints, counts: Array, log_scale: Doubles, z: Floats, cells: int
 ) -> float:
-    """sum over the cells that are not hard of x (log_scale + log z), float64."""
+    """Sum x (log_scale + log z) over the cells that are not hard, in float64."""
     total = 0.0
     for j in range(cells):
         x = np.float64(counts[first + j]) if z[j] > np.float32(LEAST_Z) else 0.0
@@ -188,7 +194,7 @@ def _bound(
     hard: int,
     work: Doubles,
 ) -> tuple[float, float]:
-    """``document_bound`` after ``_inner``."""
+    """Compute ``document_bound`` after ``_inner``."""
     fit = log_fit(first, words, counts, log_scale, z, last - first)
     if hard > 0:
         for i in range(first, last):
@@ -199,7 +205,9 @@ def _bound(
 
 @kernel
 def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
-    """The untried topic of smallest mass above a hundredth of a token, or -1; never the only one.
+    """Find the untried topic of least mass above 0.01 tokens; -1 if none.
+
+    A document's only topic is never chosen.
 
     tried: uint8[P].
     """
@@ -258,10 +266,12 @@ def dense_step(
         if last == first:
             continue
         cells = last - first
+        # rows e of the document's cells, one after the other
         fill(words[first:last], e, 0.0, ones, own)
         take_counts(counts, first, cells, x)
         z = z_of[0]
         z_trial = z_of[1]
+        # begin with even weights
         for k in range(width):
             t[k] = 1.0 if k < topics else 0.0
             t_trial[k] = 0.0
@@ -270,6 +280,7 @@ def dense_step(
         inner = 0
         hard = 0
         change = np.inf
+        # inner iterations: r_wk and N_dk from t, then t = exp(psi(N_dk + alpha_k))
         while True:
             change, hard = _inner(
                 src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work
@@ -283,6 +294,7 @@ def dense_step(
         bound, fit = _bound(
             src, first, last, words, counts, log_scale, z, used, n, alpha, prior, hard, work
         )
+        # restart proposals: empty the smallest untried topic, iterate, accept if the bound rises
         for _ in range(restarts):
             k = smallest_active(n, topics, tried)
             if k < 0:
@@ -336,10 +348,12 @@ def dense_step(
                 hard = hard_trial
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
                 t, t_trial, z, z_trial = t_trial, t, z_trial, z
+        # the reports and the expected counts x_w r_wk
         reports[BOUND] += bound
         reports[LOGLIK] += fit
         reports[INNER] += inner
         _write(first, cells, words, x, own, t, z, delta)
+        # hard cells in logarithms
         if hard > 0:
             for i in range(first, last):
                 if not z[i - first] > np.float32(LEAST_Z):
@@ -352,7 +366,7 @@ def dense_step(
 def _write(
     first: int, cells: int, words: Ints, x: Floats, own: Floats, t: Floats, z: Floats, delta: Floats
 ) -> None:
-    """delta[u, k] += x_w r_wk of a document's cells, hard ones left out."""
+    """Add x_w r_wk of a document's cells to delta[u, k], without hard cells."""
     width = delta.shape[1]
     for j in range(cells):
         if z[j] > np.float32(LEAST_Z):

@@ -1,5 +1,4 @@
-"""What the four variational engines share: priors, the local step over a block, the bound in the
-history.
+"""The common part of the variational engines: priors, local step and bound.
 
 The evidence lower bound, with the topics' own terms (Hughes & Sudderth 2016, eq. 42-49):
 
@@ -13,7 +12,8 @@ documents' statistics
     L = sum_d (bound_d - sum_wk x_w r_wk E[log phi_wk]) + sum_k [log B(beta-hat_k) - log B(beta)]
 
 whose first sum ``process`` reports as ``local_bound``, and whose second one ``rows_bound`` sums
-over table rows."""
+over table rows.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +70,33 @@ class VariationalOptions(Options):
 
 
 class Variational(Engine):
-    """Base of ``vb``, ``ovb``, ``mvi`` and ``svi``.  A subclass sets its priors and its rule."""
+    """Base class of ``vb``, ``ovb``, ``mvi`` and ``svi``.
+
+    Topics have Dirichlet posteriors beta-hat_kw = phi_wk + beta (or are point estimates, ``phi``).
+    The local step iterates, for each document,
+
+        r_wk ~ exp(E[log phi_wk] + psi(N_dk + alpha_k)),    N_dk = sum_w x_w r_wk
+
+    A subclass sets its priors and the rule by which expected counts x_w r_wk update phi.
+
+    Parameters
+    ----------
+    shape, options
+        See ``Engine``. The options are ``VariationalOptions``.
+
+    Attributes
+    ----------
+    tables
+        ``phi`` float32[W, K], expected counts without the prior.
+    tracks_bound
+        True if the table is the sum of the documents' statistics after a pass, so that the history
+        has the evidence lower bound.
+
+    References
+    ----------
+    Hughes & Sudderth (2016). Fast learning of clusters and topics via sparse posteriors.
+    arXiv:1609.07521.
+    """
 
     Options: ClassVar[Any] = VariationalOptions
     about = About(
@@ -126,11 +152,13 @@ class Variational(Engine):
     def dense_visit(
         self, visit: Visit, out: Out, delta: np.ndarray, starting: bool = False
     ) -> None:
-        """Word weights, the dense local step and its statistics; ``delta`` [U, P] becomes the
-        block's expected counts.
+        """Run the dense local step on a block and report its statistics.
+
+        ``delta`` [U, P] becomes the block's expected counts.
 
         ``starting``: rows are seed topics, taken as a point estimate; a few inner iterations
-        without restarts."""
+        without restarts.
+        """
         block = visit.block
         of = self.weigh(visit, out, starting)
         reports = np.zeros(len(dense.REPORTS))
@@ -149,7 +177,7 @@ class Variational(Engine):
             )
 
     def effort(self, starting: bool) -> dense.Effort:
-        """Of a document's visit; less at the start."""
+        """Return the limits of a document's visit, lower at the start."""
         o: Any = self.options
         most, restarts = (
             (min(o.inner_max, START_INNER), 0) if starting else (o.inner_max, o.restarts)
@@ -157,7 +185,7 @@ class Variational(Engine):
         return dense.Effort(o.inner_tol, most, restarts)
 
     def weigh(self, visit: Visit, out: Out, starting: bool) -> dense.Words:
-        """The block's cells and the weights of their words."""
+        """Compute the weights of the block's words."""
         k = self.shape.topics
         totals = visit.totals["phi"]
         base, index, scale = visit.rows["phi"][:3]
@@ -179,14 +207,14 @@ class Variational(Engine):
         return dense.Words(src, visit.block.cells, e, log_scale, alpha)
 
     def report(self, block: Block, reports: np.ndarray, out: Out) -> None:
-        """Put the documents' reports, float64[6], into the statistics."""
+        """Add the documents' reports, float64[6], to the statistics."""
         for name, total in zip(dense.REPORTS, reports):
             out.stats[name][0] = total
         out.stats["tokens"][0] = block.tokens
         out.stats["docs"][0] = np.count_nonzero(np.diff(block.indptr))
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        """What documents took, and the bound where it is tracked."""
+        """Report inner iterations, and the bound if it is tracked."""
         stats = end.stats
         docs = max(float(stats["docs"][0]), 1.0)
         tokens = max(float(stats["tokens"][0]), 1.0)
@@ -200,10 +228,11 @@ class Variational(Engine):
         return record | self.bound(end) if self.tracks_bound else record
 
     def bound(self, end: PassEnd) -> dict[str, float]:
-        """The evidence lower bound, from the pass's statistics and the rows of the table.
+        """Compute the evidence lower bound from statistics and table rows.
 
         Where it fell below that of the pass before, ``bound_fall`` says by how much (nats): cold
-        starts and the rounding of inner iterations allow small falls."""
+        starts and the rounding of inner iterations allow small falls.
+        """
         beta = float(end.params["beta"][0])
         topics = self.shape.topics
         seeds = self.shape.seeds

@@ -1,5 +1,4 @@
-"""Memoized sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; memoized after
-their paper of 2013).
+"""Memoized sparse-L variational inference (Hughes & Sudderth 2016, section 3.4).
 
 Each block keeps its statistics; a visit puts new ones in their place, S += S_new - S_old, and the
 topics follow at the end
@@ -37,7 +36,24 @@ class MemoizedOptions(SparsityOptions):
 
 
 class Memoized(Sparse):
-    """``mvi``: ADD; block state is the block's statistic, words x topics, sparse below L = K."""
+    """Memoized sparse-L variational inference (``mvi``).
+
+    Each block stores its statistic S, words x topics (sparse below L = K). A visit replaces it, phi
+    += S_new - S_old, at the end of the round (ADD). See ``Variational``.
+
+    Attributes
+    ----------
+    state
+        ``ptr``, ``topic``, ``value``: the block's statistic by word. ``statistic`` where L = K.
+
+    References
+    ----------
+    Hughes & Sudderth (2013). Memoized online variational inference for Dirichlet process mixture
+    models. NIPS 26.
+
+    Hughes & Sudderth (2016). Fast learning of clusters and topics via sparse posteriors.
+    arXiv:1609.07521. Section 3.4, Alg. 2.
+    """
 
     Options: ClassVar[Any] = MemoizedOptions
     name = "mvi"
@@ -47,7 +63,7 @@ class Memoized(Sparse):
 
     @property
     def layout(self) -> Layout:
-        """Small enough that lists, statistics and their changes fit 300 MB at a hundred topics."""
+        """Choose blocks whose lists, statistics and changes fit 300 MB at K = 100."""
         return replace(super().layout, block_cells=min(super().layout.block_cells, 1 << 18))
 
     @property
@@ -68,7 +84,7 @@ class Memoized(Sparse):
         }
 
     def _most_entries(self, block: BlockShape) -> int:
-        """Of a block's statistic."""
+        """Bound the entries of a block's statistic."""
         return min(block.cells * self.most, block.words * self.shape.topics)
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
@@ -85,7 +101,7 @@ class Memoized(Sparse):
         self.process(visit, out)
 
     def process(self, visit: Visit, out: Out) -> None:
-        """A visit; no state means the first one."""
+        """Visit a block; an empty state means the first visit."""
         block = visit.block
         state = visit.state
         topics = self.shape.topics

@@ -1,6 +1,4 @@
-"""Online variational Bayes (Hoffman, Blei & Bach 2010): the dense local step, blended into the
-topics step by step.
-"""
+"""Online variational Bayes (Hoffman, Blei & Bach 2010)."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ ROUND = 8  # blocks of a step: as many threads can share it
 
 @dataclass(frozen=True)
 class StochasticOptions(VariationalOptions):
-    """Options of the stochastic engines: rho_t = (tau + t)^-kappa at step t = 0, 1, ...
+    """Options of the stochastic engines.
 
-    Of eight schedules tried on five corpora 0.7 and 10 were best or near it after four passes of K
-    = 100.  Slower ones
-    (0.5 and 1, gensim's) go on forgetting: 22 % worse on short documents, 3 % on articles.
+    The weight of step t = 0, 1, ... is rho_t = (tau + t)^-kappa. Of eight schedules tried on five
+    corpora, 0.7 and 10 were best or near it after four passes at K = 100. Slower decay (0.5 and 1,
+    gensim's) keeps forgetting: 22 % worse on short documents, 3 % on articles.
     """
 
     kappa: float = option(0.7, "Step size decay: rho = (tau + t)^-kappa.", min=0.5, max=1.0)
@@ -41,8 +39,14 @@ class StochasticOptions(VariationalOptions):
 
 
 class Stochastic(SteppingEngine, Variational):
-    """Base of ``ovb`` and ``svi``: BLEND, one step a round, blocks in shuffled order without
-    replacement.
+    """Base class of ``ovb`` and ``svi``, which take one step a round.
+
+    A step blends the round's expected counts S, scaled to the corpus of D documents, into the
+    topics:
+
+        phi = (1 - rho_t) phi + rho_t (D / docs of the round) S
+
+    Blocks come in shuffled order without replacement.
     """
 
     Options: ClassVar[Any] = StochasticOptions
@@ -68,7 +72,15 @@ class Stochastic(SteppingEngine, Variational):
 
 
 class OnlineVariationalBayes(Stochastic):
-    """``ovb``: dense, without restarts unless asked for."""
+    """Online variational Bayes (``ovb``).
+
+    It takes the dense local step, without restarts unless requested. See ``Stochastic`` and
+    ``Variational``.
+
+    References
+    ----------
+    Hoffman, Blei & Bach (2010). Online learning for latent Dirichlet allocation. NIPS 23. Alg. 2.
+    """
 
     name = "ovb"
     cites = (

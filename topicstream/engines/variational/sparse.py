@@ -1,22 +1,18 @@
-"""The L-sparse local step (Hughes & Sudderth 2016, Alg. 2 right): at most L topics a cell, chosen
-among the document's active topics.
+"""The L-sparse local step: at most L topics a cell.
 
-Symbols as in dense.py.  The first assignment of a cell is its word's own L best topics, found once
-                         a block.  Then the
-document's rows are turned into tiles of sixteen cells (tiles.py), which lose the rows of topics
-that have left whenever a
-selection is due.  A selection keeps the L largest of e * t in ``kept`` (the others are zero there);
-                   until the next one an
-inner iteration runs over ``kept``: reweighting.
+Hughes & Sudderth (2016), Alg. 2 right. Symbols as in dense.py. The L topics are chosen among the
+document's active topics. The first assignment of a cell is its word's L best topics, found once a
+block. Then the document's rows are turned into tiles of sixteen cells (tiles.py), which lose the
+rows of topics that have left whenever a selection is due. A selection stores the L largest of e * t
+in ``kept`` (the others are zero there). Until the next one, an inner iteration runs over ``kept``:
+reweighting.
 
-Selections are made in inner iterations 1 to 5 and then every 10th.  A topic leaves the document,
-and never comes back, when
-its weight exp(psi(N_dk + alpha_k)) is below ``leave`` of the largest topic's (but not with two
-tokens and more), or when the first assignment gives it less than two and less than an even share:
-such a topic is on its way out, psi falls like -1/x
-(Mimno, Hoffman & Blei 2012).  With leave = 0 it leaves with its last token, which is the paper's
-                               own rule: slower, and the
-bound is no better.  Digamma is taken over active topics only.
+Selections are made in inner iterations 1 to 5 and then every 10th. A topic leaves the document for
+good when its weight exp(psi(N_dk + alpha_k)) is below ``leave`` of the largest topic's (unless it
+has two tokens or more), or when the first assignment gives it less than two and less than an even
+share: such a topic is about to vanish, because psi falls like -1/x (Mimno, Hoffman & Blei 2012).
+With leave = 0 it leaves with its last token, which is the paper's rule: slower, and the bound is no
+better. Digamma is computed over active topics only.
 """
 
 from __future__ import annotations
@@ -74,16 +70,20 @@ def _hard_top(
     work: Doubles,
     scores: Doubles,
 ) -> float:
-    """scores[a] = r of one cell over the columns, its ``most`` best, by way of logarithms; returns
-    log Z.
+    """Compute a hard cell's responsibilities for its ``most`` best topics.
+
+    They go to scores[a] over the columns, by way of logarithms. Returns log Z.
     """
     log_weights(src, u, work)
+    # log r_a up to a constant: E[log phi] + psi(N_da + alpha_a)
     best = -np.inf
     for a in range(width):
         scores[a] = work[active[a]] + digamma(used[a] + alpha[a]) if used[a] > 0.0 else -1e300
         best = max(best, scores[a])
+    # mark the largest scores one by one
     left = most
     total = 0.0
+    # normalise over the marked ones
     for a in range(width):
         work[a] = 0.0
     while left > 0:
@@ -113,10 +113,11 @@ def _first(
     parts: Doubles,
     n: Doubles,
 ) -> None:
-    """Inner iteration 1: N_dk from the words' own best topics; n: float64[P].
+    """Run inner iteration 1: N_dk from the words' best topics; n: float64[P].
 
     parts: float64[4, P]: neighbours add to different rows, so that none waits for the one before
-    it."""
+    it.
+    """
     width = len(n)
     for part in range(4):
         for k in range(width):
@@ -125,6 +126,7 @@ def _first(
     value_ = pointers.address_of(value)
     parts_ = pointers.address_of(parts)
     x_ = pointers.address_of(x)
+    # each cell adds x times the shares of its word's topics
     for j in range(cells):
         o = words[first + j] * most
         row = parts_ + 8 * width * (j & 3)
@@ -142,8 +144,9 @@ def _first(
 
 @kernel
 def _weigh(used: int, alpha: int, count: int, t: int) -> None:
-    """t[a] = exp(psi(used[a] + alpha[a])) of the topics, zero for those that have left; all
-    addresses.
+    """Store t[a] = exp(psi(used[a] + alpha[a])), zero for topics that have left.
+
+    All arguments are addresses.
     """
     for a in range(count):
         n = pointers.double_at(used, a)
@@ -153,7 +156,7 @@ def _weigh(used: int, alpha: int, count: int, t: int) -> None:
 
 @kernel
 def _shrink(used: Doubles, alpha: Doubles, active: Shorts, count: int, stays: Longs) -> int:
-    """Leave out the topics with used = 0, in place; returns how many are left.
+    """Remove the topics with used = 0 in place and return how many remain.
 
     The tiles are left to the caller.
     """
@@ -170,7 +173,9 @@ def _shrink(used: Doubles, alpha: Doubles, active: Shorts, count: int, stays: Lo
 
 @kernel
 def _alive(n: int, alpha: int, count: int, faint: float, used: int) -> int:
-    """used = n for the topics that stay, else 0; all addresses; faint: log of ``leave``.
+    """Store used = n for the topics that stay, else 0.
+
+    All arguments are addresses. faint: log of ``leave``.
 
     Returns how many stay.
     """
@@ -194,7 +199,7 @@ def _alive(n: int, alpha: int, count: int, faint: float, used: int) -> int:
 
 @kernel
 def _leave_small(n: Doubles, topics: int) -> None:
-    """n[k] = 0 of the topics with less than ``SMALL`` tokens and less than an even share."""
+    """Zero topics with less than ``SMALL`` tokens and less than an even share."""
     mass = 0.0
     for k in range(topics):
         mass += n[k]
@@ -206,7 +211,7 @@ def _leave_small(n: Doubles, topics: int) -> None:
 
 @kernel
 def _change(n: int, used: int, count: int) -> float:
-    """max |n - used|; addresses."""
+    """Compute max |n - used| (addresses)."""
     change = 0.0
     for a in range(count):
         change = max(change, abs(pointers.double_at(n, a) - pointers.double_at(used, a)))
@@ -230,7 +235,7 @@ def _mend(
     scores: Doubles,
     n: Doubles,
 ) -> None:
-    """Add to n the cells whose z float32 cannot hold."""
+    """Add the hard cells, whose z float32 cannot represent, to n."""
     for j in range(cells):
         if not z[j] > np.float32(LEAST_Z):
             _hard_top(src, words[first + j], active, count, used, alpha, most, logs, scores)
@@ -258,7 +263,7 @@ def _bound(
     logs: Doubles,
     scores: Doubles,
 ) -> tuple[float, float]:
-    """``document_bound`` over the columns."""
+    """Compute ``document_bound`` over the columns."""
     fit = log_fit(first, words, counts, log_scale, z, cells)
     if hard:
         for j in range(cells):
@@ -271,7 +276,9 @@ def _bound(
 
 
 class Lists(NamedTuple):
-    """most: L;  faint: log of ``leave``, -inf: topics leave with their last token;  topic, value:
+    """Limits and the words' best topics.
+
+    most: L; faint: log of ``leave``, -inf: topics leave with their last token; topic, value: from
     ``best_of_words``.
     """
 
@@ -282,8 +289,11 @@ class Lists(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Scratch: own and kept: tiles, float32[(longest + 16) * P + 256] and two of them; lanes
-    float32[2, P + 16]; acc float32[35 * (P + 16)]; x, z: float32[longest + 32] and two of them."""
+    """Scratch arrays of a document.
+
+    own, kept: tiles, float32[(longest + 16) * P + 256], kept twice; lanes: float32[2, P + 16]; acc:
+    float32[35 * (P + 16)]; x, z: float32[longest + 32], z twice.
+    """
 
     own: Floats
     kept: Floats
@@ -303,7 +313,9 @@ def sparse_step(
     cell_value: Floats,
     buffers: Buffers,
 ) -> None:
-    """Visit every document of a block; reports as in ``dense.dense_step``.
+    """Visit every document of a block.
+
+    reports: see ``dense.dense_step``.
 
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0
                              ends the list)
@@ -357,6 +369,7 @@ def sparse_step(
         t_ = pointers.address_of(t)
         n_ = pointers.address_of(n)
         used_ = pointers.address_of(used)
+        # first assignment: N_dk from the words' best topics
         take_counts(counts, first, cells, x)
         _first(first, cells, words, x, most, best_topic, best_value, parts, n)
         if faint > -np.inf:
@@ -369,12 +382,14 @@ def sparse_step(
             active[k] = k
             columns[k] = alpha[k]
             tried[k] = 0
+        # inner iterations: topics leave, selections are renewed, N_dk follows from t
         while True:
             alive = _alive(n_, columns_, count, faint, used_)
             inner += 1
             filling = inner == 2
             selecting = inner <= ALWAYS or inner % EVERY == 0
             rows_of = count
+            # tiles over the topics that stay
             if selecting and (filling or alive < count):
                 count = _shrink(used, columns, active, count, stays)
             if filling:
@@ -391,6 +406,7 @@ def sparse_step(
                 )
             elif count < rows_of:
                 tiles.shrink(cells, rows_of, stays_, count, own_)
+            # t = exp(psi(N_dk + alpha_k)), then r and N_dk over the selected topics
             _weigh(used_, columns_, count, t_)
             hard = tiles.iterate(
                 cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_
@@ -435,6 +451,7 @@ def sparse_step(
             logs,
             scores,
         )
+        # restart proposals: empty the smallest untried topic, iterate, accept if the bound rises
         for _ in range(restarts):
             candidate = smallest_active(n, count, tried)
             if candidate < 0:
@@ -514,6 +531,7 @@ def sparse_step(
                 hard = hard_trial
                 z, z_trial, kept, kept_trial, t, t_trial = z_trial, z, kept_trial, kept, t_trial, t
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
+        # the reports, then x_w r_wk of each cell as a list of at most L topics
         reports[BOUND] += bound
         reports[LOGLIK] += fit
         reports[INNER] += inner

@@ -1,4 +1,4 @@
-"""The option ``--sparsity`` and the L-sparse visit of a block, shared by ``mvi`` and ``svi``."""
+"""The option ``--sparsity`` and the L-sparse visit of ``mvi`` and ``svi``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topicstream.engines.variational.statistics import WeightSource
 
 @dataclass(frozen=True)
 class SparsityOptions(VariationalOptions):
-    """Options of the engines of Hughes & Sudderth 2016."""
+    """Options of the engines of Hughes & Sudderth (2016)."""
 
     sparsity: int = option(
         8,
@@ -44,7 +44,7 @@ class SparsityOptions(VariationalOptions):
 
 
 class Sparse(Variational):
-    """Base of ``mvi`` and ``svi``: L = K is the dense step itself."""
+    """Base class of ``mvi`` and ``svi``; L = K is the dense step itself."""
 
     Options: ClassVar[Any] = SparsityOptions
 
@@ -55,12 +55,12 @@ class Sparse(Variational):
 
     @property
     def most(self) -> int:
-        """L."""
+        """Return L."""
         return min(int(self.options.sparsity), self.shape.topics)
 
     @property
     def dense(self) -> bool:
-        """Every topic may take a word."""
+        """Tell whether a word may have every topic."""
         return self.most >= self.shape.topics
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
@@ -88,8 +88,13 @@ class Sparse(Variational):
     def sparse_visit(
         self, visit: Visit, out: Out, starting: bool = False
     ) -> tuple[WeightSource, tuple[Any, ...]]:
-        """The L-sparse local step; returns the weights' source, and what ``statistics`` adds up:
-        start and order of the cells by word, L, the cells' topics and values, flat."""
+        """Run the L-sparse local step on a block.
+
+        Returns
+        -------
+        The source of the weights, and the arguments of ``statistics`` functions: start and order of
+        the cells by word, L, the cells' topics and values, flat.
+        """
         o: Any = self.options
         of = self.weigh(visit, out, starting)
         most = self.most

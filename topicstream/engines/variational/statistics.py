@@ -1,24 +1,21 @@
-"""Expected counts of a block from its cells' sparse responsibilities: by word, merged, compared
-with the last visit's.
+"""Expected counts of a block by word, and the weights of its words.
 
-A statistic is three arrays: ptr int32[U+1], topic uint16[n] and value float32[n]; word u has topics
+A statistic is three arrays: ptr int32[U+1], topic uint16[n] and value float32[n]. Word u has topics
 topic[ptr[u] .. ptr[u+1]), each once, in the order of first use.
 
-Word weights of a block: exp(E[log phi]) of its words, once per visit (Hughes & Sudderth 2016,
-eq. 10 and Alg. 2; Hoffman 2010).
+Word weights exp(E[log phi]) are computed once a visit (Hughes & Sudderth 2016, eq. 10 and Alg. 2;
+Hoffman, Blei & Bach 2010):
 
     symbol                                  here
     beta-hat_kw = phi_wk + beta             x = scale * base[index[u], k] + beta
     E[log phi_kw] = psi(beta-hat_kw) - psi(sum_w beta-hat_kw)        (``dirichlet``)
                   = log(beta-hat_kw) - log(sum_w beta-hat_kw)        (``point``: Zeng, Liu & Cao
-                  2012; Zeng, Cheung & Liu 2013)
+                                                                     2012; Zeng et al. 2013)
     e[u, k] = exp(E[log phi_kw] - log_scale[u])     rows of e sum to one
 
-A softmax over topics does not see a factor of its word, so each row is scaled by its own: float32
-then holds it whatever
-the counts are.  What float32 cannot hold (smaller than 1e-37 of the row) is 0 in e and is recovered
-                 by ``log_weights``
-where a document has nothing else.
+A softmax over topics does not depend on a factor of its word, so each row is scaled to one. float32
+then represents it whatever the counts are. Smaller weights than 1e-37 of the row are 0 in e.
+``log_weights`` recovers them where a document has nothing else.
 """
 
 from __future__ import annotations
@@ -49,7 +46,7 @@ FULL_LISTS = (
 
 @kernel
 def entries_by_word(words: Ints, start: Longs, order: Ints) -> None:
-    """Cells ordered by word, in their own order within: start int64[U+1], order int32[nnz]."""
+    """Order the cells by word, stably: start int64[U+1], order int32[nnz]."""
     word_ends(words, start)
     for i in range(len(words) - 1, -1, -1):
         start[words[i]] -= 1
@@ -58,7 +55,10 @@ def entries_by_word(words: Ints, start: Longs, order: Ints) -> None:
 
 @kernel(inline="always")
 def _ask_for(i: int, topic_: int, value_: int) -> None:
-    """Prefetch a cell's entries, which begin at ``i`` of uint16 topics and float32 values."""
+    """Prefetch a cell's entries.
+
+    They begin at ``i`` of uint16 topics and float32 values.
+    """
     pointers.fetch(topic_, i // 2)
     pointers.fetch(value_, i)
 
@@ -67,8 +67,9 @@ def _ask_for(i: int, topic_: int, value_: int) -> None:
 def sum_cells(
     start: Longs, order: Ints, most: int, cell_topic: Shorts, cell_value: Floats, delta: Floats
 ) -> None:
-    """delta[u, k] = the sum of the values of word u's cells (``entries_by_word``,
-    sparse.sparse_step); delta: float32[U, P].
+    """Sum the values of each word's cells into delta[u, k].
+
+    delta: float32[U, P]. The cells are ordered by ``entries_by_word``.
 
     Word by word, so that a row is cleared and summed while it is in the first cache.
     """
@@ -105,11 +106,13 @@ def merge_cells(
     topic: Shorts,
     value: Floats,
 ) -> int:
-    """The block's statistic into ptr, topic, value; returns its length.  total: float64[P],
-    overwritten.
+    """Merge the cells into the block's statistic and return its length.
+
+    It goes to ptr, topic, value. total: float64[P], overwritten.
 
     topic has room for one entry more than the statistic can have: each is written before it is
-    known to be new."""
+    known to be new.
+    """
     last = len(order) - 1
     n = 0
     cell_topic_ = pointers.address_of(cell_topic)
@@ -152,9 +155,11 @@ def change(
     topic: Shorts,
     value: Floats,
 ) -> int:
-    """new - old as a SparseDelta (ptr int64[U+1], topic, value), entries that are the same left
-    out; returns its length.  Both
-    have a topic of a word once."""
+    """Compute new - old as a SparseDelta without equal entries.
+
+    ptr: int64[U+1]; topic, value. Both statistics have a topic of a word once. Returns the number
+    of entries.
+    """
     total = np.zeros(topics)
     n = 0
     ptr[0] = 0
@@ -179,7 +184,7 @@ def change(
 
 @kernel
 def sparse_data_term(src: WeightSource, ptr: Ints, topic: Shorts, value: Floats) -> float:
-    """sum_uk stat[u, k] E[log phi_uk] over a statistic's entries, float64."""
+    """Sum stat[u, k] E[log phi_uk] over a statistic's entries in float64."""
     total = 0.0
     for u in range(len(ptr) - 1):
         i = src.row_of[u]
@@ -195,7 +200,7 @@ LEAST_ROW = 1e-30  # a row of float32 weights whose sum is below this is recompu
 
 
 class WeightSource(NamedTuple):
-    """Where word weights come from: what a cell needs to be done again in logarithms.
+    """The source of word weights, to compute a cell again in logarithms.
 
     row_of: int64[U], base: float32[R, P], scale: the rows (engines.base.Rows);  beta: prior per
     word;  term: float64[P]
@@ -215,8 +220,9 @@ class WeightSource(NamedTuple):
 def topic_terms(
     totals: Doubles, width: float, topics: int, point: bool, term: Doubles, factor: Floats
 ) -> float:
-    """Per topic: term[k] = psi(lam_k) (or log lam_k) and factor[k] = exp(min term - term[k]);
-    returns min term.
+    """Compute the terms and factors of topics and return the least term.
+
+    term[k] = psi(lam_k) (or log lam_k); factor[k] = exp(min term - term[k]).
 
     totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here.  Padding topics get 0 and
     0.
@@ -234,7 +240,7 @@ def topic_terms(
 
 @kernel
 def log_weights(src: WeightSource, u: int, out: Doubles) -> None:
-    """out[k] = E[log phi_k] of local word u in float64."""
+    """Store out[k] = E[log phi_k] of local word u in float64."""
     i = src.row_of[u]
     for k in range(src.topics):
         x = src.scale * src.base[i, k] + src.beta
@@ -243,7 +249,7 @@ def log_weights(src: WeightSource, u: int, out: Doubles) -> None:
 
 @kernel
 def _row_in_logarithms(src: WeightSource, u: int, work: Doubles, e: Floats) -> float:
-    """The same row of e by way of logarithms; returns its log_scale."""
+    """Compute a row of e by way of logarithms and return its log_scale."""
     log_weights(src, u, work)
     most = -np.inf
     total = 0.0
@@ -260,8 +266,9 @@ def _row_in_logarithms(src: WeightSource, u: int, work: Doubles, e: Floats) -> f
 def word_weights(
     src: WeightSource, factor: Floats, least: float, work: Doubles, e: Floats, log_scale: Doubles
 ) -> None:
-    """Fill e: float32[U, P] and log_scale: float64[U].  factor: float32[P] and least of
-    ``topic_terms``; work: float64[P].
+    """Compute the word weights e: float32[U, P] and log_scale: float64[U].
+
+    factor: float32[P] and least of ``topic_terms``; work: float64[P].
     """
     one = np.float32(1.0)
     s = np.float32(src.scale)

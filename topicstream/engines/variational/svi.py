@@ -1,6 +1,4 @@
-"""Stochastic sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; Hoffman, Blei,
-Wang & Paisley 2013).
-"""
+"""Stochastic sparse-L variational inference (Hughes & Sudderth 2016, section 3.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +19,18 @@ class SparseStochasticOptions(SparsityOptions, StochasticOptions):
 
 
 class StochasticSparse(Stochastic, Sparse):
-    """``svi``: BLEND, one step a round."""
+    """Stochastic sparse-L variational inference (``svi``).
+
+    It takes the L-sparse local step and one blended step a round. See ``Stochastic`` and
+    ``Variational``.
+
+    References
+    ----------
+    Hoffman, Blei, Wang & Paisley (2013). Stochastic variational inference. JMLR 14, 1303-1347.
+
+    Hughes & Sudderth (2016). Fast learning of clusters and topics via sparse posteriors.
+    arXiv:1609.07521. Section 3.4, Alg. 2.
+    """
 
     name = "svi"
     cites = (
@@ -32,7 +41,7 @@ class StochasticSparse(Stochastic, Sparse):
 
     @property
     def few(self) -> bool:
-        """Topics of a word in a block are few enough beside K that its statistic is kept sparse."""
+        """Decide whether a block's statistic is sparse: L is small beside K."""
         return FEW * self.most <= self.shape.topics
 
     @property

@@ -1,19 +1,20 @@
-"""The inner iterations of a document's sparse local step, on tiles of sixteen cells turned on their
-side (numeric/kernels/simd.py).
+"""Inner iterations of the sparse local step on transposed tiles of sixteen cells.
 
-    own    float32[tiles, count, 16]: own[., a, r] = e[u, active[a]] of cell r of the tile; the last
-           tile repeats its last
-           cell, whose counts there are zero
-    kept   the same, zero where topic a is not among the L chosen of the cell
-    t      float32[count + 16], zeros at the end
-    x, z   float32[cells + 32]
-    acc    float32[(count + 8) * 16]: sum_j (x_j / z_j) kept_j, by lane
+own
+    float32[tiles, count, 16]: own[., a, r] = e[u, active[a]] of cell r of the tile. The last tile
+    repeats its last cell, whose counts there are zero.
+kept
+    The same, zero where topic a is not among the L chosen of the cell.
+t
+    float32[count + 16], zeros at the end.
+x, z
+    float32[cells + 32].
+acc
+    float32[(count + 8) * 16]: sum_j (x_j / z_j) kept_j, by lane.
 
-Tiles lie one after the other whatever ``count`` is; sixteen rows of zeros follow the last one, so
-that rows can be taken
-sixteen at a time.  What is called once an inner iteration or more takes addresses, not arrays
-                    (numeric/kernels/arrays.py):
-the same names, ``n`` and other float64 arrays included.
+Tiles lie one after the other whatever ``count`` is. Sixteen rows of zeros follow the last one, so
+that rows can be read sixteen at a time. Functions that are called once an inner iteration or more
+take addresses of these arrays (numeric/kernels/arrays.py), ``n`` and other float64 arrays included.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ HALVINGS = 31  # as many as a float has bits behind its sign
 
 @kernel
 def take(stays: Longs, count: int, picks: Longs) -> int:
-    """Where the topics in stays (int64[P], the first ``count``, ascending) go in a tile.  Returns
-    how many sixteens of a
-    row hold any.
+    """Map topics to the rows of a tile and return its number of sixteens.
+
+    stays: int64[P], the first ``count`` entries ascending. Only sixteens of a row with any topic
+    count.
 
     picks: int64[P + P / 16]: the offset in bytes of every topic's row, which is the one of the next
-    that stays where it does not itself; then the first topics of those sixteens."""
+    that stays where it does not itself; then the first topics of those sixteens.
+    """
     n = 0
     a = 0
     width = len(stays)
@@ -59,8 +62,9 @@ def take(stays: Longs, count: int, picks: Longs) -> int:
 
 @kernel(forceinline=True)
 def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None:
-    """One tile over the topics of ``take``; rows: address of int64[16] addresses of rows of
-    ``width``.
+    """Fill one tile over the topics of ``take``.
+
+    rows: address of int64[16], the addresses of rows of ``width``.
     """
     r0 = pointers.long_at(rows, 0)
     r1 = pointers.long_at(rows, 1)
@@ -114,8 +118,9 @@ def fill(
     own: int,
     rows: int,
 ) -> None:
-    """The tiles of a document over the ``count`` topics of ``take``; words: its int32; rows:
-    int64[16], overwritten.
+    """Fill the tiles of a document over the ``count`` topics of ``take``.
+
+    words: its int32; rows: int64[16], overwritten.
     """
     for j in range(0, cells, 16):
         for r in range(16):
@@ -129,15 +134,16 @@ def fill(
 
 @kernel(forceinline=True)
 def _end(target: int) -> None:
+    """Zero the sixteen rows behind the last tile."""
     for k in range(0, 16 * 16, 16):
         pointers.store(target, k, simd.splat(np.float32(0)))
 
 
 @kernel
 def shrink(cells: int, count: int, stays: int, left: int, own: int) -> None:
-    """Leave out the rows of topics that do not stay, in place.
+    """Remove the rows of topics that have left, in place.
 
-    stays: int64[left], which do, ascending.
+    stays: int64[left], the rows that stay, ascending.
     """
     source = target = own
     for _ in range(0, cells, 16):
@@ -152,12 +158,13 @@ def shrink(cells: int, count: int, stays: int, left: int, own: int) -> None:
 
 @kernel(forceinline=True)
 def _products(own: int, t: int, a: int) -> Any:
+    """Compute own * t of topic a for the sixteen cells of a tile."""
     return pointers.load(own, 16 * a) * simd.splat(pointers.float_at(t, a))
 
 
 @kernel(forceinline=True)
 def _border_by_network(own: int, t: int, count: int, most: int, best: int) -> Any:
-    """The ``most``-th largest own * t of each lane; most <= 16."""
+    """Find the ``most``-th largest own * t of each lane, for most <= 16."""
     for i in range(0, (8 if most <= 8 else 16) * 16, 16):
         pointers.store(best, i, simd.splat(np.float32(0)))
     for a in range(0, count if most > 8 else 0, 16):
@@ -197,8 +204,9 @@ def _border_by_network(own: int, t: int, count: int, most: int, best: int) -> An
 
 @kernel(forceinline=True)
 def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
-    """What exactly ``most`` of own * t reach in each lane, or, where several are equal, the
-    ``most``-th largest.
+    """Find a border that exactly ``most`` of own * t reach in each lane.
+
+    If several are equal, it is the ``most``-th largest.
     """
     wanted = simd.splat(np.float32(most))
     low = simd.splat(SMALLEST)
@@ -226,8 +234,9 @@ def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
 def _choose_first(
     own: int, t: int, kept: int, count: int, most: int, lane: int, border: float
 ) -> None:
-    """Choose again for one lane where more than ``most`` reach the border: the first of those on it
-    stay.
+    """Choose again for a lane where more than ``most`` reach the border.
+
+    The first of those on the border stay.
     """
     left = most
     for a in range(count):
@@ -242,7 +251,7 @@ def _choose_first(
 
 @kernel(forceinline=True)
 def _select(own: int, t: int, kept: int, count: int, most: int, best: int) -> None:
-    """kept of one tile."""
+    """Select the ``most`` largest topics of each cell of a tile into kept."""
     if most <= NETWORK:
         border = _border_by_network(own, t, count, most, best)
     else:
@@ -263,7 +272,7 @@ def _select(own: int, t: int, kept: int, count: int, most: int, best: int) -> No
 
 @kernel(forceinline=True)
 def _sums(acc: int, count: int, t: int, best: int, n: int) -> None:
-    """n[a] = t[a] * the sum of acc[a]."""
+    """Compute n[a] = t[a] * the sum of acc[a]."""
     for a in range(0, count, 8):
         s = lanes.totals(
             pointers.load(acc, 16 * a),
@@ -297,8 +306,9 @@ def iterate(
     best: int,
     n: int,
 ) -> bool:
-    """One inner iteration: n[a] = N_da of the document's topics from t; cells with z <= LEAST_Z are
-    left out.
+    """Run one inner iteration: compute n[a] = N_da of the document's topics from t.
+
+    Cells with z <= LEAST_Z are left out.
 
     ``selecting``: kept is chosen from own first.  best: float32[256].  Returns whether there are
     such cells.
@@ -315,11 +325,13 @@ def iterate(
         two = (
             size if j + 16 < cells else 0
         )  # a last one alone is taken twice, the second time without counts
+        # the L largest of e * t of each cell, before they are used
         if selecting:
             _select(own, t, kept, count, most, best)
             if two > 0:
                 _select(own + size, t, kept + size, count, most, best)
             own += 2 * size
+        # Z of the cells of both tiles, y and z: sum over topics of e * t
         y0 = nothing
         y1 = nothing
         z0 = nothing
@@ -342,6 +354,7 @@ def iterate(
         pointers.store(z, j, y0)
         pointers.store(z, j + 16, z0)
         hard = hard + (mark(least, y0) + mark(least, z0))
+        # x / Z of each cell, 0 for hard ones, and their part of acc
         f = lanes.quotient(pointers.load(x, j), y0, least)
         g = lanes.quotient(pointers.load(x, j + 16), z0, least)
         for a in range(count):
@@ -357,8 +370,9 @@ def iterate(
 
 @kernel
 def shares(count: int, kept: Floats, t: Floats, x: Floats, z: Floats, tile: int, p: Floats) -> None:
-    """p[r * width + a] = x r_a of the cells of one tile by row, width = count rounded up to 16; p:
-    [16 * width + 512].
+    """Compute p[r * width + a] = x r_a of a tile's cells by row.
+
+    width: count rounded up to 16; p: [16 * width + 512].
     """
     width = -(-count // 16) * 16
     kept_ = pointers.address_of(kept) + tile * ROW * count

@@ -1,6 +1,4 @@
-"""Batch variational Bayes: every document's dense local step, then the global step (Blei, Ng &
-Jordan 2003; Zeng, Liu & Cao 2012; Hughes & Sudderth 2016).
-"""
+"""Batch variational Bayes: a dense local step for all documents, then the global step."""
 
 from __future__ import annotations
 
@@ -14,7 +12,16 @@ from topicstream.engines.variational.family import Variational
 
 
 class VariationalBayes(Variational):
-    """``vb``: REPLACE; the tables of a pass are those of the pass before."""
+    """Batch variational Bayes (``vb``).
+
+    A pass reads the tables of the pass before (REPLACE). See ``Variational``.
+
+    References
+    ----------
+    Blei, Ng & Jordan (2003). Latent Dirichlet allocation. JMLR 3, 993-1022.
+
+    Zeng, Liu & Cao (2012). Memory-efficient topic modeling. arXiv:1206.1147. Eq. 8-10.
+    """
 
     name = "vb"
     cites = (

@@ -1,5 +1,6 @@
-"""Memory by address: what ``kernels.simd`` does on arrays, for helpers that are called once a cell
-and for arrays that a kernel knows by their addresses alone.
+"""Access to memory by address, as ``kernels.simd`` accesses arrays.
+
+It serves helpers that are called once a cell, and arrays of which a kernel knows only the address.
 
 numba counts the references of every array that is passed to a function, atomically, even when the
 function is inlined: a
@@ -82,19 +83,22 @@ short_at = _reader("int64", I16, I16, 2, lambda b, x: b.zext(x, I64))
 
 @emit("int64", ANY)
 def address_of(b: Builder, data: Value) -> Value:
-    """array: C-contiguous -> int64."""
+    """Return the address of a C-contiguous array as int64."""
     return b.ptrtoint(data, I64)
 
 
 @emit("void", *_AT)
 def fetch(b: Builder, p: Value, i: Value) -> None:
-    """Into the first cache."""
+    """Prefetch an address into the first cache."""
     llvm.fetch(b, _pointer(b, p, i, I8))
 
 
 @emit("int64", *_AT, vector, vector, vector)
 def append(b: Builder, p: Value, i: Value, v: Value, x: Value, y: Value) -> Value:
-    """v, x, y: SIMD values -> int64."""
+    """Store the lanes of v where x >= y side by side and count them.
+
+    v, x, y: SIMD values -> int64.
+    """
     kept = b.fcmp_ordered(">=", x, y)
     packed = b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR)
     b.store(packed, _pointer(b, p, i, VECTOR), align=4)
@@ -117,8 +121,9 @@ Bool = bool | np.bool_
 
 
 class Cells(NamedTuple):
-    """The cells of a block: document d has indptr[d] .. indptr[d + 1], each with a local word and a
-    count.
+    """The cells of a block, by document.
+
+    Document d has indptr[d] .. indptr[d + 1], each with a local word and a count.
 
     indptr int64[D + 1];  words int32[nnz];  counts int32 or float32[nnz]
     """
@@ -129,7 +134,9 @@ class Cells(NamedTuple):
 
 
 class CellsByWord(NamedTuple):
-    """The cells of a block word by word, documents ascending: word u has ptr[u] .. ptr[u + 1].
+    """The cells of a block, by word and then by document.
+
+    Word u has ptr[u] .. ptr[u + 1].
 
     ptr int64[U + 1];  doc int32[nnz], row of the document;  x float32[nnz], count (an ingest keeps
                        the type it has)
@@ -142,9 +149,11 @@ class CellsByWord(NamedTuple):
 
 @kernel
 def word_ends(words: Ints, ptr: Longs) -> None:
-    """ptr: int64[U + 1]: where each word's cells end, and the number of all.  Cells placed from the
-    last one on, each before the
-    one placed last, leave it where each word's cells begin."""
+    """Count where each word's cells end, ptr: int64[U + 1].
+
+    The last entry is the number of all cells. Placing the cells from the last one on, each before
+    the previous one of its word, leaves ptr where each word's cells begin.
+    """
     ptr[:] = 0
     for i in range(len(words)):
         ptr[words[i]] += 1
@@ -154,7 +163,7 @@ def word_ends(words: Ints, ptr: Longs) -> None:
 
 @kernel
 def sort_by_word(cells: Cells, out: CellsByWord) -> None:
-    """The cells word by word into the arrays of ``out`` (a counting sort)."""
+    """Sort the cells by word into the arrays of ``out`` (a counting sort)."""
     (indptr, words, counts) = cells
     (ptr, doc, x) = out
     word_ends(words, ptr)
@@ -168,9 +177,11 @@ def sort_by_word(cells: Cells, out: CellsByWord) -> None:
 
 @kernel
 def checksum(data: Bytes) -> Int:
-    """Fletcher's checksum of 32-bit words in sums of 64 bits: a change of one word, and nearly
-    every change of two, changes it. For what a run writes for itself; unlike a library's it does
-    not keep other threads waiting."""
+    """Compute Fletcher's checksum of 32-bit words in 64-bit sums.
+
+    It detects any change of one word, and nearly any change of two. It is for files that a run
+    writes for itself. Unlike a library's checksum it does not make other threads wait.
+    """
     words = data[: len(data) // 4 * 4].view(np.uint32)
     once = np.uint64(0)
     weighted = np.uint64(0)

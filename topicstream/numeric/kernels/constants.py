@@ -1,9 +1,11 @@
-"""Numbers that stay beside a table of rows and are added where rows are read: pseudo-counts of seed
-words.
+"""Constants beside a table, such as pseudo-counts of seed words.
+
+They are added where rows are read.
 
 They are part of the topic-word prior (beta + s_wk in the place of beta for a few words and topics),
 so no rule changes them: nothing is taken out of them, no rescaling or blending wears them off, and
-they are never stored as counts."""
+they are never stored as counts.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,16 @@ LANES = 16
 
 
 def _rise(x: np.ndarray, y: np.ndarray) -> float:
-    """sum over i of lgamma(x[i]) - lgamma(y[i])."""
+    """Sum lgamma(x[i]) - lgamma(y[i]) over i."""
     return math.fsum(
         math.lgamma(a) - math.lgamma(b) for a, b in zip(x.tolist(), y.tolist(), strict=True)
     )
 
 
 class Constants:
-    """A sparse table: row ``ids[i]`` has ``weight[j]`` in column ``topic[j]`` for j in ptr[i] ..
-    ptr[i + 1] - 1.
+    """A sparse table of constants.
+
+    Row ``ids[i]`` has ``weight[j]`` in column ``topic[j]`` for j in ptr[i] .. ptr[i + 1] - 1.
 
     ids       int32[S] ascending;  ptr int64[S + 1];  topic int32[n], ascending in a row;  weight
               float64[n], above 0
@@ -33,7 +36,7 @@ class Constants:
     def __init__(
         self, words: np.ndarray, topics: np.ndarray, weights: np.ndarray, columns: int
     ) -> None:
-        """From triples in any order, each pair of a word and a topic once."""
+        """Build the table from triples in any order, each word-topic pair once."""
         order = np.lexsort((topics, words))
         self.columns = columns
         self.ids, counts = np.unique(np.asarray(words, np.int32), return_counts=True)
@@ -48,17 +51,18 @@ class Constants:
 
     @property
     def words(self) -> np.ndarray:
-        """Row of every entry, int64[n]."""
+        """Return the row of every entry, int64[n]."""
         return np.repeat(self.ids.astype(np.int64), np.diff(self.ptr))
 
     @property
     def whole(self) -> bool:
-        """Whether all weights are whole numbers."""
+        """Test whether all weights are whole numbers."""
         return bool((self.weight == np.floor(self.weight)).all())
 
     def find(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(places in ``ids`` whose rows have constants, which of ours each is), int64[m] both; ids
-        in any order.
+        """Find which of ``ids`` have constants, and which rows of ours they are.
+
+        Returns (places in ``ids``, our row numbers), both int64[m]. ids may be in any order.
         """
         at = np.minimum(np.searchsorted(self.ids, ids), max(len(self.ids) - 1, 0))
         hits = np.flatnonzero(self.ids[at] == ids) if len(self.ids) else np.zeros(0, np.int64)
@@ -67,8 +71,9 @@ class Constants:
     def add(
         self, rows: np.ndarray, places: np.ndarray, which: np.ndarray, scale: float = 1.0
     ) -> None:
-        """rows[places[i], k] += constants of our row which[i] / scale, in place; rows [R, >=
-        columns], each place once.
+        """Add row which[i] / scale to rows[places[i]], in place.
+
+        rows: [R, >= columns]; each place occurs once.
         """
         counts = np.diff(self.ptr)[which]
         entry = np.repeat(self.ptr[which] - np.cumsum(counts) + counts, counts) + np.arange(
@@ -79,8 +84,9 @@ class Constants:
         )
 
     def added(self, first: int, rows: np.ndarray, scale: float = 1.0) -> np.ndarray:
-        """Rows ``first``, ``first + 1``, ... of a table with the constants (/ scale): a copy where
-        there are any.
+        """Add the constants (/ scale) to rows ``first``, ``first + 1``, ... of a table.
+
+        The result is a copy if there are any.
         """
         a, b = np.searchsorted(self.ids, (first, first + len(rows)))
         if a == b:
@@ -90,7 +96,9 @@ class Constants:
         return rows
 
     def evidence(self, counts: np.ndarray, totals: np.ndarray, beta: float, width: float) -> float:
-        """What the constants change of sum_k [log B(beta-hat_k) - log B(beta_k)], float64.
+        """Compute what the constants change of the topics' log B terms, float64.
+
+        The terms are sum_k [log B(beta-hat_k) - log B(beta_k)].
 
         counts: float64[n] of our entries; totals: float64[>= columns] of all counts; width: W beta.
         """
@@ -104,8 +112,9 @@ class Constants:
         return own - _rise(sums + most, whole + most) + _rise(sums, whole)
 
     def take(self, first: int, rows: np.ndarray, counts: np.ndarray) -> None:
-        """Put our entries of rows ``first``, ``first + 1``, ... of a table, [n, >= columns], into
-        ``counts``, float64[n].
+        """Copy our entries of rows ``first``, ``first + 1``, ... into ``counts``.
+
+        rows: [n, >= columns] of a table; counts: float64[n].
         """
         a, b = np.searchsorted(self.ids, (first, first + len(rows)))
         mine = slice(int(self.ptr[a]), int(self.ptr[b]))
@@ -113,5 +122,5 @@ class Constants:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, and of their rows at full width as float32."""
+        """Count the bytes of the arrays and of their rows at full width as float32."""
         return self.weight.nbytes * 2 + self.ids.nbytes * 3 + 4 * len(self.ids) * len(self.totals)

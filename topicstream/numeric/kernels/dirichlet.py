@@ -1,5 +1,6 @@
-"""exp, log, digamma, log-gamma and sums of x log y as branch-free arithmetic, so that loops over
-arrays become SIMD code.
+"""Branch-free exp, log, digamma and log-gamma, and sums of x log y.
+
+Loops over arrays of them become SIMD code.
 
 numba has no vector mathematics library to call, and a call a lane costs ten times the arithmetic.
 Here every function is
@@ -82,8 +83,9 @@ _scalar = kernel(fastmath={"contract"}, forceinline=True)
 
 @_scalar
 def exp(y: float) -> float:
-    """e**y for float64 y: |relative error| < 4e-16 * (1 + |y| / 16); 0 below -708, capped
-    at 709.
+    """Compute e**y of a float64.
+
+    |relative error| < 4e-16 * (1 + |y| / 16); 0 below -708, capped at 709.
     """
     y_ = min(max(y, -708.5), 709.0)
     n = np.floor(y_ * _LOG2E + 0.5)
@@ -94,7 +96,10 @@ def exp(y: float) -> float:
 
 @_scalar
 def log(x: float) -> float:
-    """Natural logarithm of a positive normal float64: error below 1e-16 + 2e-16 |log x|."""
+    """Compute the natural logarithm of a positive normal float64.
+
+    The error is below 1e-16 + 2e-16 |log x|.
+    """
     b = np.float64(x).view(np.int64)
     e = (b >> 52) - 1023
     m = np.int64((b & _MANTISSA) | _ONE_BITS).view(np.float64)
@@ -109,7 +114,7 @@ def log(x: float) -> float:
 
 @_scalar
 def _below(x: float) -> float:
-    """digamma(x) - log(x + 8), x > 0."""
+    """Compute digamma(x) - log(x + 8) for x > 0."""
     z = x + 8.0
     w = 1.0 / z
     u = x * (x + 7.0)
@@ -123,21 +128,22 @@ def _below(x: float) -> float:
 
 @_scalar
 def digamma(x: float) -> float:
-    """psi(x) = d/dx log Gamma(x) of a float64 x > 0."""
+    """Compute psi(x) = d/dx log Gamma(x) of a float64 x > 0."""
     return log(x + 8.0) + _below(x)  # type: ignore[no-any-return]
 
 
 @_scalar
 def exp_digamma(x: float) -> float:
-    """exp(psi(x)) of a float64 x > 0 with one exponential and no logarithm; 0 for x below about
-    0.0014.
+    """Compute exp(psi(x)) of a float64 x > 0; 0 for x below about 0.0014.
+
+    It takes one exponential and no logarithm.
     """
     return (x + 8.0) * exp(_below(x))  # type: ignore[no-any-return]
 
 
 @_scalar
 def lgamma(x: float) -> float:
-    """log Gamma(x) of a float64 x > 0 (up to 1e38)."""
+    """Compute log Gamma(x) of a float64 x > 0 (up to 1e38)."""
     z = x + 8.0
     w = 1.0 / z
     u = x * (x + 7.0)
@@ -148,7 +154,10 @@ def lgamma(x: float) -> float:
 
 @_scalar
 def exp32(y: float) -> Float:
-    """e**y for float32 y <= 88: relative error below 3e-7; 0 below -86."""
+    """Compute e**y of a float32 y <= 88; 0 below -86.
+
+    The relative error is below 3e-7.
+    """
     y_ = max(_F(y), _F(-87.0))
     n = np.floor(y_ * _LOG2E32 + _F(0.5))
     r = (y_ - n * _LN2_HIGH32) - n * _LN2_LOW32
@@ -158,8 +167,9 @@ def exp32(y: float) -> Float:
 
 @_scalar
 def exp_digamma32(x: float) -> float:
-    """exp(psi(x)) in float32 arithmetic (shift by four instead of eight); 0 where psi(x) < -86, x
-    below 0.0117.
+    """Compute exp(psi(x)) in float32 arithmetic.
+
+    It shifts by four instead of eight. The result is 0 where psi(x) < -86, x below 0.0117.
     """
     z = x + _F(4.0)
     w = _F(1.0) / z
@@ -195,23 +205,28 @@ def _each(function: Callable[[np.ndarray, np.ndarray], None], x: np.ndarray) -> 
 
 
 def psi(x: np.ndarray) -> np.ndarray:
-    """digamma of each entry, float64."""
+    """Compute digamma of each entry, float64."""
     return _each(_digammas, x)
 
 
 def logs(x: np.ndarray) -> np.ndarray:
-    """Natural logarithm of each entry, float64: the same bits on every processor."""
+    """Compute the natural logarithm of each entry, float64.
+
+    The bits are the same on every processor.
+    """
     return _each(_logs, x)
 
 
 def log_gamma(x: np.ndarray) -> np.ndarray:
-    """log of the gamma function of each entry, float64."""
+    """Compute the logarithm of the gamma function of each entry, float64."""
     return _each(_lgammas, x)
 
 
 @fast_kernel
 def sum_x_log(s: Doubles, counts: Array, first: int, n: int, whole: float, own: float) -> float:
-    """Sum over the cells i < n of x log(s[i] / (whole - own x)), x = counts[first + i], nats.
+    """Sum x log(s[i] / (whole - own x)) over cells, in nats.
+
+    The sum is over i < n, x = counts[first + i].
 
     s: float64[>= n] positive and normal: normalisers of a document's cells; whole: float64, the
     mass that the topics' weights add up to; own: 1.0 where the cell's own tokens had been taken out
@@ -240,8 +255,9 @@ Rise = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Histogram(NamedTuple):
-    """``times`` (float64[n], or [K, n] of each topic) that counts of ``values`` (float64[n]) were
-    met.
+    """The number of ``times`` that counts of ``values`` occurred.
+
+    times: float64[n], or [K, n] of each topic; values: float64[n].
     """
 
     times: np.ndarray
@@ -249,8 +265,9 @@ class Histogram(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """A gamma prior on every alpha_k with this ``mean``, and the rates of those that ask for more
-    and for less.
+    """A gamma prior on every alpha_k with this ``mean``.
+
+    It has one rate for entries that ask for more, and one for less.
     """
 
     mean: float = 0.0
@@ -262,7 +279,7 @@ FREE = Pull()
 
 
 def digamma_rise(values: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """psi(values + prior) - psi(prior)."""
+    """Compute psi(values + prior) - psi(prior)."""
     return np.asarray(psi(values + prior) - psi(prior))
 
 
@@ -275,7 +292,7 @@ def fit_alpha(
     high: float | np.ndarray,
     pull: Pull = FREE,
 ) -> np.ndarray:
-    """alpha: float64[K] -> its value after up to 20 steps, each entry held within [low, high].
+    """Fit alpha, float64[K], by up to 20 fixed-point steps within [low, high].
 
     topics, lengths: documents by n_dk and by n_d.  pull: the maximum of the posterior adds rate *
     mean above and rate below.
@@ -305,9 +322,10 @@ def fit_beta(
     low: float,
     high: float,
 ) -> float:
-    """beta after up to 20 steps, held within [low, high].  counts: words by n_wk, ``scale`` times
-    as many in all;
-    n_k: float64[K]."""
+    """Fit beta by up to 20 fixed-point steps within [low, high].
+
+    counts: words by n_wk, ``scale`` times as many in all; n_k: float64[K].
+    """
     for _ in range(STEPS):
         above = float(counts.times @ rise(counts.values, np.array([beta]))) * scale
         mass = np.array([words * beta])
@@ -328,7 +346,7 @@ BINS = EXACT + 4 * 20
 
 @kernel(inline="always")
 def count_bin(n: float) -> Int:
-    """Bin of a whole count n >= 1."""
+    """Find the bin of a whole count n >= 1."""
     if n < EXACT:
         return np.int64(n)
     b = np.int64(np.float64(n).view(np.int64) >> 50) - ((np.int64(1023) + 4) << 2)
@@ -336,7 +354,7 @@ def count_bin(n: float) -> Int:
 
 
 def bin_values() -> np.ndarray:
-    """float64[BINS]: the count each bin stands for."""
+    """Compute the count that each bin represents, float64[BINS]."""
     i = np.arange(BINS + 1 - EXACT)
     edge = np.ldexp(1.0 + (i % 4) / 4.0, 4 + i // 4)
     return np.concatenate((np.arange(EXACT), (edge[:-1] + edge[1:] - 1.0) / 2))
@@ -353,11 +371,13 @@ def close_document(
     topic_bins: Doubles,
     lengths: Doubles,
 ) -> float:
-    """log p(z of one document) = log of the Dirichlet-multinomial, nats; enters its counts into the
-    histograms.
+    """Compute log p(z of one document) and add its counts to the histograms.
+
+    It is the log of the Dirichlet-multinomial, in nats.
 
     topics: int64[>= n_topics], the document's topics; n_td: int64[K]; topic_bins may be empty (then
-    only lengths)."""
+    only lengths).
+    """
     product = 1.0
     loglik = math.lgamma(alpha_sum) - math.lgamma(alpha_sum + n_d)
     for j in range(n_topics):
@@ -383,8 +403,9 @@ def close_document(
 def words_loglik(
     beta: float, counts: np.ndarray, times: np.ndarray, n_k: np.ndarray, words: int
 ) -> float:
-    """log p(w | z), nats: counts, times the histogram of the non-zero n_wk; n_k: float64[K] their
-    sums.
+    """Compute log p(w | z) in nats.
+
+    counts, times: histogram of the non-zero n_wk; n_k: float64[K], their sums.
     """
     mass = np.array([words * beta])
     rows = times @ (log_gamma(counts + beta) - log_gamma(np.array([beta])))
@@ -392,13 +413,13 @@ def words_loglik(
 
 
 def topic_counts(bins: np.ndarray, topics: int) -> Histogram:
-    """Documents by n_dk, of ``topic_bins``."""
+    """Build the histogram of n_dk from ``topic_bins``."""
     times = bins.reshape(topics, BINS)
     used = np.flatnonzero(times.sum(0))
     return Histogram(times[:, used], bin_values()[used])
 
 
 def length_counts(lengths: np.ndarray) -> Histogram:
-    """Documents by n_d, of ``lengths``: the mean length in each bin."""
+    """Build the histogram of n_d from ``lengths``, with mean lengths as values."""
     held = np.flatnonzero(lengths[:BINS])
     return Histogram(lengths[held], lengths[BINS + held] / lengths[held])

@@ -1,5 +1,6 @@
-"""Vectors of 16 float32 from and to scattered places, and to and from small integers (more of
-``kernels.simd``).
+"""Vectors of 16 float32 at scattered places and in small integers.
+
+More of ``kernels.simd``.
 
 numba does not vectorise indexed loads and stores.  ``llvm.masked.gather`` and
 ``llvm.masked.scatter`` become one AVX-512
@@ -58,8 +59,9 @@ _SPREAD = (FLOATS, "int64", TOPICS, "int64")
 
 
 class _Addresses(ir.instructions.Instruction):  # type: ignore[misc]
-    """Vector of the addresses pointer[lanes[j]] of floats, which llvmlite's own builder has no word
-    for.
+    """The LLVM vector of addresses pointer[lanes[j]] of floats.
+
+    llvmlite's builder has no method for it.
     """
 
     def __init__(self, parent: Any, pointer: Any, lanes: Any) -> None:
@@ -77,8 +79,10 @@ class _Addresses(ir.instructions.Instruction):  # type: ignore[misc]
 
 
 def one_instruction(processor: str, features: str) -> bool:
-    """Whether a gather and a scatter are one instruction each on LLVM's ``processor`` with
-    ``features`` ("+avx512f,..."), and a fast one."""
+    """Test whether a gather and a scatter are one fast instruction each.
+
+    processor: LLVM's name; features: "+avx512f,...".
+    """
     return "+avx512f" in features.split(",") and not processor.startswith("znver")
 
 
@@ -92,7 +96,7 @@ def _fast() -> bool:
 
 
 def _places(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Value:
-    """The addresses of ``_lanes`` as a vector."""
+    """Return the addresses of ``_lanes`` as a vector."""
     numbers = b.zext(llvm.load(b, topics, at, I16), INTS)
     addresses = _Addresses(b.block, b.gep(data, [i]), numbers)
     b._insert(addresses)
@@ -100,7 +104,7 @@ def _places(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Valu
 
 
 def _lanes(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> list[Value]:
-    """Addresses of data[i + topics[at + lane]] for the 16 lanes."""
+    """Return the addresses of data[i + topics[at + lane]] for the 16 lanes."""
     start = b.gep(data, [i])
     numbers = b.gep(topics, [at])
     loaded = (b.load(b.gep(numbers, [I64(lane)]), align=2) for lane in range(WIDTH))
@@ -109,7 +113,10 @@ def _lanes(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> list[
 
 @emit(vector, *_SPREAD)
 def gather(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Value:
-    """array: float32, i: int64, topics: uint16, at: int64 -> vector."""
+    """Load data[i + topics[at + lane]] of the 16 lanes.
+
+    array: float32, i: int64, topics: uint16, at: int64 -> vector.
+    """
     v = ir.Constant(VECTOR, ir.Undefined)
     if _fast():
         return call(
@@ -128,7 +135,10 @@ def gather(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Value
 
 @emit("void", *_SPREAD, vector)
 def scatter(b: Builder, data: Value, i: Value, topics: Value, at: Value, v: Value) -> None:
-    """array: float32, i: int64, topics: uint16, at: int64, value: vector."""
+    """Store the 16 lanes to data[i + topics[at + lane]].
+
+    array: float32, i: int64, topics: uint16, at: int64, value: vector.
+    """
     if _fast():
         where = _places(b, data, i, topics, at)
         call(b, "llvm.masked.scatter.v16f32.v16p0", ir.VoidType(), v, where, I32(4), _ALL)
@@ -139,14 +149,20 @@ def scatter(b: Builder, data: Value, i: Value, topics: Value, at: Value, v: Valu
 
 @emit(vector, _SMALL, "int64")
 def widen(b: Builder, data: Value, i: Value) -> Value:
-    """array: uint8, uint16 or float32 -> vector."""
+    """Load 16 entries as float32.
+
+    array: uint8, uint16 or float32 -> vector.
+    """
     raw = llvm.load(b, data, i, data.type.pointee)
     return raw if data.type.pointee == F32 else b.sitofp(b.zext(raw, INTS), VECTOR)
 
 
 @emit(vector, _SMALL, "int64", vector)
 def narrow(b: Builder, data: Value, i: Value, v: Value) -> Value:
-    """array: uint8, uint16 or float32; value: vector -> what was stored, as a vector."""
+    """Store 16 values in the array's type and return the stored values.
+
+    array: uint8, uint16 or float32; value: vector -> vector.
+    """
     lane = data.type.pointee
     if lane == F32:
         llvm.store(b, data, i, v)
@@ -158,19 +174,20 @@ def narrow(b: Builder, data: Value, i: Value, v: Value) -> Value:
 
 @emit(vector, vector)
 def root(b: Builder, v: Value) -> Value:
-    """Square root of each lane."""
+    """Compute the square root of each lane."""
     return call(b, "llvm.sqrt.v16f32", VECTOR, v)
 
 
 @emit("float32", vector)
 def highest(b: Builder, v: Value) -> Value:
-    """The largest lane -> float32."""
+    """Find the largest lane -> float32."""
     return llvm.fold(b, v, lambda x, y: b.select(b.fcmp_ordered(">", x, y), x, y))
 
 
 def _append(b: Builder, topics: Value, values: Value, i: Value, numbers: Value, v: Value) -> Value:
-    """Store the lanes of v that are not zero, and their numbers, at i of values and topics; how
-    many.
+    """Store the non-zero lanes of v and their numbers and count them.
+
+    They go to i of values and topics.
     """
     kept = b.fcmp_unordered("!=", v, ZERO)
     llvm.store(b, values, i, b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR))
@@ -180,8 +197,9 @@ def _append(b: Builder, topics: Value, values: Value, i: Value, numbers: Value, 
 
 @emit("int64", TOPICS, FLOATS, "int64", "int64", vector)
 def squeeze(b: Builder, topics: Value, values: Value, i: Value, first: Value, v: Value) -> Value:
-    """topics: uint16, values: float32, i: int64, first: int64, v: vector -> int64 entries
-    appended.
+    """Append the non-zero lanes of v with topics first, first + 1, ...
+
+    topics: uint16, values: float32, i: int64, first: int64, v: vector -> int64 entries appended.
     """
     same = llvm.spread(b, b.trunc(first, I32))
     return _append(b, topics, values, i, b.add(same, ir.Constant(INTS, list(range(WIDTH)))), v)
@@ -191,7 +209,9 @@ def squeeze(b: Builder, topics: Value, values: Value, i: Value, first: Value, v:
 def append(
     b: Builder, topics: Value, values: Value, i: Value, numbers: Value, at: Value, v: Value
 ) -> Value:
-    """topics: uint16, values: float32, i: int64, numbers: uint16, at: int64, v: vector -> int64
+    """Append the non-zero lanes of v with topics numbers[at + lane].
+
+    topics: uint16, values: float32, i: int64, numbers: uint16, at: int64, v: vector -> int64
     entries appended.
     """
     return _append(b, topics, values, i, b.zext(llvm.load(b, numbers, at, I16), INTS), v)

@@ -1,5 +1,4 @@
-"""numba intrinsics from functions that build their LLVM code, and the vector of 16 float32 that
-most of them are about.
+"""numba intrinsics from LLVM builder functions, and the vector of 16 float32.
 
     @emit("float32", FLOATS, "int64")
     def get(b, data, i):
@@ -7,7 +6,8 @@ most of them are about.
 
 ``emit(result, *kinds)``: what a kernel passes (the name of a numba type, or those of the dtypes of
 a C-contiguous array, of which the function gets the address of the first entry) and what comes back
-(``ENTRY``: one entry of the first array)."""
+(``ENTRY``: one entry of the first array).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOPICS = ("uint16",)
 
 
 class Float32x16(types.Type):
-    """The numba type of a vector."""
+    """The numba type of a vector of 16 float32."""
 
     def __init__(self) -> None:
         super().__init__(name="float32x16")
@@ -89,7 +89,7 @@ def _type(name: str) -> Any:
 
 
 def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
-    """See the module's head."""
+    """Turn a function that builds LLVM code into a numba intrinsic."""
 
     def made(build: Callable[..., Any]) -> Any:
         @functools.wraps(build)
@@ -123,9 +123,11 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def polynomial(kind: str, *coefficients: float) -> Any:
-    """An intrinsic of x: the polynomial with these coefficients, that of the highest power first,
-    by Horner's rule.  A
-    multiplication may be fused with the addition that follows."""
+    """Build an intrinsic that evaluates a polynomial by Horner's rule.
+
+    Coefficients come in order of falling powers. A multiplication may be fused with the addition
+    that follows.
+    """
 
     def value(b: Builder, x: Value) -> Value:
         sum_ = ir.Constant(x.type, coefficients[0])
@@ -139,25 +141,28 @@ def polynomial(kind: str, *coefficients: float) -> Any:
 
 
 def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
-    """A call of LLVM's (or the system's) function of that name."""
+    """Call LLVM's (or the system's) function of that name."""
     kind = ir.FunctionType(result, [a.type for a in args])
     return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)
 
 
 def shuffle(b: Builder, v: Value, other: Value, lanes: list[int]) -> Value:
-    """Lanes of two SIMD values, those of the second from the width on (None: of one)."""
+    """Choose lanes of two SIMD values.
+
+    Those of the second are numbered from the width on. None: of one value.
+    """
     other = ir.Constant(v.type, ir.Undefined) if other is None else other
     return b.shuffle_vector(v, other, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
 
 
 def spread(b: Builder, x: Value, width: int = WIDTH) -> Value:
-    """A vector of copies of x."""
+    """Build a vector of copies of x."""
     none = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
     return shuffle(b, b.insert_element(none, x, I32(0)), None, [0] * width)
 
 
 def fold(b: Builder, v: Value, pair: Callable[[Value, Value], Value]) -> Value:
-    """One lane from all: lanes i and i + half first, and so on."""
+    """Reduce all lanes to one: lanes i and i + half first, and so on."""
     while v.type.count > 1:
         lanes = list(range(v.type.count))
         half = len(lanes) // 2
@@ -166,42 +171,44 @@ def fold(b: Builder, v: Value, pair: Callable[[Value, Value], Value]) -> Value:
 
 
 def load(b: Builder, data: Value, i: Value, lane: ir.Type, width: int = WIDTH) -> Value:
-    """``width`` entries from i on."""
+    """Load ``width`` entries from i on."""
     kind = ir.VectorType(lane, width)
     return b.load(b.bitcast(b.gep(data, [i]), kind.as_pointer()), align=max(1, bits(lane) // 8))
 
 
 def store(b: Builder, data: Value, i: Value, v: Value) -> None:
-    """The vector to entries i and on."""
+    """Store the vector to entries i and on."""
     b.store(
         v, b.bitcast(b.gep(data, [i]), v.type.as_pointer()), align=max(1, bits(v.type.element) // 8)
     )
 
 
 def bits(lane: Any) -> int:
-    """Of an entry."""
+    """Return the bits of an entry."""
     return {F32: 32, F64: 64}.get(lane) or int(lane.width)
 
 
 def fetch(b: Any, pointer: Any) -> None:
-    """Ask for the cache line of an address, into the first cache."""
+    """Prefetch the cache line of an address into the first cache."""
     pointer = b.bitcast(pointer, I8.as_pointer())
     call(b, "llvm.prefetch.p0", ir.VoidType(), pointer, I32(0), I32(3), I32(1))
 
 
 def extreme(b: Builder, name: str, x: Value, y: Value) -> Value:
-    """The larger (umax) or smaller (umin) of each lane.  Floats >= 0 are in the order of their
-    bits, and integers have
-    more ports."""
+    """Compute the larger (umax) or smaller (umin) of each lane.
+
+    Floats >= 0 are ordered like their bits, and integer instructions have more ports.
+    """
     return b.bitcast(
         call(b, f"llvm.{name}.v16i32", INTS, b.bitcast(x, INTS), b.bitcast(y, INTS)), VECTOR
     )
 
 
 def compress(b: Builder, lanes: Value, kept: Value) -> Value:
-    """The kept lanes of 16 integers side by side, then zeros.  (Floats as integers: without AVX-512
-    LLVM dies over a constant
-    of floats here.)"""
+    """Move the kept lanes of 16 integers side by side, followed by zeros.
+
+    (Floats as integers: without AVX-512 LLVM crashes on a constant of floats here.)
+    """
     return call(
         b,
         "llvm.experimental.vector.compress.v16i32",
@@ -213,5 +220,5 @@ def compress(b: Builder, lanes: Value, kept: Value) -> Value:
 
 
 def count(b: Builder, kept: Value) -> Value:
-    """How many of 16 truth values are true, as int64."""
+    """Count the true values among 16, as int64."""
     return b.zext(call(b, "llvm.ctpop.i16", I16, b.bitcast(kept, I16)), I64)

@@ -1,4 +1,4 @@
-"""The one module that configures numba.
+"""The configuration of numba, in this module alone.
 
 ``kernel``       strict IEEE arithmetic, releases the GIL.
 ``fast_kernel``  may reassociate sums and contract to FMA (so reductions vectorise); NaN and inf
@@ -43,15 +43,16 @@ _noted: set[str] = set()
 
 
 def notify_compiling(notify: Callable[[str], None] | None) -> None:
-    """Call ``notify`` with one line before this process compiles its first kernel; None: no
-    longer.
+    """Call ``notify`` with one line before the process compiles its first kernel.
+
+    None: no longer.
     """
     global _notify
     _notify = notify
 
 
 def cache_folder() -> Path:
-    """Where this user's compiled kernels are kept."""
+    """Return the folder of this user's compiled kernels."""
     base = (
         os.environ.get("NUMBA_CACHE_DIR")
         or os.environ.get("XDG_CACHE_HOME")
@@ -61,7 +62,7 @@ def cache_folder() -> Path:
 
 
 def content_of(thing: Any) -> str:
-    """A text that changes with whatever the compiled code of a kernel depends on.
+    """Describe everything that a kernel's compiled code depends on as text.
 
     Parameters
     ----------
@@ -100,8 +101,9 @@ _digests: dict[types.FunctionType, str] = {}
 
 
 def _digest(function: types.FunctionType) -> str:
-    """Of a function and all that it refers to; of one of another package than ours and its
-    caller's, its name.
+    """Digest a function and all that it refers to.
+
+    A function of a package other than ours and its caller's counts by name.
     """
     if function not in _digests:
         _digests[function] = name = (
@@ -122,7 +124,7 @@ def _digest(function: types.FunctionType) -> str:
 
 
 def _code(code: types.CodeType, names: Mapping[str, Any]) -> str:
-    """Of byte code whose names mean this."""
+    """Describe byte code whose names have these values."""
     parts = [code.co_code.hex(), str(code.co_names), str(code.co_varnames)]
     parts += [
         _code(c, names) if isinstance(c, types.CodeType) else content_of(c) for c in code.co_consts
@@ -140,12 +142,13 @@ def _code(code: types.CodeType, names: Mapping[str, Any]) -> str:
 
 
 class KernelCache:
-    """Compiled signatures of one kernel on disk, as numba's dispatchers ask for them.
+    """The compiled signatures of one kernel on disk, as numba's dispatchers expect.
 
     numba's own cache notices changes only in the file that holds a kernel.  Ours is keyed by the
     content of the kernel and
     of everything that it refers to (``content_of``), so an edit never leaves stale code behind, and
-    one elsewhere compiles nothing; and by nothing of where the files lie: checkouts share it."""
+    one elsewhere compiles nothing; and by nothing of where the files lie: checkouts share it.
+    """
 
     def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
         self._function = function
@@ -154,11 +157,11 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str:
-        """The folder."""
+        """Return the folder."""
         return str(cache_folder())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled signature; None where it has to be compiled."""
+        """Load a compiled signature; None if it has to be compiled."""
         global compiled_kernels, _notify
         rtsys.initialize(
             target_context
@@ -190,7 +193,7 @@ class KernelCache:
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled signature, by one rename."""
+        """Store a compiled signature by one rename."""
         if any(not lifted.can_cache for lifted in data.lifted) or data.library.has_dynamic_globals:
             return
         path = self._path(sig, data.target_context)
@@ -236,7 +239,7 @@ def _head(body: bytes) -> bytes:
 
 
 def _note(text: str) -> None:
-    """One line on stderr, once for its first words."""
+    """Print one line on stderr, once for its first words."""
     if (kind := text[:12]) not in _noted:
         _noted.add(kind)
         with suppress(OSError, ValueError, AttributeError):
@@ -259,13 +262,16 @@ _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
-    """Compile with strict floating point.  ``@kernel`` or ``@kernel(inline="always")``."""
+    """Compile with strict floating point.
+
+    ``@kernel`` or ``@kernel(inline="always")``.
+    """
     every = {**_COMMON, **flags}
     return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)
 
 
 def fast_kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
-    """Compile with reassociation and contraction allowed: vectorised reductions, FMA.
+    """Compile with reassociation and contraction: vectorised reductions, FMA.
 
     A loop may sum or store, not both.  Where LLVM cannot see that two arrays are apart it compiles
                                         the loop twice, with

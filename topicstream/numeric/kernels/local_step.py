@@ -1,4 +1,4 @@
-"""The local step: theta of one document with the topics held still.
+"""The local step: theta of one document with fixed topics.
 
 The fixed point of
 
@@ -69,21 +69,23 @@ inner iterations.
 
 
 def padded_floats(values: np.ndarray, width: int) -> np.ndarray:
-    """float32[width], zeros after the values."""
+    """Copy values to float32[width], followed by zeros."""
     out = np.zeros(width, np.float32)
     out[: len(values)] = values
     return out
 
 
 def inverse_norms(totals: np.ndarray, words: int, beta: float, width: int) -> np.ndarray:
-    """1 / (lam + W beta), float32[width]; zero in the padding and for an empty topic without a
-    prior (no part in anything)."""
+    """Compute 1 / (lam + W beta), float32[width].
+
+    It is zero in the padding and for an empty topic without a prior, which has no part in anything.
+    """
     norms = np.asarray(totals, np.float64) + words * beta
     return padded_floats(np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0), width)
 
 
 def digamma_norms(totals: np.ndarray, words: int, beta: float) -> np.ndarray:
-    """psi(lam + W beta), float64[K]."""
+    """Compute psi(lam + W beta), float64[K]."""
     norms = np.maximum(np.asarray(totals, np.float64) + words * beta, 1e-300)
     return psi(norms)
 
@@ -91,8 +93,9 @@ def digamma_norms(totals: np.ndarray, words: int, beta: float) -> np.ndarray:
 def dirichlet_rows(
     rows: np.ndarray, base: np.ndarray, beta: float, norms: np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(row of each cell int64[nnz], float32[U, KP]): exp E[log phi] of the words that occur,
-    instead of their counts.
+    """Compute exp E[log phi] of the words that occur.
+
+    Returns (row of each cell int64[nnz], float32[U, KP]).
 
     rows: int64[nnz] of base: float32[R, C]; norms: of ``digamma_norms``.  With beta = 0 and inverse
     = 1 (K of them, zeros in
@@ -106,8 +109,9 @@ def dirichlet_rows(
 
 @kernel
 def word_weights(rows: Longs, base: Floats, beta: float, norms: Doubles, own: Floats) -> None:
-    """own[j, k] = exp(E[log phi_wk] - the largest of the word); norms: float64[K], psi(lam + W
-    beta).
+    """Compute own[j, k] = exp(E[log phi_wk]), scaled by the word's largest.
+
+    norms: float64[K], psi(lam + W beta).
     """
     topics = len(norms)
     logs = np.empty(topics)
@@ -124,7 +128,9 @@ def word_weights(rows: Longs, base: Floats, beta: float, norms: Doubles, own: Fl
 
 @kernel
 def fill(rows: Array, base: Floats, beta: float, inverse: Floats, own: Floats) -> None:
-    """own[j, k] = (base[rows[j], k] + beta) * inverse[k], and zeros up to a multiple of eight rows.
+    """Compute own[j, k] = (base[rows[j], k] + beta) * inverse[k].
+
+    Zeros follow up to a multiple of eight rows.
 
     rows: int64[m]; base: float32[R, C], K <= C <= KP; inverse: float32[KP], zero in padding.
     """
@@ -145,15 +151,16 @@ def fill(rows: Array, base: Floats, beta: float, inverse: Floats, own: Floats) -
 
 @kernel(forceinline=True)
 def clear_rows(own: Floats, cells: int, width: int) -> None:
-    """Zero what is left of the last eight rows."""
+    """Zero the rest of the last eight rows."""
     for o in range(cells * width, -(-cells // 8) * 8 * width, WIDTH):
         store(own, o, splat(np.float32(0)))
 
 
 @kernel
 def take_counts(counts: Array, first: int, cells: int, x: Floats) -> None:
-    """x = the counts of cells first, first + 1, ...; then 32 zeros: what is read at most past the
-    cells (two tiles).
+    """Copy the counts of cells first, first + 1, ... to x, then 32 zeros.
+
+    Two tiles is the most that is read past the cells.
     """
     for j in range(cells):
         x[j] = np.float32(counts[first + j])
@@ -165,11 +172,13 @@ def take_counts(counts: Array, first: int, cells: int, x: Floats) -> None:
 def sweep_cells(
     cells: int, x: Floats, own: Floats, width: int, t: Floats, least: float, z: Floats, acc: Floats
 ) -> None:
-    """acc[k] += sum_j (x[j] / z[j]) own[j, k] over the cells with z > least; writes z[j] = sum_k
-    own[j, k] t[k].
+    """Add sum_j (x[j] / z[j]) own[j, k] to acc[k].
+
+    The sum is over the cells with z > least. Writes z[j] = sum_k own[j, k] t[k].
 
     Eight rows at a time: t and acc are read once for the eight, and the rows are still near for
-    their second use."""
+    their second use.
+    """
     nothing = splat(np.float32(0))
     limit = splat(np.float32(least))
     for j in range(0, cells, 8):
@@ -225,8 +234,11 @@ def sweep_cells(
 
 @fast_kernel
 def dirichlet_weights(n: Floats, alpha: Floats, t: Floats) -> None:
-    """t[k] = exp(psi(n[k] + alpha[k])), 0 below LEAST_T; all times one factor when the largest
-    would be small (a word or two over many topics): no ratio of theirs sees it."""
+    """Compute t[k] = exp(psi(n[k] + alpha[k])), 0 below LEAST_T.
+
+    If the largest would be small (a word or two over many topics), all are scaled by one factor,
+    which no ratio depends on.
+    """
     top = np.float32(0)
     for k in range(len(t)):
         top = max(top, n[k] + alpha[k])
@@ -244,7 +256,7 @@ def dirichlet_weights(n: Floats, alpha: Floats, t: Floats) -> None:
 
 @kernel(forceinline=True)
 def weigh_topics(n: Floats, alpha: Floats, dirichlet: bool, t: Floats) -> None:
-    """t[k]: the weight of n[k] + alpha[k]."""
+    """Compute t[k], the weight of n[k] + alpha[k]."""
     if dirichlet:
         dirichlet_weights(n, alpha, t)
     else:
@@ -271,11 +283,14 @@ def fixed_point(
     acc: Floats,
     n: Floats,
 ) -> int:
-    """n of one document (see the module); returns the inner iterations made.
+    """Iterate n of one document and return the number of inner iterations.
+
+    See the module's docstring.
 
     rows: int64[m] of base, one a cell; counts: float32[m]; own: float32[a multiple of 8 rows, KP]
     flat, the document goes through it in pieces where it is longer; x, z: float32[those rows + 32];
-    t, acc: float32[KP] -> n: float32[KP]."""
+    t, acc: float32[KP] -> n: float32[KP].
+    """
     width = len(inverse)
     cells = len(rows)
     most = len(own) // width
@@ -326,11 +341,13 @@ def local_step(
     inner: int,
     shares: Floats,
 ) -> int:
-    """theta of every document of a block -> shares: float32[D, K]; returns the inner iterations
-    made.
+    """Compute theta of every document and return the inner iterations.
+
+    shares: float32[D, K].
 
     indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C], K <= C
-    <= KP; inverse, alpha: float32[KP], zero in padding."""
+    <= KP; inverse, alpha: float32[KP], zero in padding.
+    """
     width = len(inverse)
     topics = shares.shape[1]
     longest = 0
@@ -382,10 +399,13 @@ def local_step(
 def probabilities(
     rows: Longs, base: Floats, beta: float, inverse: Floats, theta: Floats, own: Floats, p: Floats
 ) -> None:
-    """p[j] = p(w_j | d) = sum_k p(w_j|k) theta[k], as z of the local step.
+    """Compute p(w_j | d) of each cell j of a document.
+
+    p[j] = sum_k p(w_j|k) theta[k], as z of the local step.
 
     rows: int64[m]; theta, inverse: float32[KP], zero in padding; own: float32[m up to a multiple of
-    8, KP] flat -> float32[m]."""
+    8, KP] flat -> float32[m].
+    """
     width = len(inverse)
     fill(rows, base, beta, inverse, own)
     for j in range(len(rows)):

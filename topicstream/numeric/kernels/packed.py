@@ -1,5 +1,6 @@
-"""Packed word rows of integer counts (Yao, Mimno & McCallum 2009, section 3.4): ``count << m |
-topic``, descending.
+"""Packed word rows of whole counts, ``count << m | topic``, descending.
+
+Yao, Mimno & McCallum (2009), section 3.4.
 
 m is the number of bits of a topic, ``topic_bits(K)``.  An entry is uint32, or uint64 where a count
 does not fit 32 - m
@@ -52,13 +53,14 @@ from topicstream.numeric.kernels.jit import kernel
 
 
 def topic_bits(topics: int) -> int:
-    """Smallest m with 2**m >= topics (at least 1)."""
+    """Compute the smallest m with 2**m >= topics (at least 1)."""
     return max(int(topics - 1).bit_length(), 1)
 
 
 def entry_bytes(largest: int, topics: int) -> int:
-    """Bytes of an entry whose count is at most ``largest``: 4, or 8 where that leaves no room for
-    the topic.
+    """Compute the bytes of an entry with a count up to ``largest``: 4 or 8.
+
+    It is 8 where 4 bytes leave no room for the topic.
     """
     return 4 if largest < 1 << (32 - topic_bits(topics)) else 8
 
@@ -67,8 +69,10 @@ def entry_bytes(largest: int, topics: int) -> int:
 def slack_starts(
     words: Ints, counts: Ints, length: Ints, topics: int, tokens: Ints, start: Longs
 ) -> Int:
-    """tokens[u] of the block's cells (words, counts: int32[nnz]), and start[u] of every row, room
-    for the most topics it can come to hold; returns the arena's length.
+    """Place every row with room for the most topics it can come to have.
+
+    tokens[u] are those of the block's cells (words, counts: int32[nnz]); start[u] is the place of
+    each row. Returns the length of the arena.
 
     A row gains at most one topic a token of the block and never holds more than K.  Rows that fit
     16 entries (a cache
@@ -89,12 +93,13 @@ def slack_starts(
 
 @kernel(inline="always")
 def sink(arena: Array, at: int, n: int, p: int, m: int) -> int:
-    """Entry p has just lost one: put it behind the entries that now exceed it.
+    """Move entry p, which has just lost one, behind the entries that exceed it.
 
     Returns the position q whose entry took place p (p itself if none moved): what stood at q stands
     at p.  A row whose
     entry fell to zero gets shorter by one: the caller drops the last (the entry has been exchanged
-    with it)."""
+    with it).
+    """
     e = np.int64(arena[at + p])
     above = (e >> m) + 1
     q = p
@@ -110,9 +115,7 @@ def sink(arena: Array, at: int, n: int, p: int, m: int) -> int:
 
 @kernel(inline="always")
 def rise(arena: Array, at: int, p: int, m: int) -> int:
-    """Add one to entry p and put it before the entries of its old count; returns where it now
-    stands.
-    """
+    """Add one to entry p, move it before its equals and return its new place."""
     e = np.int64(arena[at + p])
     count = e >> m
     q = p
@@ -125,9 +128,11 @@ def rise(arena: Array, at: int, p: int, m: int) -> int:
 
 @kernel
 def sort_by_count(entries: Array, a: int, b: int, m: int) -> None:
-    """entries[a:b] into descending order of count, equal counts staying as they stood: insertion,
-    for rows nearly in order; one that is far from it is sorted as a whole (then equal counts stand
-    in descending topics)."""
+    """Sort entries[a:b] in descending order of count, stably.
+
+    It is an insertion sort for rows nearly in order. A row far from it is sorted as a whole (equal
+    counts then have descending topics).
+    """
     budget = 16 * (b - a) + 64
     for i in range(a + 1, b):
         e = entries[i]
@@ -147,9 +152,10 @@ def sort_by_count(entries: Array, a: int, b: int, m: int) -> None:
 
 @kernel
 def copy_rows(source_start: Longs, length: Ints, source: Array, start: Longs, out: Array) -> None:
-    """Copy row u, length[u] entries from source[source_start[u]], to out[start[u]..], for every u.
-    Any of uint32 and uint64
-    to any that holds the counts."""
+    """Copy every row u from source[source_start[u]] to out[start[u]..].
+
+    A row has length[u] entries. Any of uint32 and uint64 to any that fits the counts.
+    """
     for u in range(len(length)):
         a = source_start[u]
         b = start[u]
@@ -171,7 +177,7 @@ def merge_packed(
     topics: int,
     change: Doubles,
 ) -> Int:
-    """Add the deltas of a round's blocks to the rows that they change, where these are.
+    """Add the deltas of a round's blocks to the rows that they change, in place.
 
     begin: int64[W+1], row w may fill entries[begin[w] .. begin[w+1]].  deltas int64[R, 4]: the
     addresses of each block's ids
@@ -180,7 +186,8 @@ def merge_packed(
     rows lo[r]..hi[r]-1 enter.  topics: K.  change: float64[>=K], column sums, added to.
 
     Returns the largest count of these rows; -1 when one came out negative, -2 when one does not fit
-    an entry, -3 when a row has more topics than room."""
+    an entry, -3 when a row has more topics than room.
+    """
     mask = (np.int64(1) << m) - 1
     limit = (np.int64(1) << min(np.int64(entries.itemsize) * 8 - m, np.int64(62))) - 1
     none = np.int64(1) << np.int64(62)
@@ -247,8 +254,9 @@ def merge_packed(
 
 @kernel
 def expand_packed(start: Longs, length: Ints, entries: Array, m: int, out: Array) -> None:
-    """Row u, length[u] entries from entries[start[u]] on, as a dense one: out[n, >=K] (any number
-    type), zeroed first.
+    """Expand packed rows to dense ones, out[n, >= K] (any number type).
+
+    Row u has length[u] entries from entries[start[u]] on. out is zeroed first.
     """
     mask = (np.int64(1) << m) - 1
     for u in range(len(start)):
@@ -263,9 +271,11 @@ def expand_packed(start: Longs, length: Ints, entries: Array, m: int, out: Array
 def sum_packed(
     ptr: Longs, entries: Array, m: int, n_w: Doubles, sums: Doubles, small: Longs, worst: Doubles
 ) -> None:
-    """Sums of a range of rows: sums float64[>=K] += counts by topic; small: int64[S] histogram of
-    counts below S; worst: float64[3] (largest |row sum / n_w - 1| where n_w, float64[rows], is
-    given)."""
+    """Sum a range of rows.
+
+    sums: float64[>= K] += counts by topic; small: int64[S], histogram of counts below S; worst:
+    float64[3], the largest |row sum / n_w - 1| if n_w, float64[rows], is not empty.
+    """
     mask = (np.int64(1) << m) - 1
     for row in range(len(ptr) - 1):
         total = np.int64(0)
@@ -287,7 +297,10 @@ _COEF = ("float64",)
 
 
 def _terms(b: Builder, entries: Value, coef: Value, at: Value, left: Value, m: Value) -> Value:
-    """<8 x double> coef[topic] * count of the entries at ``at``; zero in lanes >= left."""
+    """Compute coef[topic] * count of eight entries as a vector of doubles.
+
+    They are those at ``at``, zero in lanes >= left.
+    """
     lane = entries.type.pointee
     longs = ir.VectorType(I64, _WIDE)
     e = llvm.load(b, entries, at, lane, _WIDE)
@@ -307,7 +320,10 @@ def _terms(b: Builder, entries: Value, coef: Value, at: Value, left: Value, m: V
 
 @emit("float64", _PACKED, "int64", "int64", _COEF, "int64")
 def row_mass(b: Builder, arena: Value, at: Value, n: Value, coef: Value, m: Value) -> Value:
-    """See the module's head."""
+    """Sum coef[topic] * count over a row.
+
+    See the module's docstring.
+    """
     acc = cgutils.alloca_once_value(b, ir.Constant(ir.VectorType(F64, _WIDE), [0.0] * _WIDE))
     eights = b.ashr(b.add(n, I64(_WIDE - 1)), I64(3))
     with cgutils.for_range(b, eights) as loop:
@@ -319,13 +335,13 @@ def row_mass(b: Builder, arena: Value, at: Value, n: Value, coef: Value, m: Valu
 
 @emit("float64", _PACKED, "int64", "int64", _COEF, "int64")
 def _mass8(b: Builder, arena: Value, at: Value, left: Value, coef: Value, m: Value) -> Value:
-    """Sum of coef[topic] * count over the 8 entries at ``at`` (the first ``left`` of them)."""
+    """Sum coef[topic] * count over the first ``left`` of 8 entries at ``at``."""
     return llvm.fold(b, _terms(b, arena, coef, at, left, m), b.fadd)
 
 
 @emit("int64", _PACKED, "int64", "int64", "int64", "int64")
 def _match16(b: Builder, arena: Value, at: Value, left: Value, topic: Value, m: Value) -> Value:
-    """Place of the topic among the 16 entries at ``at`` (the first ``left`` of them), or 16."""
+    """Find the topic among the first ``left`` of 16 entries at ``at``, or 16."""
     lane = arena.type.pointee
 
     def narrow(v: Value) -> Value:
@@ -345,7 +361,10 @@ def _match16(b: Builder, arena: Value, at: Value, left: Value, topic: Value, m: 
 
 @kernel(inline="always")
 def find_lane(arena: Array, at: int, n: int, topic: int, m: int) -> Int:
-    """See the module's head."""
+    """Find the topic's place in a row.
+
+    See the module's docstring.
+    """
     i = np.int64(0)
     lane = np.int64(-1)
     while i < n:
@@ -359,7 +378,10 @@ def find_lane(arena: Array, at: int, n: int, topic: int, m: int) -> Int:
 
 @kernel(inline="always")
 def passing(arena: Array, at: int, n: int, coef: Array, m: int, x: float) -> tuple[Int, Float]:
-    """See the module's head."""
+    """Find the entry where the running sum of weights passes x.
+
+    See the module's docstring.
+    """
     i = np.int64(0)
     while i + 8 < n:
         part = _mass8(arena, at + i, np.int64(8), coef, m)

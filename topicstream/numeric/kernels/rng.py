@@ -1,5 +1,6 @@
-"""Counter-based random numbers (SplitMix64, Steele, Lea & Flood 2014), keyed by (seed, pass, global
-document number).
+"""Counter-based random numbers, keyed by seed, pass and global document number.
+
+SplitMix64 (Steele, Lea & Flood 2014).
 
 A stream is one uint64 state; ``step`` advances it, ``bits`` mixes it.  A document's draws depend on
 its key alone,
@@ -24,7 +25,7 @@ _S11 = np.uint64(11)
 
 @kernel(inline="always")
 def bits(state: int) -> Int:
-    """uint64 -> 64 well-mixed bits (the SplitMix64 finaliser)."""
+    """Mix the bits of a state (the SplitMix64 finaliser): uint64 -> uint64."""
     z = np.uint64(state)
     z = (z ^ (z >> _S30)) * _M1
     z = (z ^ (z >> _S27)) * _M2
@@ -33,13 +34,16 @@ def bits(state: int) -> Int:
 
 @kernel(inline="always")
 def step(state: int) -> Int:
-    """The next state of a stream."""
+    """Compute the next state of a stream."""
     return np.uint64(state) + GOLDEN
 
 
 @kernel
 def stream(seed: int, pass_number: int, document: int) -> int:
-    """First state of the stream of (seed, pass, document); all are integers >= 0."""
+    """Compute the first state of the stream of (seed, pass, document).
+
+    All are integers >= 0.
+    """
     s = bits(np.uint64(seed) + GOLDEN)
     s = bits(s ^ (np.uint64(pass_number) + GOLDEN) * _M1)
     return bits(s ^ (np.uint64(document) + GOLDEN) * _M2)  # type: ignore[no-any-return]
@@ -47,11 +51,14 @@ def stream(seed: int, pass_number: int, document: int) -> int:
 
 @kernel(inline="always")
 def uniform(word: int) -> float:
-    """64 bits -> float64 in [0, 1), 53 bits."""
+    """Convert 64 bits to a float64 in [0, 1) with 53 bits."""
     return float(np.uint64(word) >> _S11) * (1.0 / 9007199254740992.0)
 
 
 @kernel(inline="always")
 def below(word: int, n: int) -> Int:
-    """64 bits -> integer in [0, n), n < 2**32; the bias is below n / 2**32."""
+    """Convert 64 bits to an integer in [0, n), n < 2**32.
+
+    The bias is below n / 2**32.
+    """
     return np.int64(((np.uint64(word) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))

@@ -1,5 +1,6 @@
-"""Deltas of a round into the rows of a dense table: summed in float64, rounded once a row and
-round.
+"""Addition of a round's deltas to the rows of a dense table.
+
+Sums are float64, rounded once a row and round.
 
 Deltas are rounded to a quantum before they are summed, so their order does not matter
 (numeric/tables/spec.py); where the quantum is 0.0 they are summed in block order.
@@ -31,10 +32,13 @@ LINE = 16  # float32 of a cache line
 
 @kernel(inline="always")
 def rounded(value: float, magic: float) -> Float:
-    """``value`` rounded to a multiple of the quantum; magic: 1.5 * 2^52 quanta (0.0: as it is).
+    """Round ``value`` to a multiple of the quantum.
+
+    magic: 1.5 * 2^52 quanta (0.0: no rounding).
 
     A sum with it has no bits left below the quantum: the addition rounds, and the difference is
-    exact."""
+    exact.
+    """
     return (value + magic) - magic
 
 
@@ -52,7 +56,7 @@ def scatter_rows(
     change: Doubles,
     worst: Doubles,
 ) -> None:
-    """Add the deltas of all slots to their rows; see the module's legend."""
+    """Add the deltas of all slots to their rows (symbols: the module's docstring)."""
     slots = arena.shape[0]
     width = table.shape[1]
     none = np.int64(1) << np.int64(62)
@@ -90,8 +94,9 @@ def scatter_rows(
 
 @kernel(inline="always")
 def row_sum(acc: Array) -> tuple[Float, Bool]:
-    """Sum of a padded float64 row in eight running sums (one waits for itself: four times as long),
-    and whether it has negatives.
+    """Sum a padded float64 row and test for negatives.
+
+    There are eight running sums, because a single one waits for itself: four times as long.
     """
     below = 0
     for k in range(len(acc)):
@@ -113,8 +118,9 @@ def row_sum(acc: Array) -> tuple[Float, Bool]:
     inline="always"
 )  # a call counts references to its arrays: a third of a round's sum at 16 columns
 def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
-    """Clip negatives of one float64 row and scale it to sum to ``mass`` exactly; record what had to
-    be corrected.
+    """Clip negatives of a float64 row and scale it to sum to ``mass`` exactly.
+
+    The correction is recorded in ``worst``.
     """
     total, negative = row_sum(acc)
     if not np.isfinite(total):
@@ -137,7 +143,7 @@ def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
 
 @kernel(inline="always")
 def topic_at(deltas: Longs, r: int, j: int, wide: bool) -> Int:
-    """Entry j of block r's topics."""
+    """Read entry j of block r's topics."""
     k: Int = pointers.int_at(deltas[r, 2], j) if wide else pointers.short_at(deltas[r, 2], j)
     return k
 
@@ -154,8 +160,9 @@ def scatter_sparse(
     factor: float,
     change: Doubles,
 ) -> None:
-    """Add ``factor`` times the sum of the blocks' SparseDeltas to the rows that they touch; each
-    entry is rounded once.
+    """Add ``factor`` times the sum of the blocks' SparseDeltas to their rows.
+
+    Each entry is rounded once.
 
     deltas int64[R, 4]: the addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics
     (int32 if ``wide``, else
@@ -226,8 +233,9 @@ def scatter_sparse(
 
 @kernel
 def hold_rows(table: Array, n_w: Doubles, worst: Doubles) -> None:
-    """End of a pass: every row of ``table`` (float32[n, P]) clipped and scaled to n_w
-    (float64[n]).
+    """Clip and scale every row of ``table`` to n_w at the end of a pass.
+
+    table: float32[n, P]; n_w: float64[n].
     """
     acc = np.empty(table.shape[1], np.float64)
     for w in range(table.shape[0]):
@@ -239,8 +247,9 @@ def hold_rows(table: Array, n_w: Doubles, worst: Doubles) -> None:
 
 
 def clip_rows(table: Floats, worst: Doubles) -> None:
-    """End of a pass: negative entries of ``table`` (float32[n, P]) become 0, the lowest recorded as
-    a share of its row's sum.
+    """Clip negative entries of ``table`` (float32[n, P]) to 0 at the end of a pass.
+
+    The lowest is recorded as a share of its row's sum.
     """
     sums = table.sum(axis=1, dtype=np.float64)
     lows = table.min(axis=1, initial=0.0)
@@ -252,14 +261,14 @@ def clip_rows(table: Floats, worst: Doubles) -> None:
 
 @kernel
 def column_sums(table: Array, out: Doubles) -> None:
-    """out float64[P] += column sums of table [n, P], in row order."""
+    """Add the column sums of table [n, P] to out float64[P], in row order."""
     for w in range(table.shape[0]):
         for k in range(table.shape[1]):
             out[k] += table[w, k]
 
 
 def scale_rows(table: Array, factor: float) -> None:
-    """table *= factor, in place (float64 arithmetic)."""
+    """Multiply table by factor in place (float64 arithmetic)."""
     np.multiply(table, factor, out=table, dtype=np.float64, casting="same_kind")
 
 
@@ -273,8 +282,10 @@ def changed_entries(
     columns: Array,
     values: Array,
 ) -> tuple[Int, Int]:
-    """What differs between ``before`` (unsigned [n, P], the bits of numbers) and ``rows``
-    (int32[n]) of ``table`` ([, P]) in the first ``width`` columns, K of them.
+    """List the entries of rows whose bits have changed.
+
+    before: unsigned [n, P], the bits of numbers; rows: int32[n] of table [., P]. Only the first
+    ``width`` columns, K of them, are compared.
 
     lengths int32[n] receives how many entries of each row differ, ``columns`` and ``values`` which
     they are and what they are
@@ -310,7 +321,7 @@ def changed_entries(
 def put_entries(
     table: Array, rows: Ints, width: int, lengths: Ints, columns: Array, values: Array
 ) -> None:
-    """Put into ``rows`` of ``table`` what ``changed_entries`` found; width: its K."""
+    """Write the entries that ``changed_entries`` listed; width: its K."""
     i = j = 0
     for u in range(len(rows)):
         new = table[rows[u]]

@@ -1,5 +1,6 @@
-"""The L largest of a row of weights, without a sort (Hughes & Sudderth 2016, Alg. 1 SelectTopL;
-Blum et al. 1973; Musser 1997).
+"""Selection of the L largest of a row of weights without sorting.
+
+Hughes & Sudderth (2016), Alg. 1 SelectTopL; Blum et al. (1973); Musser (1997).
 
 ``keep_top(p, o, width, most, work)`` sets every entry of p[o .. o + width) that is not among the
 ``most`` largest to zero
@@ -46,7 +47,7 @@ _ONE = ir.Constant(VECTOR, [1.0] * simd.WIDTH)
 
 
 def _lane_by_lane(arguments: int, build: Any) -> Any:
-    """An intrinsic of that many SIMD values."""
+    """Build an intrinsic of that many SIMD values."""
     return emit(vector, *[vector] * arguments)(build)
 
 
@@ -68,8 +69,9 @@ def _compare_exchange(b: Builder, v: Value, partner: list[int], takes_larger: li
 
 
 def _descend(b: Builder, v: Value, size: int) -> Value:
-    """Bitonic merge of runs of ``size`` lanes, alternating down and up (all down when size
-    is 16).
+    """Merge bitonic runs of ``size`` lanes, alternating down and up.
+
+    All are descending when size is 16.
     """
     stride = size // 2
     while stride:
@@ -84,7 +86,7 @@ def _descend(b: Builder, v: Value, size: int) -> Value:
 
 @emit(vector, vector)
 def descending(b: Builder, v: Value) -> Value:
-    """The lanes sorted, largest first (bitonic network, Batcher 1968)."""
+    """Sort the lanes, largest first (bitonic network, Batcher 1968)."""
     for size in (2, 4, 8, 16):
         v = _descend(b, v, size)
     return v
@@ -92,15 +94,16 @@ def descending(b: Builder, v: Value) -> Value:
 
 @emit(vector, vector, vector)
 def merged(b: Builder, x: Value, y: Value) -> Value:
-    """The 16 largest of two descending SIMD values, descending."""
+    """Merge two descending SIMD values into their 16 largest, descending."""
     back = shuffle(b, y, None, list(range(simd.WIDTH))[::-1])
     return _descend(b, extreme(b, "umax", x, back), simd.WIDTH)
 
 
 @emit(vector, vector, vector)
 def halfway(b: Builder, x: Value, y: Value) -> Value:
-    """The floats half-way between those of x and y, all >= 0, by their bits, which have the same
-    order.
+    """Compute the floats half-way between those of x and y by their bits.
+
+    All are >= 0, so their bits have the same order.
     """
     both = b.add(b.bitcast(x, INTS), b.bitcast(y, INTS))
     return b.bitcast(b.lshr(both, ir.Constant(INTS, [1] * simd.WIDTH)), VECTOR)
@@ -108,14 +111,15 @@ def halfway(b: Builder, x: Value, y: Value) -> Value:
 
 @emit("float32", vector, "int64")
 def lane(b: Builder, v: Value, i: Value) -> Value:
-    """Lane i (0 .. 15, not checked) -> float32."""
+    """Read lane i (0 .. 15, not checked) -> float32."""
     return b.extract_element(v, b.trunc(i, I32))
 
 
 @kernel(forceinline=True)
 def low_border(p: int, width: int, most: int) -> float:
-    """What at least ``most`` of the ``width`` floats at address p reach, or SMALLEST; most
-    <= 16.
+    """Find a border that at least ``most`` floats reach, or SMALLEST; most <= 16.
+
+    The floats are the ``width`` ones at address p.
     """
     first = simd.splat(np.float32(0))
     second = simd.splat(np.float32(0))
@@ -134,8 +138,9 @@ def low_border(p: int, width: int, most: int) -> float:
 
 @kernel(forceinline=True)
 def reaching(p: int, width: int, least: float, work: int) -> int:
-    """The floats at address p that reach ``least`` to address work, then 16 zeros; returns their
-    number.
+    """Copy the floats that reach ``least``, then 16 zeros, and count them.
+
+    From address p to address work.
     """
     n = 0
     b = simd.splat(least)
@@ -148,7 +153,10 @@ def reaching(p: int, width: int, least: float, work: int) -> int:
 
 @kernel(forceinline=True)
 def best_of(work: int, n: int) -> Any:
-    """The 16 largest of the n floats at address work, descending; zeros follow them."""
+    """Sort the 16 largest of the n floats at address work, descending.
+
+    Zeros follow them.
+    """
     top = descending(pointers.load(work, 0))
     for k in range(16, n, 16):
         top = merged(top, descending(pointers.load(work, k)))
@@ -157,7 +165,7 @@ def best_of(work: int, n: int) -> Any:
 
 @kernel(forceinline=True)
 def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
-    """More than ``most`` of the n floats at address work reach the border."""
+    """Test whether more than ``most`` of n floats reach the border (address work)."""
     if n <= most:
         return False
     if most < 16:
@@ -171,9 +179,7 @@ def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
 
 @kernel
 def keep_above(p: Floats, o: int, width: int, most: int, border: float) -> Float:
-    """Keep what is above the border and the first of those on it, ``most`` in all; returns
-    the sum.
-    """
+    """Zero all but the ``most`` floats above or first on the border; return their sum."""
     above = 0
     for k in range(width):
         if p[o + k] > border:
@@ -194,8 +200,9 @@ def keep_above(p: Floats, o: int, width: int, most: int, border: float) -> Float
 
 @kernel
 def nth_largest(x: Floats, n: int, rank: int) -> Float:
-    """The ``rank``-th largest of x[:n], none below zero, by bisection: their bits, as integers,
-    have the same order.
+    """Find the ``rank``-th largest of x[:n] by bisection.
+
+    None is below zero, so their bits, as integers, have the same order.
 
     (numba's ``np.partition`` imports ``scipy.linalg``, .13 s of every command.)
     """
@@ -216,7 +223,7 @@ def nth_largest(x: Floats, n: int, rank: int) -> Float:
 
 @kernel
 def keep_by_bisection(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
-    """``keep_top`` for any number."""
+    """Do the work of ``keep_top`` for any number."""
     n = 0
     for k in range(width):
         if p[o + k] >= SMALLEST:
@@ -230,7 +237,9 @@ def keep_by_bisection(p: Floats, o: int, width: int, most: int, work: Floats) ->
 
 @kernel
 def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
-    """See the module's head.
+    """Zero all but the L largest entries of a row.
+
+    See the module's docstring.
 
     p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16].
     """
@@ -251,8 +260,9 @@ def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
 
 @kernel
 def largest_numbers(value: Floats, n: int, count: int, out: Ints) -> None:
-    """out[:count] = the ascending numbers of the ``count`` largest of value[:n]; of equal ones the
-    first.
+    """List the ascending numbers of the ``count`` largest of value[:n].
+
+    They go to out[:count]. Of equal ones the first are chosen.
     """
     cut = nth_largest(value, n, count)
     above = 0

@@ -106,56 +106,71 @@ MOST_AHEAD = 32
 
 @emit(vector, FLOATS, "int64")
 def load(b: Builder, data: Value, i: Value) -> Value:
-    """array: float32, index: int64 -> vector."""
+    """Load a vector.
+
+    array: float32, index: int64 -> vector.
+    """
     return llvm.load(b, data, i, F32)
 
 
 @emit("void", FLOATS, "int64", vector)
 def store(b: Builder, data: Value, i: Value, v: Value) -> None:
-    """array: float32, index: int64, value: vector."""
+    """Store a vector.
+
+    array: float32, index: int64, value: vector.
+    """
     llvm.store(b, data, i, v)
 
 
 @emit(vector, "float32")
 def splat(b: Builder, x: Value) -> Value:
-    """float -> vector of 16 copies, rounded to float32."""
+    """Build a vector of 16 copies of a float, rounded to float32."""
     return llvm.spread(b, x)
 
 
 @emit(vector, vector, vector, vector)
 def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    """x * y + z, fused where the machine can."""
+    """Compute x * y + z, fused where the machine can."""
     return llvm.call(b, "llvm.fmuladd.v16f32", VECTOR, x, y, z)
 
 
 @emit(vector, vector, vector)
 def larger(b: Builder, x: Value, y: Value) -> Value:
-    """max(x, y), lane by lane."""
+    """Compute max(x, y), lane by lane."""
     return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
 @emit("float32", vector)
 def total(b: Builder, v: Value) -> Value:
-    """Sum of the lanes -> float32; lanes i and i + 8 first, then i and i + 4, and so on."""
+    """Sum the lanes -> float32.
+
+    Lanes i and i + 8 first, then i and i + 4, and so on.
+    """
     return llvm.fold(b, v, b.fadd)
 
 
 @emit("void", ANY, "int64")
 def fetch(b: Builder, data: Value, i: Value) -> None:
-    """Ask for the cache line of one entry, to be written and read soon."""
+    """Prefetch the cache line of an entry that is written and read soon."""
     llvm.fetch(b, b.gep(data, [i]))
 
 
 @emit(ENTRY, ANY, "int64")
 def get(b: Builder, data: Value, i: Value) -> Value:
-    """array: one-dimensional, index: int64 >= 0 -> the entry."""
+    """Read an entry of a one-dimensional array.
+
+    index: int64 >= 0.
+    """
     return b.load(b.gep(data, [i]))
 
 
 @kernel(inline="always")
 def rows_ahead(width: int) -> int:
-    """How many cells before its use to fetch a row: far enough for memory to answer, not so far
-    that rows on their way push the one in work out of the first cache."""
+    """Choose how many cells before its use to fetch a row.
+
+    It is far enough for memory to answer, and near enough that arriving rows do not push the
+    current one out of the first cache.
+    """
     return min(max(AHEAD_FLOATS // width, LEAST_AHEAD), MOST_AHEAD)
 
 
@@ -172,8 +187,9 @@ def _within(builder: Builder, x: Value, low: int, high: int) -> Value:
 
 
 def _mask(test: Callable[[Value, Value], Value]) -> Value:
-    """An intrinsic (data, at) -> uint64 from ``test(builder, vector)``, which gives 64 truth
-    values.
+    """Build an intrinsic (data, at) -> uint64 from ``test(builder, vector)``.
+
+    The test yields 64 truth values.
     """
 
     def masked(b: Builder, data: Value, at: Value) -> Value:
@@ -192,7 +208,10 @@ beyond_ascii = _mask(lambda b, x: b.icmp_signed("<", x, _all(0)))
 
 @emit("uint64", _BYTES, "int64", "uint8")
 def equal(b: Builder, data: Value, at: Value, byte: Value) -> Value:
-    """See the module's head."""
+    """Mark which of 64 bytes equal one byte.
+
+    See the module's docstring.
+    """
     return b.bitcast(
         b.icmp_unsigned("==", llvm.load(b, data, at, I8, WIDE), llvm.spread(b, byte, WIDE)), I64
     )
@@ -200,18 +219,24 @@ def equal(b: Builder, data: Value, at: Value, byte: Value) -> Value:
 
 @emit("int64", "uint64")
 def first_bit(b: Builder, mask: Value) -> Value:
-    """See the module's head."""
+    """Find the first set bit of a mask.
+
+    See the module's docstring.
+    """
     return b.cttz(mask, I1(1))
 
 
 @emit("int64", "uint64")
 def count_bits(b: Builder, mask: Value) -> Value:
-    """See the module's head."""
+    """Count the set bits of a mask.
+
+    See the module's docstring.
+    """
     return b.ctpop(mask)
 
 
 def _within_quarters(*places: tuple[int, int]) -> list[int]:
-    """The same four (vector, lane) of every quarter of four lanes."""
+    """Choose the same four (vector, lane) of every quarter of four lanes."""
     return [
         quarter + lane + WIDTH * second for quarter in range(0, WIDTH, 4) for second, lane in places
     ]
@@ -236,7 +261,7 @@ def _add_level(b: Builder, x: Value, y: Value, level: int) -> Value:
 
 @emit(vector, *[vector] * 8)
 def totals(b: Builder, *given: Value) -> Value:
-    """Sums of the lanes of eight SIMD values."""
+    """Sum the lanes of eight SIMD values."""
     values = list(given)
     for level in range(3):
         values = [_add_level(b, values[i], values[i + 1], level) for i in range(0, len(values), 2)]
@@ -245,7 +270,7 @@ def totals(b: Builder, *given: Value) -> Value:
 
 @emit(vector, vector, vector, vector)
 def quotient(b: Builder, x: Value, z: Value, least: Value) -> Value:
-    """x / z where z > least, else 0."""
+    """Compute x / z where z > least, else 0."""
     return b.select(b.fcmp_ordered(">", z, least), b.fdiv(x, z), ZERO)
 
 
@@ -259,12 +284,15 @@ spread4, spread5, spread6, spread7 = (_spread(lane) for lane in range(4, 8))
 
 @emit("void", FLOATS, "int64", vector)
 def store_eight(b: Builder, data: Value, i: Value, v: Value) -> None:
-    """array: float32, index: int64, value: vector."""
+    """Store a vector of eight.
+
+    array: float32, index: int64, value: vector.
+    """
     llvm.store(b, data, i, shuffle(b, v, v, list(range(8))))
 
 
 def _odd_even_merge_sort(n: int) -> list[tuple[int, int]]:
-    """Batcher's network of comparisons that sorts n = 2^m values."""
+    """List the comparisons of Batcher's network that sorts n = 2^m values."""
     out = []
     p = 1
     while p < n:
@@ -280,7 +308,7 @@ def _odd_even_merge_sort(n: int) -> list[tuple[int, int]]:
 
 
 def _transposed(build: Builder, rows: list[Value]) -> list[Value]:
-    """The columns of 16 rows: single lanes, pairs, then quarters change places; 64 shuffles."""
+    """Transpose 16 rows in 64 shuffles: single lanes, pairs, then quarters."""
     a = [shuffle(build, rows[i & ~1], rows[i | 1], _SINGLES[i & 1]) for i in range(16)]
     b = [
         shuffle(build, a[(i & ~3) + (i >> 1 & 1)], a[(i & ~3) + (i >> 1 & 1) + 2], _PAIRS[i & 1])
@@ -309,14 +337,14 @@ def _exchange(b: Builder, values: list[Value], i: int, j: int) -> None:
 
 @emit("void", "int64", *[vector] * 16)
 def transpose(b: Builder, p: Value, *rows: Value) -> None:
-    """p: int64 address."""
+    """Store the transpose of 16 rows at address p (int64)."""
     for i, value in enumerate(_transposed(b, list(rows))):
         b.store(value, _row(b, p, i), align=4)
 
 
 @emit("void", "int64", "int64", *[vector] * 16)
 def transpose_to(b: Builder, p: Value, q: Value, *rows: Value) -> None:
-    """p, q: int64 addresses."""
+    """Store the transpose of 16 rows at addresses p + offsets (int64[16] at q)."""
     offsets = b.inttoptr(q, I64.as_pointer())
     for i, value in enumerate(_transposed(b, list(rows))):
         offset = b.load(b.gep(offsets, [I32(i)]), align=8)
@@ -347,5 +375,5 @@ keep_largest_8, keep_largest_16 = (
 
 @emit(vector, vector, vector, vector, vector)
 def choose(b: Builder, x: Value, y: Value, one: Value, other: Value) -> Value:
-    """Vectors."""
+    """Choose ``one`` where x >= y, else ``other``, lane by lane."""
     return b.select(b.fcmp_ordered(">=", x, y), one, other)
