@@ -152,7 +152,7 @@ def sweep(
                     loglik += math.log(product)
                     product = 1.0
                     factors = 0
-        # the document's normalisers contain n_d - 1 + sum alpha tokens
+        # every draw of the document also divides by n_d - 1 + sum alpha
         loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
         # log p(z) of the document, and its counts for learned priors
         n_topics = np.int64(0)

@@ -184,7 +184,7 @@ def sweep(
                     store(delta, out + k, zero)
                 share_w = one / total(acc)
                 per_n_w[word] = share_w
-            # Fig. 3, lines 12-14: shrink phi_w, lam and theta_d by the cell's share of their mass
+            # Fig. 3: shrink phi_w, lam and theta_d by the cell's share of their mass
             less_w = splat(-min(x * share_w, one))
             if passed + x > allowed:
                 passed = np.float32(0.0) if passed == np.inf else passed
@@ -208,7 +208,7 @@ def sweep(
                 for k in range(0, width, WIDTH):
                     store(theta, at + k, keep * load(theta, at + k))
                 left = one
-            # Fig. 3, line 15: u_k ~ phi_wk theta_dk / lam_k with priors
+            # Fig. 3: u_k ~ phi_wk theta_dk / lam_k with priors
             keep = splat(left)
             acc = zero
             if (

@@ -324,11 +324,11 @@ def start_soft(
                 seed = base[index[words[i]]]
                 row = new[i]
                 s = np.float32(0.0)
-                # normalise, and collect the M step's sum of x mu in p
                 for k in range(k_all):
                     row[k] = theta[k] * inverse[k] * seed[k]
                 for k in range(k_all):
                     s += row[k]
+                # normalise, and collect the M step's sum of x mu in p
                 x = np.float32(counts[i])
                 scale = np.float32(1.0) / s if s > _ZERO else _ZERO
                 if s <= _ZERO:  # a word no seed topic has: every topic alike

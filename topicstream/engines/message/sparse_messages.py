@@ -322,7 +322,6 @@ def sweep(
             own = _ZERO
             moved = False
             if not first:
-                # decoding needs the sum of q^2
                 s = splat(_ZERO)
                 for j in range(0, width, 16):
                     q = widen(flat_old, i * width + j)

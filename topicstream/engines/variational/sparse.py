@@ -83,7 +83,6 @@ def _hard_top(
     # mark the largest scores one by one
     left = most
     total = 0.0
-    # normalise over the marked ones
     for a in range(width):
         work[a] = 0.0
     while left > 0:
@@ -96,6 +95,7 @@ def _hard_top(
         work[b] = 1.0
         total += exp(scores[b] - best)
         left -= 1
+    # r_a over the marked topics
     for a in range(width):
         scores[a] = exp(scores[a] - best) / total if work[a] > 0.0 else 0.0
     return best + np.log(total)  # type: ignore[no-any-return]
