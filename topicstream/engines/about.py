@@ -25,7 +25,7 @@ class Objective(NamedTuple):
     weight: str = "tokens"
 
     def value(self, stats: Mapping[str, np.ndarray]) -> float | None:
-        """Compute the figure; None if the pass lacks the statistics."""
+        """Compute the figure, or None if the pass lacks the statistics."""
         if self.total not in stats or self.weight not in stats or not stats[self.weight][0] > 0:
             return None
         mean = stats[self.total][0] / float(stats[self.weight][0])

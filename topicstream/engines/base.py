@@ -501,7 +501,7 @@ def blocks_were_visited(phases: Sequence[Phase], passes: int) -> bool:
 
 
 def passes_needed(phases: Sequence[Phase]) -> int | None:
-    """Count the passes of all phases; None if the last is open-ended."""
+    """Count the passes of all phases, or None if the last is open-ended."""
     return None if phases[-1].passes is None else sum(phase.passes or 0 for phase in phases)
 
 

@@ -104,11 +104,13 @@ def open_topics(
     even = np.zeros(len(topics), np.float32)
     chosen = np.empty(width, np.int32)
     nothing = splat(_ZERO)
+    # 1 / lam_k of the seed topics
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
     took[:] = _ZERO
     for u in range(len(ptr) - 1):
         r = index[u] * columns
+        # p(k | w): the row over lam, and its sum
         s = nothing
         high = splat(np.float32(-np.inf))
         for k in range(0, columns, 16):
@@ -118,20 +120,24 @@ def open_topics(
         sum_s = total(s)
         if sum_s <= _ZERO:
             continue
+        # the least entry, which is common to all topics; the padding must not lower it
         ratio[k_all:] = ratio[0]
         for k in range(0, columns, 16):
             high = larger(high, nothing - load(ratio, k))
         low = -highest(high)
+        # topics that stand out above it
         edge = splat(low * np.float32(1.0001))
         n = np.int64(0)
         for k in range(0, columns, 16):
             n += squeeze(out_topic, out, n, k, larger(load(ratio, k) - edge, nothing))
+        # add x p(k | w) to each document of the word
         for i in range(ptr[u], ptr[u + 1]):
             d = doc[i]
             weight = x[i] / sum_s
             even[d] += weight * low
             for j in range(n):
                 took[d, out_topic[j]] += weight * out[j]
+    # the L largest of each document
     for d in range(len(topics)):
         largest_numbers(
             took[d], columns, width, chosen

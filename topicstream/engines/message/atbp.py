@@ -259,7 +259,7 @@ def sweep(
 
 @kernel
 def rescale(theta: Floats, at: int, width: int, n_d: float) -> None:
-    """Scale a document's row to its tokens; zero it if there are none."""
+    """Scale a document's row to its tokens, or zero it without any."""
     acc = splat(0.0)
     for k in range(0, width, WIDTH):
         acc = acc + load(theta, at + k)

@@ -170,7 +170,7 @@ def _put(x: float, scale: float, p: Floats, new: Floats, change: Floats, theta: 
 
 @fast_kernel
 def gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Floats) -> float:
-    """Sum theta[k] = sum of x mu over a document; return its tokens."""
+    """Sum theta[k] = sum of x mu over a document and return its tokens."""
     theta[:] = _ZERO
     n: float = 0.0
     for i in range(first, last):

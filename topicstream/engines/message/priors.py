@@ -51,7 +51,7 @@ def bin_values() -> np.ndarray:
 
 @kernel(inline="always")
 def bin_of(value: float) -> Int:
-    """Find the bin of a float32 > 0; negative if it is below the lowest."""
+    """Find the bin of a float32 > 0, negative below the lowest."""
     return min((np.int64(np.float32(value).view(np.int32)) >> _SHIFT) - _FIRST, BINS - 1)  # type: ignore[return-value]
 
 

@@ -338,9 +338,10 @@ class SparseBeliefPropagation(Learning):
     def _sweep(
         self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray
     ) -> np.ndarray:
-        """Sweep the cells once; theta holds the documents' counts before and after.
+        """Sweep the cells once and return scores of inactive topics.
 
-        Returns the scores of inactive topics for the documents that are ``chosen``.
+        theta holds the documents' counts before and after. The scores are those of the documents
+        that are ``chosen``.
         """
         block = visit.block
         phi = visit.rows["phi"]

@@ -28,7 +28,10 @@ class STBP(TinyEngine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        """Declare phi; a delta is the block's contribution to the next phi."""
+        """Declare phi.
+
+        A delta is the block's contribution to the next phi.
+        """
         return {"phi": TableSpec(mass="row", rule=Rule.REPLACE)}
 
     def process(self, visit: Visit, out: Out) -> None:

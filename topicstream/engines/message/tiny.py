@@ -112,12 +112,14 @@ def _sweep(
     new = rows[:width]
     g = rows[width : 2 * width]
     u = rows[2 * width : 3 * width]
+    # g_k = (theta_dk + alpha_k) / (lam_k + W beta), the same for all cells of the document
     for k in range(0, width, WIDTH):
         store(g, k, (load(theta, at + k) + load(alpha, k)) * load(inverse, k))
         store(new, k, splat(0.0))
     smooth = splat(beta)
     far = rows_ahead(width)
     for i in range(first, last):
+        # prefetch rows of later cells
         fetch(index, np.int64(get(words, min(i + 2 * far, len(words) - 1))))
         word = np.int64(get(words, min(i + far, len(words) - 1)))
         ahead = get(index, word) * width
@@ -125,6 +127,7 @@ def _sweep(
         word = np.int64(get(words, i))
         row = get(index, word) * width
         out = word * width
+        # u_k = (phi_wk + beta) g_k and its sum s
         acc = splat(0.0)
         for k in range(0, width, WIDTH):
             fetch(base, ahead + k)
@@ -135,6 +138,7 @@ def _sweep(
             acc = acc + v
         s = total(acc)
         p[i - first] = s
+        # x u_k / s is added to the new theta, and to the delta in the writing sweep
         share = splat(np.float32(get(counts, i)) / s)
         if not give:
             for k in range(0, width, WIDTH):
@@ -145,6 +149,7 @@ def _sweep(
                 store(new, k, fma(share, v, load(new, k)))
                 store(delta, out + k, fma(share, v, load(delta, out + k)))
         else:
+            # the first cell of a word in the block overwrites its row of the delta
             seen[word] = 1
             for k in range(0, width, WIDTH):
                 v = share * load(u, k)
@@ -213,6 +218,7 @@ def assign(
     alpha_sum = 0.0
     real = 0
     loglik = 0.0
+    # sum of alpha and the number of topics without padding
     for k in range(width):
         alpha_sum += alpha[k]
         real += inverse[k] > 0.0
@@ -222,6 +228,7 @@ def assign(
         tokens = 0.0
         for i in range(first, last):
             tokens += counts[i]
+        # folding in begins with an even mixture
         if inner > 0:
             for k in range(width):
                 theta[d, k] = tokens / real if inverse[k] > 0.0 else 0.0
@@ -230,6 +237,7 @@ def assign(
                 theta[d, k] = 0.0
             continue
         fold_in(first, last, cells, topics, alpha, theta, d * width, work, inner, tol * tokens)
+        # the last sweep writes the delta
         if len(delta) == 0:
             continue
         _sweep(first, last, cells, topics, alpha, theta, d * width, work, delta, True)
@@ -311,7 +319,10 @@ class TinyEngine(Learning):
 
     @property
     def state(self) -> Mapping[str, ArraySpec]:
-        """Declare theta of each document; a row sums to its tokens."""
+        """Declare theta of each document.
+
+        A row sums to the document's tokens.
+        """
         return (
             {"theta": ArraySpec("document", "float32", padded(self.shape.topics))}
             if self._stores_theta
@@ -363,7 +374,7 @@ class TinyEngine(Learning):
 
     @property
     def sweeps(self) -> int:
-        """Return the inner iterations that fold theta in; 0 if it is stored."""
+        """Return the inner iterations that fold theta in, or 0 if stored."""
         return 0 if self._stores_theta else self.options.fold_sweeps
 
     def theta_of(self, visit: Visit, out: Out) -> np.ndarray:

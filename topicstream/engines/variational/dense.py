@@ -205,7 +205,7 @@ def _bound(
 
 @kernel
 def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
-    """Find the untried topic of least mass above 0.01 tokens; -1 if none.
+    """Find the untried topic of least mass above 0.01 tokens, or -1.
 
     A document's only topic is never chosen.
 

@@ -101,7 +101,10 @@ class Memoized(Sparse):
         self.process(visit, out)
 
     def process(self, visit: Visit, out: Out) -> None:
-        """Visit a block; an empty state means the first visit."""
+        """Visit a block.
+
+        An empty state means the first visit.
+        """
         block = visit.block
         state = visit.state
         topics = self.shape.topics

@@ -113,7 +113,9 @@ def _first(
     parts: Doubles,
     n: Doubles,
 ) -> None:
-    """Run inner iteration 1: N_dk from the words' best topics; n: float64[P].
+    """Run inner iteration 1: N_dk from the words' best topics.
+
+    n: float64[P].
 
     parts: float64[4, P]: neighbours add to different rows, so that none waits for the one before
     it.

@@ -44,7 +44,10 @@ class SparsityOptions(VariationalOptions):
 
 
 class Sparse(Variational):
-    """Base class of ``mvi`` and ``svi``; L = K is the dense step itself."""
+    """Base class of ``mvi`` and ``svi``.
+
+    L = K is the dense step itself.
+    """
 
     Options: ClassVar[Any] = SparsityOptions
 

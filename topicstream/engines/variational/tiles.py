@@ -82,6 +82,7 @@ def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None
     rd = pointers.long_at(rows, 13)
     re = pointers.long_at(rows, 14)
     rf = pointers.long_at(rows, 15)
+    # transpose 16 rows, sixteen topics at a time, each topic to its place in the tile
     for b in range(sixteens):
         k = pointers.long_at(picks, width + b)
         lanes.transpose_to(

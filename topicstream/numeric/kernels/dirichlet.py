@@ -134,9 +134,9 @@ def digamma(x: float) -> float:
 
 @_scalar
 def exp_digamma(x: float) -> float:
-    """Compute exp(psi(x)) of a float64 x > 0; 0 for x below about 0.0014.
+    """Compute exp(psi(x)) of a float64 x > 0.
 
-    It takes one exponential and no logarithm.
+    It takes one exponential and no logarithm. The result is 0 for x below about 0.0014.
     """
     return (x + 8.0) * exp(_below(x))  # type: ignore[no-any-return]
 
@@ -154,7 +154,7 @@ def lgamma(x: float) -> float:
 
 @_scalar
 def exp32(y: float) -> Float:
-    """Compute e**y of a float32 y <= 88; 0 below -86.
+    """Compute e**y of a float32 y <= 88, or 0 below -86.
 
     The relative error is below 3e-7.
     """

@@ -161,7 +161,7 @@ class KernelCache:
         return str(cache_folder())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load a compiled signature; None if it has to be compiled."""
+        """Load a compiled signature, or None if it has to be compiled."""
         global compiled_kernels, _notify
         rtsys.initialize(
             target_context

@@ -297,15 +297,18 @@ def fixed_point(
     tokens = 0.0
     for j in range(cells):
         tokens += counts[j]
+    # start: even weights, or those of the prior
     for k in range(width):
         n[k] = 0.0
         t[k] = 1.0 if inverse[k] > 0.0 else 0.0
     if from_prior:
         weigh_topics(n, alpha, dirichlet, t)
+    # a document that fits is expanded once
     if cells <= most:
         fill(rows, base, beta, inverse, own)
         take_counts(counts, 0, cells, x)
     for i in range(inner):
+        # acc_k = sum_j (x_j / z_j) own_jk, piece by piece
         for k in range(0, width, WIDTH):
             store(acc, k, splat(np.float32(0)))
         for first in range(0, cells, most):
@@ -314,6 +317,7 @@ def fixed_point(
                 fill(rows[first : first + piece], base, beta, inverse, own)
                 take_counts(counts, first, piece, x)
             sweep_cells(piece, x, own, width, t, LEAST, z, acc)
+        # n_k = t_k acc_k, and sum of |change| for the stopping rule
         moved = splat(np.float32(0))
         for k in range(0, width, WIDTH):
             after = load(t, k) * load(acc, k)
@@ -350,6 +354,7 @@ def local_step(
     """
     width = len(inverse)
     topics = shares.shape[1]
+    # one panel of rows for all documents, bounded by PANEL_FLOATS
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
@@ -365,6 +370,7 @@ def local_step(
         alpha_sum += np.float64(alpha[k])
     sweeps = 0
     for d in range(len(indptr) - 1):
+        # iterate n of the document; one without cells has its prior
         cells = slice(indptr[d], indptr[d + 1])
         mass = alpha_sum
         if indptr[d + 1] > indptr[d]:
@@ -390,6 +396,7 @@ def local_step(
                 mass += np.float64(n[k])
         else:
             n[:] = 0.0
+        # theta_k = (n_k + alpha_k) / (n_d + sum alpha)
         for k in range(topics):
             shares[d, k] = (n[k] + alpha[k]) / mass if mass > 0.0 else 1.0 / topics
     return sweeps

@@ -197,12 +197,14 @@ def merge_packed(
     cursor = lo.copy()
     largest = np.int64(0)
     while True:
+        # the next row that a block changes: ids ascend in every block
         row = none
         for r in range(len(deltas)):
             if cursor[r] < hi[r]:
                 row = min(row, pointers.int_at(deltas[r, 0], cursor[r]))
         if row == none:
             return largest
+        # spread the row out to counts by topic
         a = begin[row]
         n = np.int64(length[row])
         for i in range(n):
@@ -211,6 +213,7 @@ def merge_packed(
             count[t] = e >> m
             present[t] = 1
             order[i] = t
+        # add the changes of all blocks
         for r in range(len(deltas)):
             u = cursor[r]
             if u >= hi[r] or pointers.int_at(deltas[r, 0], u) != row:
@@ -227,6 +230,7 @@ def merge_packed(
                     n += 1
                 count[t] += x
                 change[t] += x
+        # drop topics without tokens and check the counts
         kept = np.int64(0)
         low = np.int64(0)
         high = np.int64(0)
@@ -243,6 +247,7 @@ def merge_packed(
             return np.int64(-2)
         if kept > begin[row + 1] - a:
             return np.int64(-3)
+        # pack the row again, in descending order of counts
         for i in range(kept):
             t = order[i]
             entries[a + i] = (count[t] << m) | t

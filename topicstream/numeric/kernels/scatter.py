@@ -68,11 +68,13 @@ def scatter_rows(
     acc = np.empty(width, np.float64)
     magic = 1.5 * 2.0**52 * quantum
     while True:
+        # the next row that a slot changes
         row = none
         for r in range(slots):
             row = min(row, heads[r])
         if row == none:
             return
+        # sum the rounded deltas in slot order
         old = table[row - first_row]
         acc[:] = 0.0
         for r in range(slots):
@@ -82,10 +84,13 @@ def scatter_rows(
                     acc[k] += rounded(np.float64(delta[k]), magic)
                 cursor[r] += 1
                 heads[r] = vocabs[r, cursor[r]] if cursor[r] < hi[r] else none
+        # add them to the row in float64
         for k in range(width):
             acc[k] = np.float64(old[k]) + factor * acc[k]
+        # hold the row to its mass
         if len(n_w):
             hold_row(acc, n_w[row - first_row], worst)
+        # round once, and record the change as stored
         for k in range(width):
             new = table.dtype.type(acc[k])
             change[k] += np.float64(new) - np.float64(old[k])
@@ -321,7 +326,10 @@ def changed_entries(
 def put_entries(
     table: Array, rows: Ints, width: int, lengths: Ints, columns: Array, values: Array
 ) -> None:
-    """Write the entries that ``changed_entries`` listed; width: its K."""
+    """Write the entries that ``changed_entries`` listed.
+
+    width: its K.
+    """
     i = j = 0
     for u in range(len(rows)):
         new = table[rows[u]]

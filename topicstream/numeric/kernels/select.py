@@ -117,9 +117,9 @@ def lane(b: Builder, v: Value, i: Value) -> Value:
 
 @kernel(forceinline=True)
 def low_border(p: int, width: int, most: int) -> float:
-    """Find a border that at least ``most`` floats reach, or SMALLEST; most <= 16.
+    """Find a border that at least ``most`` floats reach, or SMALLEST.
 
-    The floats are the ``width`` ones at address p.
+    most <= 16. The floats are the ``width`` ones at address p.
     """
     first = simd.splat(np.float32(0))
     second = simd.splat(np.float32(0))
@@ -179,7 +179,10 @@ def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
 
 @kernel
 def keep_above(p: Floats, o: int, width: int, most: int, border: float) -> Float:
-    """Zero all but the ``most`` floats above or first on the border; return their sum."""
+    """Zero all but the ``most`` first floats on or above the border.
+
+    Those above come before those on it. Returns the sum of those that remain.
+    """
     above = 0
     for k in range(width):
         if p[o + k] > border:

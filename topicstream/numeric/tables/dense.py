@@ -190,7 +190,10 @@ class DenseTable(Table):
 
     @property
     def _groups(self) -> int:
-        """Count the groups of ranges; range i adds to sums i % groups."""
+        """Count the groups of ranges.
+
+        Range i adds to the sums of group i % groups.
+        """
         return min(len(self.edges) - 1, RANGES)
 
     def _owned(self, owner: int, members: int) -> np.ndarray:

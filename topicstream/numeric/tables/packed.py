@@ -206,7 +206,10 @@ class Slots:
             file.write(self.take(i).entries.astype(self.stored, copy=False).data)
 
     def load(self, file: IO[bytes]) -> None:
-        """Read the rows that ``save`` wrote; StoreError if they are damaged."""
+        """Read the rows that ``save`` wrote.
+
+        Raises StoreError if they are damaged.
+        """
         lengths = read_array(file, np.int32, len(self.length))
         for first, stop in pairwise(self.edges.tolist()):
             length = lengths[first:stop]
@@ -239,7 +242,10 @@ class Slots:
 
 
 def read_array(file: IO[bytes], dtype: DTypeLike, count: int) -> np.ndarray:
-    """Read ``count`` numbers from a file; StoreError if it ends early."""
+    """Read ``count`` numbers from a file.
+
+    Raises StoreError if it ends early.
+    """
     numbers = np.fromfile(file, dtype, max(count, 0))
     if len(numbers) != count:
         raise StoreError(f"{file.name}: is truncated; start again from an older checkpoint")

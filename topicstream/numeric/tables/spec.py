@@ -121,7 +121,10 @@ class TableSpec:
     bound: float | None = None
 
     def quantum(self, tokens: float) -> float:
-        """Compute the quantum of deltas in a corpus of ``tokens``; 0.0: no rounding."""
+        """Compute the quantum of deltas in a corpus of ``tokens``.
+
+        0.0: deltas are not rounded.
+        """
         if self.rows == DOCUMENTS or self.axis is None:
             return 0.0
         return quantum_of(2.0 * tokens if self.bound is None else self.bound)

@@ -1,5 +1,4 @@
-"""Arrays of a run that may be bigger than RAM: the same array in memory or mapped from a scratch
-file.
+"""Arrays of a run that may be bigger than RAM, in memory or mapped.
 
 A mapped array is read and written like any other.  Its pages count as memory of the process until
 ``release_pages`` returns
