@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.report_store import data_of, made, planted_model, unpack
-from topicstream.addons.report.page import report
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +18,7 @@ def stored(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(stored):
     folder, _, _ = stored
+    report = pytest.importorskip("topicstream.addons.report.page").report
     done = report(
         folder / "model",
         folder / "corpus.zarr",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from topicstream.addons.report.page import TYPES
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.ingestion.pipeline import ingest
@@ -99,6 +99,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     (length,) = struct.unpack_from("<I", raw)
     values = json.loads(raw[4 : 4 + length])
     base = 4 + length + -(4 + length) % 8
+    TYPES = pytest.importorskip("topicstream.addons.report.page").TYPES
     kinds = {v: k for k, v in TYPES.items()}
     arrays = {}
     for name, (kind, at, shape) in values.pop("arrays").items():

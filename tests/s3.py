@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from topicstream.addons.cloud import mirror, remote
-
 SECRET = "very-secret-key"
 Put = Callable[[str, bytes], str]
 """Stores an object by its key; its address."""
@@ -41,6 +39,8 @@ def endpoint() -> Iterator[str]:
 def put(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Put]:
     """An empty bucket ``corpora``, and an empty cache."""
     boto3: Any = pytest.importorskip("boto3")
+    mirror = pytest.importorskip("topicstream.addons.cloud.mirror")
+    remote = pytest.importorskip("topicstream.addons.cloud.remote")
     for name, value in {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "key",

@@ -7,8 +7,6 @@ from dataclasses import fields
 
 import pytest
 
-from topicstream.addons.classifier.config import ClassifierConfig
-from topicstream.addons.sweep.config import SweepConfig
 from topicstream.base import memory
 from topicstream.base.errors import DoesNotFit, UsageError
 from topicstream.base.machine import PROCESS_BYTES, memory_allowed
@@ -20,6 +18,10 @@ from topicstream.ingestion.config import IngestConfig
 from topicstream.retraining.retrain import RetrainConfig
 from topicstream.retraining.update import UpdateConfig
 from topicstream.training.config import TrainConfig
+
+# tests of what the core and an add-on do together
+ClassifierConfig = pytest.importorskip("topicstream.addons.classifier.config").ClassifierConfig
+SweepConfig = pytest.importorskip("topicstream.addons.sweep.config").SweepConfig
 
 CONFIGS = (
     CompareConfig,

@@ -20,7 +20,6 @@ from scipy.optimize import linear_sum_assignment
 from tests import few_quick
 from tests.listening import Listening
 from tests.planted import draw, sides, store
-from topicstream.addons.clusters.model import GaussianModel
 from topicstream.base.errors import DoesNotFit, Interrupted, TopicsError
 from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.reader import Corpus
@@ -117,6 +116,7 @@ class TestEveryEngine:
     def test_mass_is_conserved(self, name, options, planted, plain):
         folder, _ = plain(name, options)
         if engines()[name].about.dense:
+            GaussianModel = pytest.importorskip("topicstream.addons.clusters.model").GaussianModel
             sizes = GaussianModel(folder).sizes
             assert sizes.sum() == pytest.approx(
                 Corpus.open(planted[0].with_name("vectors.zarr"), dense=True).n_docs, rel=1e-5

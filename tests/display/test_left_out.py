@@ -11,13 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import topicstream
-from topicstream.addons.views.intrusion import IntrusionView
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.display.gather import survey
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.drift import usage
+
+# tests of what the core and an add-on do together
+IntrusionView = pytest.importorskip("topicstream.addons.views.intrusion").IntrusionView
 
 SAID = "50 documents without a known word are left out"
 SHIPS = "captain cargo deck sail harbour"

@@ -15,13 +15,16 @@ import pytest
 
 import topicstream
 from tests.report_store import made, planted_model
-from topicstream.addons.views.intrusion import IntrusionView, sheet_and_key
 from topicstream.base.errors import InputError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.display.show import show
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
+
+# tests of what the core and an add-on do together
+IntrusionView = pytest.importorskip("topicstream.addons.views.intrusion").IntrusionView
+sheet_and_key = pytest.importorskip("topicstream.addons.views.intrusion").sheet_and_key
 
 
 @pytest.fixture(scope="module")

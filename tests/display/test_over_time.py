@@ -16,8 +16,6 @@ import scipy.stats
 import topicstream
 from tests import DATA
 from tests.report_store import made, planted_model
-from topicstream.addons.views.hierarchy import TreeView
-from topicstream.addons.views.similar import SimilarView
 from topicstream.base.dates import parse
 from topicstream.base.errors import InputError
 from topicstream.cli.main import run
@@ -29,6 +27,10 @@ from topicstream.display.over_time import OverTimeView, curves, plot
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.topic_model import TopicModel
+
+# tests of what the core and an add-on do together
+TreeView = pytest.importorskip("topicstream.addons.views.hierarchy").TreeView
+SimilarView = pytest.importorskip("topicstream.addons.views.similar").SimilarView
 
 ACL = DATA / "acl" / "docs.jsonl.gz"
 

@@ -19,7 +19,6 @@ import pytest
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
-from topicstream.addons.clusters.model import GaussianModel
 from topicstream.base.errors import StoreError
 from topicstream.base.files.durable import log_text, sealed_line
 from topicstream.base.files.plain import load_arrays
@@ -162,6 +161,7 @@ def test_a_covariance_that_cannot_be(tmp_path):
     topicstream.train(
         tmp_path / "c", tmp_path / "g", algo="gmm", topics=2, passes=1, progress=False
     )
+    GaussianModel = pytest.importorskip("topicstream.addons.clusters.model").GaussianModel
     opened = GaussianModel(tmp_path / "g")
     opened.covariances = -np.abs(opened.covariances)
     with pytest.raises(StoreError, match="a covariance is not positive definite"):

@@ -18,7 +18,6 @@ import topicstream
 from tests import retrain_tools
 from tests.report_store import made, planted_model
 from topicstream import TopicModel
-from topicstream.addons.views.naming import proposals
 from topicstream.base.errors import InputError, StoreError, TopicsError
 from topicstream.base.files import durable
 from topicstream.base.progress import Shown as Progress
@@ -189,6 +188,7 @@ def test_order(home):
 
 
 def test_proposals(home):
+    proposals = pytest.importorskip("topicstream.addons.views.naming").proposals
     model = TopicModel.open(home / "model")
     first = propose(model)
     assert first == propose(model) and len(set(first)) == 4
@@ -202,6 +202,7 @@ def test_proposals(home):
 
 
 def test_a_program_names_topics(home, tmp_path):
+    proposals = pytest.importorskip("topicstream.addons.views.naming").proposals
     script = tmp_path / "name.py"
     script.write_text(
         "import sys\nprompt = sys.stdin.read()\nassert 'Typical documents' in prompt\n"

@@ -10,7 +10,6 @@ import pytest
 from tests import few_quick
 from tests.listening import Listening
 from tests.planted import draw, store
-from topicstream.addons.moments.anchors import AnchorOptions, Anchors, dirichlet_of
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
 from topicstream.training.course import (
@@ -93,6 +92,8 @@ def test_perplexity_beside_the_words_frequencies():
 
 
 def test_alpha_at_its_bound():
+    AnchorOptions = pytest.importorskip("topicstream.addons.moments.anchors").AnchorOptions
+    Anchors = pytest.importorskip("topicstream.addons.moments.anchors").Anchors
     shape = Shape(1000, 500, 20_000, 30_000.0, 4)
     for alpha, warned in ((25.0, 1), (0.02, 1), (0.3, 0)):
         engine = Anchors(shape, AnchorOptions())
@@ -107,6 +108,9 @@ def test_alpha_of_a_healthy_corpus_is_at_no_bound_however_many_topics_there_are(
     """Tokens of a document that are of one topic half of the time, as on 3,000 articles of
     Wikipedia at K = 20 to 100.
     """
+    AnchorOptions = pytest.importorskip("topicstream.addons.moments.anchors").AnchorOptions
+    Anchors = pytest.importorskip("topicstream.addons.moments.anchors").Anchors
+    dirichlet_of = pytest.importorskip("topicstream.addons.moments.anchors").dirichlet_of
     alpha = dirichlet_of(0.49, np.full(topics, 1.0 / topics))
     assert 0.9 < alpha.sum() < 1.1
     assert (

@@ -13,7 +13,6 @@ from tests import few_quick
 from tests.planted import store
 from tests.reference import mixture as twin
 from topicstream.addons.clusters.clusters import respond
-from topicstream.addons.labels.agreement import agreement
 from topicstream.base.errors import TopicsError, UsageError
 from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run as command
@@ -23,6 +22,9 @@ from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 from topicstream.training.starts.documents import document_seeds
+
+# tests of what the core and an add-on do together
+agreement = pytest.importorskip("topicstream.addons.labels.agreement").agreement
 
 QUIET = Progress(-1)
 WORDS = 90

@@ -13,8 +13,10 @@ import pytest
 
 from tests.report_store import HOSTILE, THEMES, data_of, unpack
 from topicstream.addons.report.page import report
-from topicstream.addons.views.intrusion import IntrusionView
 from topicstream.model.topic_model import TopicModel
+
+# tests of what the core and an add-on do together
+IntrusionView = pytest.importorskip("topicstream.addons.views.intrusion").IntrusionView
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,6 @@ import pytest
 
 import topicstream
 from tests.small_store import planted, store
-from topicstream.addons.classifier.training import train_classifier
 from topicstream.addons.views.comparing import (
     cosine,
     divergence,
@@ -24,6 +23,9 @@ from topicstream.cli.main import run
 from topicstream.display.figures import Figure
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
+
+# tests of what the core and an add-on do together
+train_classifier = pytest.importorskip("topicstream.addons.classifier.training").train_classifier
 
 
 def test_the_measures_by_hand():
