@@ -104,3 +104,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(Path(topicstream.__file__).parent, copy)
     shutil.rmtree(copy / "addons" / "cloud")
     return copy
+
+
+def test_no_folder_is_made_for_an_address_that_nobody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="--out hdfs://b/x: stores are written to this machine"):
+        topicstream.ingest(["ships and sails"], out="hdfs://b/x", min_df=1, progress=False)
+    assert not list(tmp_path.iterdir())

@@ -516,6 +516,13 @@ class _Registered(Places):
 
     def make(self, place: Name, product: Product) -> dict[str, Any]:
         provider, name = self._at(place)
+        if provider is self._local and _ADDRESS.fullmatch(name) is not None:
+            # Arrow takes such a relative path for an address, too
+            address = re.sub(":/+", "://", name, count=1)
+            raise UsageError(
+                f"--out {address}: stores are written to this machine and to s3://, gs:// or "
+                f"az://; name a folder"
+            )
         return provider.make(name, product)
 
     def check_upload(self, address: str) -> str:
