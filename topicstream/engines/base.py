@@ -100,13 +100,12 @@ class Visit(NamedTuple):
         The documents, as cells over the block's own words.
     rows
         Name of a table -> the rows that the block touches: ``Rows``, or ``PackedRows`` of a packed
-        table.  In ``start``
-        only ``phi``, rows of the seed topics, float32, unnormalised; nothing when the start is
-        random.
+        table. In ``start`` only ``phi``, rows of the seed topics, float32, unnormalised; nothing
+        when the start is random.
     totals
         Name of a table -> float64[padded(columns)], its column sums.
     state
-        Name -> what the last visit of this block left in ``Out.state``.  Empty in ``start``.
+        Name -> what the last visit of this block left in ``Out.state``. Empty in ``start``.
     params
         Small arrays by name: ``alpha`` float64[K], ``beta`` float64[1], and those of
         ``Engine.initial_params``.
@@ -129,13 +128,12 @@ class Out:
     Attributes
     ----------
     delta
-        Name of a table -> float32[U, padded(columns)], uninitialised: write all of it.  For tables
-        with sparse deltas the
-        engine assigns a ``SparseDelta``.
+        Name of a table -> float32[U, padded(columns)], uninitialised: write all of it. For tables
+        with sparse deltas the engine assigns a ``SparseDelta``.
     state
-        Name -> an uninitialised array of the shape that ``Engine.state`` declares.  Arrays per
-        ``block`` have the length of
-        their limit: assign ``out.state[name] = out.state[name][:n]`` to keep n entries.
+        Name -> an uninitialised array of the shape that ``Engine.state`` declares. Arrays per
+        ``block`` have the length of their limit: assign ``out.state[name] = out.state[name][:n]``
+        to keep n entries.
     stats
         Name -> float64 array of zeros; summed over blocks in block order.
     """
@@ -196,8 +194,8 @@ class Phase:
         Order of the blocks of a pass: ``sequential`` or ``shuffled``.
     start
         Of the first phase, how the tables begin: ``visit``: pass 0 calls ``start`` on every block;
-        ``table``: ``phi`` is
-        the seed topics themselves, scaled to the corpus;  ``empty``: all zeros.
+        ``table``: ``phi`` is the seed topics themselves, scaled to the corpus; ``empty``: all
+        zeros.
     settles_after
         Passes before which the run has not settled, whatever perplexity does (priors are not
         learned yet, for example).
@@ -224,9 +222,9 @@ class PassEnd:
     params
         May be changed in place.
     stats
-        Sums over the pass.  For each packed table also ``NAME.counts`` and ``NAME.times``, the
-                             histogram of its non-zero
-        entries, ``NAME.bytes``, and ``NAME.constants``, its counts where it has constants.
+        Sums over the pass. For each packed table also ``NAME.counts`` and ``NAME.times``, the
+        histogram of its non-zero entries, ``NAME.bytes``, and ``NAME.constants``, its counts where
+        it has constants.
     totals
         Name of a table -> its column sums, without constants.
     tables
@@ -288,7 +286,7 @@ def learns_priors(alpha: float | None, beta: float | None, learn: bool | None) -
 
 
 class RowSource(Protocol):
-    """Rows of a table with what stays beside it; totals: float64[P], of its columns."""
+    """Rows of a table with the constants beside it."""
 
     totals: np.ndarray
 
@@ -463,8 +461,8 @@ class Engine:
     ) -> Callable[[Block], np.ndarray]:
         """Make a function that scores the documents of a block as whole points.
 
-        It returns log p(x) of each document with a word, float64[D].  Engines define it whose
-        ``about.completion`` is False.  rows: of ``phi``; None for an engine on vectors.
+        It returns log p(x) of each document with a word, float64[D]. Engines define it whose
+        ``about.completion`` is False. rows: of ``phi``; None for an engine on vectors.
         """
         raise NotImplementedError(f"{type(self).__name__}.likelihoods")
 

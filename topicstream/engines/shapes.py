@@ -105,18 +105,28 @@ class BlockShape:
 class ArraySpec:
     """Block state: an array stored on disk for each block between its visits.
 
-    per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 0:
-            one-dimensional); or
-            ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that
-            shape (ragged state, such as a message over the names of each cell's document).
-    dtype   of an entry
-    below   of numbers that a kernel indexes by: each is less; looked at when they are read back (0:
-            any value will do)
-    ends    the numbers are ends of rows: from 0, ascending, to the length of the arrays of the same
-            block that follow
-    total   per ``block``: most entries of all blocks together, where that is less than the sum of
-            their limits: a callable
-            of a BlockShape whose cells and documents are those of the corpus
+    Attributes
+    ----------
+    per
+        ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 0:
+        one-dimensional). Or ``block``: one-dimensional, of any length up to ``limit`` entries for a
+        block of that shape (ragged state, such as a message over the names of each cell's
+        document).
+    dtype
+        Type of an entry.
+    width
+        Entries a document, cell or token.
+    limit
+        Per ``block``: a function of a BlockShape that bounds the entries.
+    below
+        Upper bound of numbers that a kernel indexes by, checked when they are read back. 0: no
+        check.
+    ends
+        True if the numbers are ends of rows: from 0, ascending, to the length of the following
+        arrays of the block.
+    total
+        Per ``block``: a function that bounds the entries of all blocks together, if that is less
+        than the sum of their limits. Its BlockShape has the cells and documents of the corpus.
     """
 
     per: str

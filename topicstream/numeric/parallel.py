@@ -1,7 +1,7 @@
 """Work on blocks with several threads, results in block order.
 
-Run a round of blocks: serial, or on a pool of threads (kernels release the GIL).  Same bits
-either way.
+Run a round of blocks: serial, or on a pool of threads (kernels release the GIL). Same bits either
+way.
 """
 
 from __future__ import annotations

@@ -362,8 +362,8 @@ class Chain(Engine):
         """Redraw every token's topic in place in ``out.state["z"]``.
 
         n_t: float64[K], tokens of each topic;  figures: float64[12] for log p(w | d) summed, draws
-        from s, r, q, draws of the old
-        topic, documents, their topics, log p(z), tokens, and three more.
+        from s, r, q, draws of the old topic, documents, their topics, log p(z), tokens, and three
+        more.
         """
         raise NotImplementedError(f"{type(self).__name__}.sweep")
 

@@ -33,11 +33,9 @@ def choose(
     next_topics: uint16[D, L], equal to topics except for the exchanged ones.
 
     scores[c, k] is the factor by which one step would multiply a share of topic k in the document
-    (the gradient of its
-    log-likelihood), counted over the words for which k is strong.  From the best newcomer and the
-    weakest topic on, they
-    change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L],
-    counts).
+    (the gradient of its log-likelihood), counted over the words for which k is strong. From the
+    best newcomer and the weakest topic on, they change places while gain * alpha_k * score_k
+    exceeds the weak topic's theta (float32[D, L], counts).
     """
     width = topics.shape[1]
     k_all = len(alpha)
@@ -86,13 +84,11 @@ def open_topics(
 
     They are the L largest shares of an even mixture after one step of EM.
 
-    A word gives each of its documents p(k | w), its row over its sum.  What all topics have of a
-    word alike changes no
-    order, so only what stands out above the row's least entry is added topic by topic: rows of seed
-    documents mixed
-    with the corpus' mean stand out in few.  took: float32[D, Kp] scratch; topics: uint16[D, L],
-    ascending; theta:
-    float32[D, L], the shares, adding up to less than n_d by what the other topics have.
+    A word gives each of its documents p(k | w), its row over its sum. What all topics have of a
+    word alike changes no order, so only what stands out above the row's least entry is added topic
+    by topic: rows of seed documents mixed with the corpus' mean stand out in few. took: float32[D,
+    Kp] scratch; topics: uint16[D, L], ascending; theta: float32[D, L], the shares, adding up to
+    less than n_d by what the other topics have.
     """
     (ptr, doc, x) = cells
     width = topics.shape[1]

@@ -20,9 +20,8 @@ which stands for the message that is taken out; then the new message is put in:
     1/n_w         per_n_w[u]                        float32[U], from the row's own sum
     u_k           u                                 float32[KP]
 
-Numbers: phi[w,:] is never rounded at its own size.  The delta of a block is small beside the row,
-its rounding errors
-are those of small numbers, and the driver adds deltas in float64.
+Numbers: phi[w,:] is never rounded at its own size. The delta of a block is small beside the row,
+its rounding errors are those of small numbers, and the driver adds deltas in float64.
 """
 
 from __future__ import annotations

@@ -3,12 +3,9 @@
 Histograms are summed block by block, and a fixed point is computed at the end of a pass.
 
 The fixed point (numeric/kernels/dirichlet.py) is for whole counts n_dk and phi_wk; messages give
-their
-means.  The brackets are concave, the steeper the smaller the
-prior, so a mean must not be put in their place: a tenth of a token with prior 0.01 gives 91 where
-one token in one
-of ten cases gives 10, and the priors grow without end.  ``expected_rise`` takes their expectation
-instead.
+their means. The brackets are concave, the steeper the smaller the prior, so a mean must not be put
+in their place: a tenth of a token with prior 0.01 gives 91 where one token in one of ten cases
+gives 10, and the priors grow without end. ``expected_rise`` takes their expectation instead.
 
 What is approximate: counts enter through bins a quarter octave wide (four a doubling), each
 standing for its middle, so a count is off by at most 12 %, half of it up and half down; counts
@@ -98,9 +95,8 @@ def count_words(
 
     Each is weighted by the share of the word's tokens that lie in the block.
 
-    Over all blocks the shares of a word add up to 1.  weight: float64[U] scratch; row_bins:
-    float64[BINS];
-    sampled: float64[1], the (whole and partial) words seen.
+    Over all blocks the shares of a word add up to 1. weight: float64[U] scratch; row_bins:
+    float64[BINS]; sampled: float64[1], the (whole and partial) words seen.
     """
     weight[:] = 0.0
     for i in range(len(words)):

@@ -8,9 +8,8 @@ For the cell of word w in document d with count x (Zeng, Liu & Cao 2012, Fig. 2,
            over k
     theta'[d,k] += x eta_k,   phi'[w,k] += x eta_k
 
-One sweep is a document's inner iteration; the last one also writes phi'.  sTBP's visit, the first
-assignment of a start
-and any fold-in are this with different arguments.
+One sweep is a document's inner iteration; the last one also writes phi'. sTBP's visit, the first
+assignment of a start and any fold-in are this with different arguments.
 
     symbol          array
     phi[w, :]       base[index[u], :]   float32[R, KP], u = local word, KP = padded(K)

@@ -5,9 +5,8 @@ The evidence lower bound, with the topics' own terms (Hughes & Sudderth 2016, eq
     L = sum_d bound_d + sum_k [log B(beta-hat_k) - log B(beta)] + sum_wk (beta - beta-hat_wk) E[log
     phi_wk]
 
-``process`` sums bound_d at the tables it saw.  Where the tables are exactly the sums of the
-documents' statistics
-(after a pass of ``vb`` or ``mvi``) the data term and the last sum cancel and
+``process`` sums bound_d at the tables it saw. Where the tables are exactly the sums of the
+documents' statistics (after a pass of ``vb`` or ``mvi``) the data term and the last sum cancel and
 
     L = sum_d (bound_d - sum_wk x_w r_wk E[log phi_wk]) + sum_k [log B(beta-hat_k) - log B(beta)]
 

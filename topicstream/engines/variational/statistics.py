@@ -203,8 +203,7 @@ class WeightSource(NamedTuple):
     """The source of word weights, to compute a cell again in logarithms.
 
     row_of: int64[U], base: float32[R, P], scale: the rows (engines.base.Rows);  beta: prior per
-    word;  term: float64[P]
-    of ``topic_terms``;  topics: K;  point: log instead of digamma.
+    word;  term: float64[P] of ``topic_terms``;  topics: K;  point: log instead of digamma.
     """
 
     row_of: np.ndarray

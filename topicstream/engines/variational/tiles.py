@@ -311,8 +311,8 @@ def iterate(
 
     Cells with z <= LEAST_Z are left out.
 
-    ``selecting``: kept is chosen from own first.  best: float32[256].  Returns whether there are
-    such cells.
+    ``selecting``: kept is chosen from own first. best: float32[256]. Returns whether there are such
+    cells.
     """
     nothing = simd.splat(np.float32(0))
     least = simd.splat(np.float32(LEAST_Z))

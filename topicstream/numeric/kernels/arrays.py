@@ -3,9 +3,8 @@
 It serves helpers that are called once a cell, and arrays of which a kernel knows only the address.
 
 numba counts the references of every array that is passed to a function, atomically, even when the
-function is inlined: a
-helper of six arrays pays a hundred nanoseconds.  An address is an integer.  Whoever takes one keeps
-the array alive.
+function is inlined: a helper of six arrays pays a hundred nanoseconds. An address is an integer.
+Whoever takes one keeps the array alive.
 
 ``address_of(array)``   address of a C-contiguous array's first entry
 ``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse

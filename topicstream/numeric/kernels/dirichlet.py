@@ -3,8 +3,8 @@
 Loops over arrays of them become SIMD code.
 
 numba has no vector mathematics library to call, and a call a lane costs ten times the arithmetic.
-Here every function is
-straight-line code of its argument (bits are cut and glued for exponents), for positive arguments:
+Here every function is straight-line code of its argument (bits are cut and glued for exponents),
+for positive arguments:
 
     digamma(x) = log z - 1/(2z) - sum_n B_2n / (2n z^2n) - sum_{i<8} 1/(x+i),      z = x + 8
     lgamma(x)  = (z - 1/2) log z - z + log(2 pi)/2 + sum_n B_2n / (2n (2n-1) z^(2n-1)) - log
@@ -19,8 +19,8 @@ float64: digamma and lgamma within 1e-12 of SciPy's (relative, or absolute 1e-13
 for 1e-8 <= x <= 1e15. float32: ``exp_digamma32`` within 4e-6 (1 + 0.1 / x) relative for 1e-3 <= x
 <= 1e9; values below 1e-37 are 0.
 
-Dirichlet priors fitted to histograms of counts: Minka's fixed point for the
-Dirichlet-multinomial (Estimating a Dirichlet distribution, 2000, eq. 55).
+Dirichlet priors fitted to histograms of counts: Minka's fixed point for the Dirichlet-multinomial
+(Estimating a Dirichlet distribution, 2000, eq. 55).
 
     alpha_k <- alpha_k * sum_d [psi(n_dk + alpha_k) - psi(alpha_k)] / sum_d [psi(n_d + A) - psi(A)],
     A = sum alpha
@@ -33,10 +33,9 @@ the means that messages give (engines/message/priors.py).
 Dirichlet priors of whole counts: their likelihood, and the histograms that they are fitted to
 (dirichlet_fit.py).
 
-The word-topic counts come as an exact histogram (the packed table's).  Document counts below 16
-have a bin each; above,
-bins are a quarter octave wide and a count of topics stands at the bin's middle, a document's length
-at the mean length in its bin.
+The word-topic counts come as an exact histogram (the packed table's). Document counts below 16 have
+a bin each; above, bins are a quarter octave wide and a count of topics stands at the bin's middle,
+a document's length at the mean length in its bin.
 
     topic_bins  float64[K * BINS]  documents by n_dk, topic after topic
     lengths     float64[2 * BINS]  documents by n_d, then the sums of their n_d
@@ -294,7 +293,7 @@ def fit_alpha(
 ) -> np.ndarray:
     """Fit alpha, float64[K], by up to 20 fixed-point steps within [low, high].
 
-    topics, lengths: documents by n_dk and by n_d.  pull: the maximum of the posterior adds rate *
+    topics, lengths: documents by n_dk and by n_d. pull: the maximum of the posterior adds rate *
     mean above and rate below.
     """
     alpha = alpha.copy()

@@ -5,8 +5,8 @@
                  keep their meaning.
 
 Both compile the same code for every caller with the same argument types, so a result never depends
-on the number of
-threads.  Compiled kernels are kept under ``$NUMBA_CACHE_DIR``, or else in the user's cache folder.
+on the number of threads. Compiled kernels are kept under ``$NUMBA_CACHE_DIR``, or else in the
+user's cache folder.
 """
 
 from __future__ import annotations
@@ -144,10 +144,10 @@ def _code(code: types.CodeType, names: Mapping[str, Any]) -> str:
 class KernelCache:
     """The compiled signatures of one kernel on disk, as numba's dispatchers expect.
 
-    numba's own cache notices changes only in the file that holds a kernel.  Ours is keyed by the
-    content of the kernel and
-    of everything that it refers to (``content_of``), so an edit never leaves stale code behind, and
-    one elsewhere compiles nothing; and by nothing of where the files lie: checkouts share it.
+    numba's own cache notices changes only in the file that holds a kernel. Ours is keyed by the
+    content of the kernel and of everything that it refers to (``content_of``), so an edit never
+    leaves stale code behind, and one elsewhere compiles nothing; and by nothing of where the files
+    lie: checkouts share it.
     """
 
     def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:

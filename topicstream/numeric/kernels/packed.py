@@ -17,8 +17,8 @@ it; in a block's
     length   int32[U]             entries of row u        tokens  int32[U]    the block's tokens of
              local word u
 
-Packed rows (packed.py) as a table needs them: copied out, merged with a round's deltas, spread
-out, summed up.
+Packed rows (packed.py) as a table needs them: copied out, merged with a round's deltas, spread out,
+summed up.
 
 entries  uint32|uint64[...]   length  int32[n], of each row     start  int64[n], its first entry,
          or, where rows are tight,
@@ -74,9 +74,8 @@ def slack_starts(
     tokens[u] are those of the block's cells (words, counts: int32[nnz]); start[u] is the place of
     each row. Returns the length of the arena.
 
-    A row gains at most one topic a token of the block and never holds more than K.  Rows that fit
-    16 entries (a cache
-    line of uint32) never straddle a line.
+    A row gains at most one topic a token of the block and never holds more than K. Rows that fit 16
+    entries (a cache line of uint32) never straddle a line.
     """
     tokens[:] = 0
     for c in range(len(words)):
@@ -96,9 +95,8 @@ def sink(arena: Array, at: int, n: int, p: int, m: int) -> int:
     """Move entry p, which has just lost one, behind the entries that exceed it.
 
     Returns the position q whose entry took place p (p itself if none moved): what stood at q stands
-    at p.  A row whose
-    entry fell to zero gets shorter by one: the caller drops the last (the entry has been exchanged
-    with it).
+    at p. A row whose entry fell to zero gets shorter by one: the caller drops the last (the entry
+    has been exchanged with it).
     """
     e = np.int64(arena[at + p])
     above = (e >> m) + 1
@@ -179,11 +177,10 @@ def merge_packed(
 ) -> Int:
     """Add the deltas of a round's blocks to the rows that they change, in place.
 
-    begin: int64[W+1], row w may fill entries[begin[w] .. begin[w+1]].  deltas int64[R, 4]: the
-    addresses of each block's ids
-    (int32[U]), ptr (int64[U+1]), topics (int32 if ``wide``, else uint16) and values (int64 if
-    ``long``, else int32), of which local
-    rows lo[r]..hi[r]-1 enter.  topics: K.  change: float64[>=K], column sums, added to.
+    begin: int64[W+1], row w may fill entries[begin[w] .. begin[w+1]]. deltas int64[R, 4]: the
+    addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics (int32 if ``wide``, else
+    uint16) and values (int64 if ``long``, else int32), of which local rows lo[r]..hi[r]-1 enter.
+    topics: K. change: float64[>=K], column sums, added to.
 
     Returns the largest count of these rows; -1 when one came out negative, -2 when one does not fit
     an entry, -3 when a row has more topics than room.

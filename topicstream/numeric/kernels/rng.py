@@ -2,9 +2,8 @@
 
 SplitMix64 (Steele, Lea & Flood 2014).
 
-A stream is one uint64 state; ``step`` advances it, ``bits`` mixes it.  A document's draws depend on
-its key alone,
-never on the thread, the block or the neighbours.
+A stream is one uint64 state; ``step`` advances it, ``bits`` mixes it. A document's draws depend on
+its key alone, never on the thread, the block or the neighbours.
 """
 
 from __future__ import annotations

@@ -170,10 +170,9 @@ def scatter_sparse(
     Each entry is rounded once.
 
     deltas int64[R, 4]: the addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics
-    (int32 if ``wide``, else
-    uint16) and values (float32); local rows lo[r]..hi[r]-1 fall into this range.  What rounding to
-    the table's type took
-    enters ``change`` too, so the column sums stay those of the table.
+    (int32 if ``wide``, else uint16) and values (float32); local rows lo[r]..hi[r]-1 fall into this
+    range. What rounding to the table's type took enters ``change`` too, so the column sums stay
+    those of the table.
     """
     blocks = len(deltas)
     width = table.shape[1]
@@ -293,10 +292,8 @@ def changed_entries(
     ``width`` columns, K of them, are compared.
 
     lengths int32[n] receives how many entries of each row differ, ``columns`` and ``values`` which
-    they are and what they are
-    now, one row after the other; a row of more than half its entries goes whole, as K values
-    without columns.  Returns how
-    many columns and values there are.
+    they are and what they are now, one row after the other; a row of more than half its entries
+    goes whole, as K values without columns. Returns how many columns and values there are.
     """
     i = j = 0
     for u in range(len(rows)):

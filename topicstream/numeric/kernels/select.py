@@ -8,11 +8,10 @@ and returns the sum of what is left.  Weights are >= 0; zeros are never counted 
                                       equal weights at the border
 the first ones stay, so exactly min(most, number of positive weights) remain.
 
-For at most 16, in two steps, 16 lanes at a time.  The largest of every lane (or the two largest)
-are ``most`` entries
-or more, so the ``most``-th of them, by a sorting network, is no more than the border; what reaches
-it, a dozen entries as a
-rule, is written side by side, and the ``most``-th of these is the border.  Beyond 16, bisection.
+For at most 16, in two steps, 16 lanes at a time. The largest of every lane (or the two largest) are
+``most`` entries or more, so the ``most``-th of them, by a sorting network, is no more than the
+border; what reaches it, a dozen entries as a rule, is written side by side, and the ``most``-th of
+these is the border. Beyond 16, bisection.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Vectors of 16 float32 inside numba kernels.
 
-A row of ``padded(K)`` topics is a whole number of them.  LLVM's own vectoriser cannot prove that
-the rows of
-different arrays do not overlap and checks it again for every cell; with explicit ones there is
-nothing to prove. LLVM splits a vector into what the machine has (one AVX-512, two AVX, four SSE
+A row of ``padded(K)`` topics is a whole number of them. LLVM's own vectoriser cannot prove that the
+rows of different arrays do not overlap and checks it again for every cell; with explicit ones there
+is nothing to prove. LLVM splits a vector into what the machine has (one AVX-512, two AVX, four SSE
 registers), so the same kernel runs on any CPU, with sums formed in the same order.
 
 ``load(array, i)``      array: C-contiguous float32, any rank; i: flat index of the first of 16

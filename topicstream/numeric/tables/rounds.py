@@ -26,11 +26,18 @@ WINDOW_BYTES = (
 class RowRange(NamedTuple):
     """A range of rows of a dense table while it is changed.
 
-    first: number of the first row;  rows [n, padded(columns)];  mass float64[n], what each row is
-                                     held to (length 0:
-    nothing);  change float64[padded(columns)], receives the change of the column sums;  worst
-               float64[3], what had to be
-    corrected (numeric/kernels/scatter.py).
+    Attributes
+    ----------
+    first
+        Number of the first row.
+    rows
+        [n, padded(columns)].
+    mass
+        float64[n], the sum that each row is held to. Length 0: none.
+    change
+        float64[padded(columns)], receives the change of the column sums.
+    worst
+        float64[3], receives the largest corrections (numeric/kernels/scatter.py).
     """
 
     first: int
@@ -48,10 +55,15 @@ def _joined(array: np.ndarray, spans: Sequence[slice]) -> np.ndarray:
 class Entered(NamedTuple):
     """The changes that the owner of some groups of ranges made in a round.
 
-    rows: the ids that it added to, and what changed in them (``changed_entries``: lengths, columns,
-    bits of the values), for all
-    of its ranges; empty where there is nobody to tell;  change float64[G, padded(columns)], worst
-    float64[G, 3]: of its groups.
+    Attributes
+    ----------
+    rows
+        The changed ids and their changes (``changed_entries``: lengths, columns, bits of the
+        values), for all ranges of the owner. Empty if there is no other member.
+    change
+        float64[G, padded(columns)], of the owner's groups.
+    worst
+        float64[G, 3], of the owner's groups.
     """
 
     rows: tuple[np.ndarray, ...]
@@ -231,8 +243,7 @@ class Addresses(NamedTuple):
     """Addresses of the SparseDeltas of some blocks, for kernels.
 
     where int64[blocks, 4]: addresses of ids, ptr, topics and values;  wide, long: whether topics
-    take 32 bits, not 16, and values 64, not
-    32;  arrays: what lies there.
+    take 32 bits, not 16, and values 64, not 32;  arrays: what lies there.
     """
 
     where: np.ndarray

@@ -82,31 +82,39 @@ class Rule(enum.Enum):
 class TableSpec:
     """The declaration of one table of an engine.
 
-    rows      the axis whose ids number the rows, or a fixed number of rows
-    reads     the axis whose ids of a block are gathered for a visit, where that is another one (the
-              rows of the
-              documents that a block's documents are linked with); ids of both number the same rows
-    columns   numbers in a row; None: the number of topics
-    dtype     of the stored rows (``float32``, ``float64``, ``int32``)
-    layout    ``dense``: [rows, padded(columns)], a visit sees ``Rows``; ``packed``: sparse integer
-              rows, ``PackedRows``
-    delta     ``dense``: a visit fills float32[U, padded(columns)]; ``sparse``: it gives a
-              ``SparseDelta``
-    rule      how deltas enter
-    mass      ``row``: a row sums to what the corpus has of it (a word's tokens) and is held to it
-              exactly, in float64, the
-              correction logged; ``total``: all rows together sum to the tokens, which is checked;
-              ``part``: some documents may be left out, so all rows together sum to the tokens at
-              most, and what rounding left below zero is zero; ``none``
-    samples   passes after which the state of the table is added up; a model then stores the mean of
-              these states
-    bound     the largest absolute value of any partial sum of a round's deltas: it sets the quantum
-              to which deltas are
-              rounded, so that their order does not matter (spec.py); None: twice the tokens of the
-              corpus (what a pass takes
-              away and adds).  A table over documents, of which a round sees each row once, and one
-                               with a fixed number of
-              rows, which is small, need none: the deltas of the latter are added up in block order
+    Attributes
+    ----------
+    rows
+        The axis whose ids number the rows, or a fixed number of rows.
+    reads
+        The axis whose ids of a block are gathered for a visit, if it is another one (the rows of
+        the documents that a block's documents are linked with). Ids of both number the same rows.
+    columns
+        Numbers in a row; None: the number of topics.
+    dtype
+        Type of the stored rows: ``float32``, ``float64`` or ``int32``.
+    layout
+        ``dense``: [rows, padded(columns)], a visit sees ``Rows``. ``packed``: sparse integer rows,
+        a visit sees ``PackedRows``.
+    delta
+        ``dense``: a visit fills float32[U, padded(columns)]. ``sparse``: it returns a
+        ``SparseDelta``.
+    rule
+        The rule by which deltas change the table.
+    mass
+        ``row``: a row sums to the tokens that the corpus has of it and is held to them exactly, in
+        float64, with the correction logged. ``total``: all rows together sum to the tokens, which
+        is checked. ``part``: some documents may be left out, so all rows together sum to at most
+        the tokens, and entries that rounding left below zero become zero. ``none``: no check.
+    samples
+        Passes after which the state of the table is added up. A model then stores the mean of these
+        states.
+    bound
+        The largest absolute value of any partial sum of a round's deltas. It sets the quantum to
+        which deltas are rounded, so that their order does not matter. None: twice the tokens of the
+        corpus (the most that a pass subtracts and adds). A table over documents, of which a round
+        sees each row once, needs no bound, nor does one with a fixed number of rows, whose deltas
+        are added up in block order.
     """
 
     rows: str | int = WORDS
@@ -157,10 +165,9 @@ class TableSpec:
 class Rows(NamedTuple):
     """Rows of a dense table: local row u is ``scale * base[index[u]]``.
 
-    base: [R, padded(columns)] C-contiguous, read-only; index: int64[U].  In RAM base is the whole
-    table, on disk a gathered
-    copy with index 0..U-1: the same types, so the same compiled code.  scale is 1.0 but for BLEND
-    tables.
+    base: [R, padded(columns)] C-contiguous, read-only; index: int64[U]. In RAM base is the whole
+    table, on disk a gathered copy with index 0..U-1: the same types, so the same compiled code.
+    scale is 1.0 but for BLEND tables.
 
     Where the table has constants beside it (seed words), ``index`` leads to rows with them,
     ``bare`` to the counts alone.
@@ -190,12 +197,18 @@ class PackedRows:
 
     The object holds no rows itself.
 
-    length    int32[U], read-only: entries of local row u, each ``count << bits | topic``,
-              descending in count
-    largest   no count in the table is larger
-    copy      copy(first, stop, start int64[stop - first], arena uint32|uint64[...]): rows
-              first..stop-1 to where ``start``
-              says; the arena's entries must hold ``largest``
+    Attributes
+    ----------
+    length
+        int32[U], read-only: entries of local row u, each ``count << bits | topic``, descending in
+        count.
+    bits
+        Bits of the topic in an entry.
+    largest
+        Upper bound of the counts in the table.
+    copy
+        copy(first, stop, start int64[stop - first], arena uint32|uint64[...]) copies rows
+        first..stop-1 to the places ``start``. The arena's entries must fit ``largest``.
     """
 
     length: np.ndarray

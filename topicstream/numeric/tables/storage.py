@@ -1,9 +1,9 @@
 """Arrays of a run that may be bigger than RAM, in memory or mapped.
 
-A mapped array is read and written like any other.  Its pages count as memory of the process until
-``release_pages`` returns
-them to the system, which keeps or writes them as it has room; so whoever works through a mapped
-array lets go of each part behind it, and the memory of the process is bounded by the parts in work.
+A mapped array is read and written like any other. Its pages count as memory of the process until
+``release_pages`` returns them to the system, which keeps or writes them as it has room; so whoever
+works through a mapped array lets go of each part behind it, and the memory of the process is
+bounded by the parts in work.
 """
 
 from __future__ import annotations

@@ -22,10 +22,18 @@ RunAll = Callable[
 class Sizes(NamedTuple):
     """The sizes that determine the bytes of a table.
 
-    rows, columns: of the table;  changed, seen: rows that the delta of a block changes, and that
-                                  its visit sees, at most;
-    entries: non-zero entries of the table, at most;  largest: the largest count;  constants: rows
-    with constants.
+    Attributes
+    ----------
+    rows, columns
+        Rows and columns of the table.
+    changed, seen
+        Upper bounds of the rows that a block's delta changes and that its visit sees.
+    entries
+        Upper bound of the table's non-zero entries.
+    largest
+        The largest count.
+    constants
+        Rows with constants.
     """
 
     rows: int
