@@ -1,14 +1,13 @@
-"""The estimator with scikit-learn's interface, under its public name.
-
-The module is an add-on's (``topicstream.base.plugins``, MODULES).
-"""
+"""``topicstream.sklearn``: the estimator of the add-on ``sklearn``, under its public name."""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 from topicstream.base import plugins
 
-if "sklearn" not in plugins.own(plugins.MODULES):
-    raise ImportError("topicstream.sklearn: this installation has no add-on of that name")
-sys.modules[__name__] = plugins.load(plugins.MODULES, "sklearn")
+_modules = plugins.own(plugins.MODULES)
+if "sklearn" not in _modules:
+    raise ImportError("topicstream.sklearn needs topicstream/addons/sklearn, which is not there")
+sys.modules[__name__] = import_module(_modules["sklearn"])
