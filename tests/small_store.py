@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from topicstream.base.files.ownership import claim, note
 from topicstream.corpus.axis_build import Contents, derive
-from topicstream.corpus.format import PARTS, settle_arrays
+from topicstream.corpus.format import PARTS, write_array_metadata
 from topicstream.corpus.manifest import (
     BlockEntry,
     HeldoutRule,
@@ -58,7 +58,9 @@ def commit(
     """
     note(path / "vocab.parquet", path / "docs" / "part-00000.parquet")
     parts = {part: part_of(blocks.get(part, [])) for part in PARTS}
-    settle_arrays(path, {part: entry.rows for part, entry in parts.items()}, weighted=weighted)
+    write_array_metadata(
+        path, {part: entry.rows for part, entry in parts.items()}, weighted=weighted
+    )
     pq.write_table(pa.table(vocabulary), path / "vocab.parquet")
     places = [
         (p, b, r)

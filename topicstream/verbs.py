@@ -1,8 +1,8 @@
-"""``topicstream.TopicModel``: a trained model with its verbs, the words that people see and other
-packages' formats.
+"""``topicstream.TopicModel``: a trained model with methods to infer, show and convert.
 
-The model itself, ``topicstream.model.topic_model.TopicModel``, is data: everything below this
-module takes and returns that."""
+The base class, ``topicstream.model.topic_model.TopicModel``, is data. Everything below this module
+takes and returns that.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from topicstream.base import plugins
 from topicstream.base.records import Json
 from topicstream.model import topic_model as data
-from topicstream.model.edits import seen, view_of
+from topicstream.model.edits import apply_view, view_of
 from topicstream.model.top import topic_table
 from topicstream.model.topic_kinds import mark_kind, ranked
 
@@ -30,23 +30,25 @@ class TopicModel(data.TopicModel):
     # Methods import what they call: a model that is only looked at does not load inference (0.5 s).
 
     def infer(self, documents: Any, **options: Any) -> Any:
-        """Topics of documents as a ``pyarrow.Table``, or written to the file ``out``:
-        ``topicstream.infer``.
+        """Find the topics of documents, as ``topicstream.infer`` does.
+
+        Returns a ``pyarrow.Table``, or the summary of the file ``out``.
         """
         from topicstream.inference.infer import infer
 
         return infer(self, documents, **options)
 
     def theta(self, documents: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Stream the topics of documents as record batches (id, topics, shares, tokens, oov_rate,
-        flag).
+        """Stream the topics of documents as record batches.
+
+        Columns: id, topics, shares, tokens, oov_rate, flag.
 
         Parameters
         ----------
         documents
             A ``Corpus``, paths, or documents in memory.
         options
-            Those of ``topicstream.infer`` (top, method, ...).
+            Options of ``topicstream.infer`` (top, method, ...).
         """
         from topicstream.inference.infer import answers
 
@@ -55,26 +57,28 @@ class TopicModel(data.TopicModel):
 
     @property
     def topic_ids(self) -> np.ndarray:
-        """The numbers of the topics as ``topics show`` prints them, ascending, int64[shown].
+        """Return the numbers of the topics as ``topics show`` prints them, int64[shown].
 
-        Column k of ``transform`` and row k of ``top_words`` are topic ``topic_ids[k]``.  Arrays of
-        the trained table (``phi``, ``alpha``, ``sizes``, ...) have the order of ``column_ids``."""
+        They ascend. Column k of ``transform`` and row k of ``top_words`` are topic
+        ``topic_ids[k]``. Arrays of the trained table (``phi``, ``alpha``, ``sizes``, ...) have the
+        order of ``column_ids``.
+        """
         return np.array(view_of(self).ids, np.int64)
 
     def transform(self, documents: Any, *, edits: bool = True, **options: Any) -> np.ndarray:
-        """p(k|d) of documents, float32[D, K], rows sum to 1.
+        """Return p(k|d) of documents, float32[D, K], with rows that sum to 1.
 
-        Column k is topic ``topic_ids[k]``, that of row k of ``top_words``.  A document without a
-        known word gets the prior's mean.
+        Column k is topic ``topic_ids[k]``, as is row k of ``top_words``. A document without a known
+        word gets the prior's mean.
 
         Parameters
         ----------
         documents
             A ``Corpus``, paths, or documents in memory.
         edits
-            False: the topics as they were trained, still in the order of their numbers.
+            False: the topics as they were trained, in the order of their numbers.
         options
-            Those of ``topicstream.infer`` (method, threads, ...).
+            Options of ``topicstream.infer`` (method, threads, ...).
         """
         topics = len(view_of(self, edits=edits))
         shares = [
@@ -84,7 +88,7 @@ class TopicModel(data.TopicModel):
         return np.concatenate(shares) if shares else np.zeros((0, topics), np.float32)
 
     def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Json]:
-        """Write in another program's format: ``topicstream.export_model``."""
+        """Write the model in another program's format: ``topicstream.export_model``."""
         export_model = plugins.find(plugins.FUNCTIONS, "export_model", "TopicModel.export")
         summary: dict[str, Json] = export_model(self, out, format=format, **options)
         return summary
@@ -96,7 +100,7 @@ class TopicModel(data.TopicModel):
         as entry points of ``topicstream.converters``.
         """
         converter = plugins.find(plugins.CONVERTERS, name, "TopicModel.convert")
-        return converter(seen(self, view_of(self)))
+        return converter(apply_view(self, view_of(self)))
 
     @classmethod
     def convert_from(cls, name: str, *arguments: Any) -> Self:
@@ -113,35 +117,43 @@ class TopicModel(data.TopicModel):
         return cls._adopt(converter(*arguments))
 
     def to_gensim(self) -> Any:
-        """A ``gensim.models.LdaModel`` with the same priors, whose topic k is ``topic_ids[k]``."""
+        """Convert to a ``gensim.models.LdaModel`` with the same priors.
+
+        Its topic k is ``topic_ids[k]``.
+        """
         return self.convert("to_gensim")
 
     def to_sklearn(self) -> Any:
-        """A scikit-learn ``LatentDirichletAllocation``, whose topic k is ``topic_ids[k]``."""
+        """Convert to a scikit-learn ``LatentDirichletAllocation``.
+
+        Its topic k is ``topic_ids[k]``.
+        """
         return self.convert("to_sklearn")
 
     @classmethod
     def from_gensim(cls, model: Any, tokenizer: Any = None) -> Self:
-        """A gensim ``LdaModel`` as a model in memory; tokenizer: how raw text becomes its words
-        (options of ``ingest``, or a model).
+        """Convert a gensim ``LdaModel`` to a model in memory.
+
+        tokenizer: the tokenizer of raw text (options of ``ingest``, or a model).
         """
         return cls.convert_from("from_gensim", model, tokenizer)
 
     @classmethod
     def from_tomotopy(cls, model: Any) -> Self:
-        """A tomotopy ``LDAModel`` as a model in memory."""
+        """Convert a tomotopy ``LDAModel`` to a model in memory."""
         return cls.convert_from("from_tomotopy", model)
 
     @classmethod
     def from_sklearn(cls, model: Any, words: Any = None) -> Self:
-        """A fitted scikit-learn ``LatentDirichletAllocation`` as a model in memory; words: names of
-        its columns.
+        """Convert a fitted scikit-learn ``LatentDirichletAllocation`` to a model in memory.
+
+        words: the words of its columns.
         """
         return cls.convert_from("from_sklearn", model, words)
 
     @classmethod
     def _adopt(cls, model: data.TopicModel) -> Self:
-        """A model in memory, with the verbs."""
+        """Return a model in memory with the methods of this class."""
         return cls(
             model.vocabulary,
             model.totals,
@@ -153,33 +165,41 @@ class TopicModel(data.TopicModel):
 
     @property
     def labels(self) -> dict[int, str]:
-        """The name of each topic that has one, by the topic's number.
+        """Return the names of topics by number, for topics that have one.
 
-        It is that of its label or its seed words, or what ``topics edit --label`` gave it."""
+        A name comes from a label, from seed words, or from ``topics edit --label``.
+        """
         view = view_of(self)
         return {topic: view.labels[topic] for topic in view.ids if topic in view.labels}
 
     @property
     def topic_kinds(self) -> dict[int, str]:
-        """The kind of each topic, by its number: ``live``, ``dead`` or ``background``.
+        """Return the kind of each topic by number: ``live``, ``dead`` or ``background``.
 
-        A dead topic holds next to nothing of the corpus, or a copy of its prior; the background
-        topic of ``train --aim reading`` holds the words that all documents share."""
-        shown = seen(self, view_of(self))
+        A dead topic holds next to nothing of the corpus, or copies its prior. The background topic
+        of ``train --aim reading`` holds the words that all documents share.
+        """
+        shown = apply_view(self, view_of(self))
         return dict(zip(shown.column_ids.tolist(), shown.kinds, strict=True))
 
     def top_words(self, n: int = 10, relevance: float = 1.0) -> pa.Table:
-        """List the first words of every topic, as ``topics show`` does, a row a topic by number.
+        """List the first words of every topic, as ``topics show`` does.
 
-        Columns: topic int32 (its number), share double, words list<string>, p list<double>, kind
-        string (``topic_kinds``).  Edits are honoured.  relevance: lambda of Sievert & Shirley
-                                   (2014); 1 orders by p(w|k), less
-        prefers words that mark the topic."""
-        return topic_table(seen(self, view_of(self)), n, relevance)
+        relevance: lambda of Sievert & Shirley (2014). 1 orders by p(w|k), less prefers words that
+        mark the topic. Edits are applied.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row per topic, by number: topic int32 (the number), share double, words list<string>,
+            p list<double>, kind string (``topic_kinds``).
+        """
+        return topic_table(apply_view(self, view_of(self)), n, relevance)
 
     def to_pandas(self, n: int = 10, relevance: float = 1.0) -> Any:
-        """The topics as a ``pandas.DataFrame`` (needs pandas), a row a topic by its number: label,
-        share, words, p.
+        """Return the topics as a ``pandas.DataFrame``: label, share, words, p.
+
+        A row per topic, by number. It needs pandas.
         """
         table = self.top_words(n, relevance)
         labels = self.labels
@@ -195,26 +215,26 @@ class TopicModel(data.TopicModel):
         text: bool = False,
         **options: Any,
     ) -> pa.Table:
-        """The training documents with the largest share of a topic, best first.
+        """List the training documents with the largest share of a topic, best first.
 
         Parameters
         ----------
         topic
-            Its number, as ``topics show`` prints it.
+            Number of the topic, as ``topics show`` prints it.
         n
-            How many.
+            Number of documents.
         corpus
             The store that the model was trained on.
         text
-            Also their passages with most of the topic's words, near-duplicates skipped.
+            Add the passages with most of the topic's words, skipping near-duplicates.
         options
-            Those of ``topicstream.show`` (with_columns, threads, ...).
+            Options of ``topicstream.show`` (with_columns, threads, ...).
 
         Returns
         -------
         pyarrow.Table
-            id, share, the metadata; with ``text`` also text and marks, the (start, end) of the
-            topic's words in it.
+            id, share and the metadata. With ``text`` also text and marks, the (start, end) of the
+            topic's words in the text.
         """
         from topicstream.display.show import show
 
@@ -222,7 +242,7 @@ class TopicModel(data.TopicModel):
         return pa.Table.from_pylist(shown["topics"][0].get("documents", []))
 
     def _repr_html_(self) -> str:
-        """The topics as a table, the largest first."""
+        """Show the topics as an HTML table, the largest first."""
         topics = self.top_words(10).to_pylist()
         labels = self.labels
         shares = np.array([topic["share"] for topic in topics])
@@ -240,7 +260,7 @@ class TopicModel(data.TopicModel):
 
 
 def _row_of_html(topic: Mapping[str, Any], label: str | None) -> str:
-    """One topic as a row of a table."""
+    """Format one topic as a row of an HTML table."""
     name = f"<b>{escape(label)}</b> " if label is not None else ""
     words = escape(" ".join(topic["words"]))
     mark = mark_kind(topic["kind"])

@@ -31,7 +31,7 @@ import pyarrow as pa
 from topicstream.base.files.ownership import claim
 from topicstream.base.machine import versions
 from topicstream.corpus.documents import PlacedDocuments, hash_ids
-from topicstream.corpus.format import PARTS, settle_arrays
+from topicstream.corpus.format import PARTS, write_array_metadata
 from topicstream.corpus.manifest import HeldoutRule, Sources, StoreManifest, store_file
 from topicstream.corpus.manifest import part_of as entry_of
 from topicstream.corpus.writer import BlockWriter
@@ -240,7 +240,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
         for writer in writers:
             writer.close()
     names = pa.array(word_names(W), pa.large_string())
-    vocabulary = TokenVocabulary.of(names, sums, df)
+    vocabulary = TokenVocabulary.from_words(names, sums, df)
     vocabulary.save(out / "vocab.parquet")
     write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
     parts = {part: entry_of(writer.entries) for part, writer in zip(PARTS, writers, strict=True)}
@@ -254,7 +254,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
         more = {"date": pa.array(day.astype(str), pa.large_string())} if dates else {}
         documents.place(pa.table({"id": ids, "source": ids, **more}), part)
     docs = documents.finish()
-    settle_arrays(out, {part: entry.rows for part, entry in parts.items()})
+    write_array_metadata(out, {part: entry.rows for part, entry in parts.items()})
     cells, tokens = (sum(getattr(parts[p], k) for p in PARTS) for k in ("cells", "tokens"))
     manifest = StoreManifest(
         schema=1,

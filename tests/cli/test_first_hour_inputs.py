@@ -278,7 +278,7 @@ def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
     assert TokenVocabulary.given(
         write(tmp_path / "w.txt", b"\xef\xbb\xbfone\r\ntwo\r\n")
     ).words.to_pylist() == ["one", "two"]
-    TokenVocabulary.of(words).save(tmp_path / "vocab.parquet")
+    TokenVocabulary.from_words(words).save(tmp_path / "vocab.parquet")
     assert TokenVocabulary.given(tmp_path / "vocab.parquet").words.to_pylist() == words
 
 

@@ -22,7 +22,13 @@ from topicstream.base.errors import StoreError
 from topicstream.base.files.durable import read_json, write_json
 from topicstream.base.files.ownership import claim
 from topicstream.corpus import writer as writer_module
-from topicstream.corpus.format import CELLS, KINDS, chunk_path, metadata_problems, settle_arrays
+from topicstream.corpus.format import (
+    CELLS,
+    KINDS,
+    chunk_path,
+    metadata_problems,
+    write_array_metadata,
+)
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
 
@@ -202,7 +208,7 @@ def test_other_folders_and_versions_are_refused(tmp_path):
 def test_stock_zarr_sees_as_many_rows_as_there_are(tmp_path, weighted):
     claim(tmp_path, "corpus")
     for rows in (3, 5):
-        settle_arrays(tmp_path, {"train": rows, "heldout": 0}, weighted=weighted)
+        write_array_metadata(tmp_path, {"train": rows, "heldout": 0}, weighted=weighted)
         group = zarr.open_group(str(tmp_path), mode="r")
         assert group["train/counts"].shape == (rows, CELLS) and group["heldout/lengths"].shape == (
             0,

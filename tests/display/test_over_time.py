@@ -24,7 +24,7 @@ from topicstream.display import periods
 from topicstream.display.gather import Time
 from topicstream.display.groups import Groups
 from topicstream.display.over_time import OverTimeView, curves, plot
-from topicstream.evaluation.keys import documents
+from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.topic_model import TopicModel
 
@@ -41,7 +41,7 @@ def stored(tmp_path_factory):
     corpus, rows = made(folder, 300)
     model = planted_model(corpus, folder / "model")
     names = {}
-    for numbers, batch in documents(corpus, False, ["id"]):
+    for numbers, batch in stream_documents(corpus, False, ["id"]):
         names.update(zip(numbers.tolist(), batch.column("id").to_pylist(), strict=True))
     by_id = {r["id"]: r for r in rows}
     return folder, corpus, model, [by_id[names[d]] for d in range(corpus.n_docs)]
@@ -151,7 +151,7 @@ def test_errors_on_acl_are_those_of_documents_drawn_again(tmp_path):
     theta = np.concatenate([p[1] for p in document_shares(model, corpus)]).astype(np.float64)
     known = np.concatenate([p[2] for p in document_shares(model, corpus)]) > 0
     decade = np.empty(corpus.n_docs, object)
-    for numbers, batch in documents(corpus, False, ["date"]):
+    for numbers, batch in stream_documents(corpus, False, ["date"]):
         decade[numbers] = [f"{d[:3]}0s" for d in batch.column("date").to_pylist()]
     names = sorted(set(decade))
     assert list(dict.fromkeys(table["period"].to_pylist())) == names
@@ -338,7 +338,7 @@ def test_similar_documents(stored):
     )
     ids = {}
     for heldout in (False, True):
-        for numbers, batch in documents(corpus, heldout, ["id"]):
+        for numbers, batch in stream_documents(corpus, heldout, ["id"]):
             ids.update(
                 {
                     (heldout, int(d)): i
@@ -554,7 +554,7 @@ def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
         :, 0
     ]
     side = np.empty(160, object)
-    for numbers, batch in documents(corpus, False, ["side"]):
+    for numbers, batch in stream_documents(corpus, False, ["side"]):
         side[numbers] = batch.column("side").to_pylist()
     table = OverTimeView(model, corpus, by="side", topics=[0]).table.to_pylist()
     for row in table:

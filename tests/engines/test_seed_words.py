@@ -45,7 +45,7 @@ class TestTheFile:
         assert read_seeds({"hockey": ["a"], "b": {"words": ["c"], "strength": 2}})[1].strength == 2
 
     def test_resolved_by_word_or_its_small_letters(self):
-        vocabulary = Vocabulary.of([f"word{i}" for i in range(30)])
+        vocabulary = Vocabulary.from_words([f"word{i}" for i in range(30)])
         c, entries, told = resolve(
             read_seeds(
                 {
@@ -122,7 +122,9 @@ class TestTheFile:
         path = tmp_path / "seeds.toml"
         path.write_text(text)
         with pytest.raises(InputError) as e:
-            resolve(read_seeds(path), Vocabulary.of(["word1", "word2", "word3"]), np.ones(3), 2)
+            resolve(
+                read_seeds(path), Vocabulary.from_words(["word1", "word2", "word3"]), np.ones(3), 2
+            )
         assert type(e.value) is error
         assert what in str(e.value)
         assert "\n" not in str(e.value)

@@ -94,7 +94,7 @@ def test_the_limit_is_kept_or_refused_with_one_that_does(tmp_path, form):
     with ModelWriter(tmp_path / "model", words, topics) as writer:
         for at in range(0, words, len(rows)):
             writer.write_rows(at, np.roll(rows, at // len(rows), axis=1))
-        writer.commit(Origin(tokenizer=Recipe().to_json()), Vocabulary.of(names), 0.1, 0.01)
+        writer.commit(Origin(tokenizer=Recipe().to_json()), Vocabulary.from_words(names), 0.1, 0.01)
     text = "".join(
         " ".join(f"w{i}" for i in rng.integers(0, words, 200)) + "\n" for _ in range(600)
     )

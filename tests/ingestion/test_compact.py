@@ -19,6 +19,7 @@ from tests.killing import Killable
 from topicstream.base.errors import Busy, DoesNotFit, TopicsError
 from topicstream.cli.main import topics
 from topicstream.corpus import sweep as lease
+from topicstream.corpus.documents import remove_values
 from topicstream.corpus.format import CELLS, KINDS
 from topicstream.corpus.info import verify
 from topicstream.corpus.manifest import BlockEntry, Removed
@@ -85,7 +86,7 @@ def test_the_same_documents_in_fewer_blocks(appended):
     assert cells_by_id(store) == before and whole(store)
     assert new.n_docs + new.part(True).docs == len(before) and len(new.removed()) == 0
     assert new.n_cells == old.n_cells and new.n_tokens == old.n_tokens
-    assert new.is_of(old.fingerprint) and not old.is_of(new.fingerprint)
+    assert new.has_fingerprint(old.fingerprint) and not old.has_fingerprint(new.fingerprint)
     assert new.manifest.summary["documents"] == len(before)
     # whoever had it open reads on, to the last block
     assert not list(verify(old)) and sum(b.n_cells for b in old.blocks()) == old.n_cells
@@ -123,7 +124,7 @@ def test_an_append_leaves_what_old_readers_need(appended):
     compact(store)
     append(store, 2)
     assert sum(b.n_cells for b in old.blocks()) == old.n_cells and whole(store)
-    old.let_go()
+    old.release()
     append(store, 3)
     assert not (store / "train").exists() and whole(store)
 
@@ -290,7 +291,7 @@ def test_killed_at_random_instants(appended, tmp_path):
             assert cells_by_id(store) == cells and whole(store)
             if reader is not None:
                 assert sum(b.n_cells for b in reader.blocks()) == reader.n_cells
-                reader.let_go()
+                reader.release()
             seen.add(Corpus.open(store).fingerprint == fingerprint)
             if kills % 3 == 0:  # another writer comes first
                 append(store, 7)
@@ -347,8 +348,6 @@ def test_the_list_of_links_without_some():
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from topicstream.corpus.documents import without
-
     lists = pa.array([["a", "b"], None, [], ["c"], ["b", "b", "a"]], pa.list_(pa.large_string()))
     for gone, left in (
         ("b", [["a"], None, [], ["c"], ["a"]]),
@@ -356,7 +355,9 @@ def test_the_list_of_links_without_some():
         ("abc", [[], None, [], [], []]),
     ):
         assert (
-            without(lists, pc.is_in(lists.flatten(), value_set=pa.array(list(gone)))).to_pylist()
+            remove_values(
+                lists, pc.is_in(lists.flatten(), value_set=pa.array(list(gone)))
+            ).to_pylist()
             == left
         )
 

@@ -191,7 +191,7 @@ def test_words_of_heldout_documents_only_are_forgotten(tmp_path):
 
 
 def test_fixed_vocabulary_keeps_its_order(tmp_path):
-    fixed = TokenVocabulary.of(["absent", "a", "b"])
+    fixed = TokenVocabulary.from_words(["absent", "a", "b"])
     chosen = choose(
         tmp_path, [counted([["b", "b", "a", "c"]])], tmp_path / "p", fixed=fixed, min_df=5
     )
@@ -214,12 +214,14 @@ def test_growth_brings_back_words_seen_twice_too_rarely(tmp_path):
 
 def test_lookup_save_load_and_hash(tmp_path):
     words = ["zebra", "a", "a-word-longer-than-eight", "é", "的国"]
-    vocabulary = TokenVocabulary.of(words, np.arange(5)[::-1], np.ones(5))
+    vocabulary = TokenVocabulary.from_words(words, np.arange(5)[::-1], np.ones(5))
     vocabulary.save(tmp_path / "vocab.parquet")
     again = TokenVocabulary.read(tmp_path / "vocab.parquet")
     assert listed(again) == listed(vocabulary)
-    assert again.hash == vocabulary.hash != TokenVocabulary.of(words[::-1]).hash
-    assert TokenVocabulary.of(["ab", "c"]).hash != TokenVocabulary.of(["a", "bc"]).hash
+    assert again.hash == vocabulary.hash != TokenVocabulary.from_words(words[::-1]).hash
+    assert (
+        TokenVocabulary.from_words(["ab", "c"]).hash != TokenVocabulary.from_words(["a", "bc"]).hash
+    )
     asked = pa.array([*words[::-1], "absent", "a-word-longer-than-eighty"], pa.large_string())
     assert again.lookup(asked).tolist() == [4, 3, 2, 1, 0, -1, -1]
     assert [path.name for path in tmp_path.iterdir()] == ["vocab.parquet"]

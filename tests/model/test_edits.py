@@ -28,7 +28,17 @@ from topicstream.display.show import show
 from topicstream.display.view import propose
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
-from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, read_log, seen, view_of
+from topicstream.model.edits import (
+    LOG,
+    Label,
+    Merge,
+    apply_log,
+    apply_view,
+    copy_log,
+    edit,
+    read_log,
+    view_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -133,13 +143,13 @@ def test_a_damaged_log_is_told_of(home):
 def test_labels_follow_the_topic_not_the_column():
     log = [label(7, "seven"), label(3, "three"), merge(3, 4)]
     log = msgspec.convert(log, list[Label | Merge])
-    view = apply(log, [4, 9, 7, 3])  # another version: the columns lie otherwise
+    view = apply_log(log, [4, 9, 7, 3])  # another version: the columns lie otherwise
     assert (
         view.ids == [3, 7, 9]
         and view.members == [[3, 0], [2], [1]]
         and view.labels == {7: "seven", 3: "three"}
     )
-    assert apply(log, [9, 7]).labels == {7: "seven"}
+    assert apply_log(log, [9, 7]).labels == {7: "seven"}
 
 
 def test_merge_and_drop_in_show_infer_theta_and_eval(home):
@@ -176,7 +186,7 @@ def test_merge_and_drop_in_show_infer_theta_and_eval(home):
 def test_a_copy_and_one_that_is_sent_show_the_same_edits(home, another):
     edit(home / "model", [merge(3, 1), drop(0)])
     trained = TopicModel.open(home / "model")
-    for model in (trained, seen(trained, view_of(trained))):
+    for model in (trained, apply_view(trained, view_of(trained))):
         again = another(model)
         assert again is not model and again.manifest == model.manifest
         assert np.array_equal(again.rows(np.arange(20)), model.rows(np.arange(20)))
@@ -266,7 +276,7 @@ def test_update_keeps_labels(tmp_path):
     topicstream.update(store, model, passes=2, progress=quiet)
     view = view_of(TopicModel.open(model))
     assert view.labels == {2: "two"} and view.ids == [0, 1, 2]
-    assert not carry(tmp_path, model)  # no log there: what the model has stays
+    assert not copy_log(tmp_path, model)  # no log there: what the model has stays
     assert view_of(TopicModel.open(model)).labels == {2: "two"}
 
 

@@ -220,7 +220,7 @@ def test_rows_come_in_any_pieces_and_padded(tmp_path, phi, small_chunks):
             writer.write_rows(start, padded[start:stop])
         with pytest.raises(ValueError, match="rows"):
             writer.write_rows(3, padded[:1])
-        writer.commit(Origin(), Vocabulary.of(NAMES), 0.1, 0.01)
+        writer.commit(Origin(), Vocabulary.from_words(NAMES), 0.1, 0.01)
     assert (TopicModel.open(tmp_path / "m").phi == phi).all()
 
 
@@ -228,7 +228,7 @@ def test_incomplete_or_broken_numbers_are_not_committed(tmp_path, phi):
     with ModelWriter(tmp_path / "m", W, K) as writer:
         writer.write_rows(0, phi[:5])
         with pytest.raises(ValueError, match="5 rows"):
-            writer.commit(Origin(), Vocabulary.of(NAMES), 0.1, 0.01)
+            writer.commit(Origin(), Vocabulary.from_words(NAMES), 0.1, 0.01)
     model = TopicModel.from_arrays(phi, NAMES, 0.1, 0.01)
     model.phi[3, 3] = np.nan
     with pytest.raises(ValueError, match="NaN"):
@@ -293,7 +293,7 @@ def test_a_moved_model_opens(saved, tmp_path):
 @given(st.lists(st.text(), unique=True, min_size=1, max_size=20))
 def test_vocabulary_of_any_text(words):
     words = [w.encode("utf-8", "ignore").decode() for w in words]
-    vocabulary = Vocabulary.of(words)
+    vocabulary = Vocabulary.from_words(words)
     offsets, text = string_buffers(pa.array(["skip", *words], pa.string()).slice(1))
     assert bytes(text).decode() == "".join(words) and offsets[-1] == len("".join(words).encode())
     assert vocabulary.texts(range(len(words))) == words
@@ -301,12 +301,12 @@ def test_vocabulary_of_any_text(words):
     assert vocabulary.find([*words, "not\x00there"]).tolist() == [first[w] for w in words] + [-1]
     assert (
         vocabulary.sha256
-        == Vocabulary.of(pa.chunked_array([words[:1], words[1:]], pa.large_string())).sha256
+        == Vocabulary.from_words(pa.chunked_array([words[:1], words[1:]], pa.large_string())).sha256
     )
 
 
 def test_vocabulary_hash_sees_the_borders():
-    assert Vocabulary.of(["ab", "c"]).sha256 != Vocabulary.of(["a", "bc"]).sha256
+    assert Vocabulary.from_words(["ab", "c"]).sha256 != Vocabulary.from_words(["a", "bc"]).sha256
 
 
 def test_top_words_against_a_full_sort(saved, phi):

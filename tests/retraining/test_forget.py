@@ -276,7 +276,7 @@ def test_a_reader_keeps_old_files_and_that_is_said(stored, tmp_path):
     told = topicstream.forget("doc-number-3", store)
     assert told["waiting"] and told["left"]
     assert sum(b.n_cells for b in reader.blocks()) == reader.n_cells
-    reader.let_go()
+    reader.release()
     told = topicstream.forget("doc-number-3", store)
     assert not told["waiting"] and told["left"] == []
 

@@ -30,17 +30,25 @@ from topicstream.corpus.manifest import AxisBlock, AxisPart, BlockEntry
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a corpus.  Ids are 0 .. size - 1; those that there are stay as they are when
-                              documents are appended.
+    """One axis of a corpus, with the names of its ids.
 
-    name     ``words``, or that of a list column
-    size     number of ids; of linked documents those of the training part (ids are their numbers)
-    entries  ids that all training documents have together (cells, of words)
-    longest  most ids of one training document (0: not known, of words)
-    column   streams the ids' ``name`` or ``docs``, in order
-    figures  what became of linked documents of the input: given, training, heldout (pairs),
-             dangling, self, repeats,
-             between_heldout; empty for other axes
+    Ids are 0 to size - 1. An id keeps its meaning when documents are appended.
+
+    Attributes
+    ----------
+    name
+        ``words``, or the name of a list column.
+    size
+        Number of ids. Ids of linked documents are the numbers of training documents.
+    entries
+        Number of ids that all training documents have together (for words: cells).
+    longest
+        Largest number of ids of one training document (0: not known, for words).
+    column
+        Streams the ids' ``name`` or ``docs``, in order.
+    figures
+        Counts of the links of the input: given, training, heldout (pairs), dangling, self, repeats,
+        between_heldout. Empty for other axes.
     """
 
     name: str
@@ -51,8 +59,10 @@ class Axis:
     figures: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def names(self, first: int = 0, stop: int | None = None) -> pa.LargeStringArray:
-        """The names of ids first .. stop - 1, as a slice (of linked documents their ids); reads no
-        more of the file than it must."""
+        """Return the names of ids ``first`` to ``stop - 1``, which a slice selects.
+
+        Names of linked documents are their ids. No more of the file is read than needed.
+        """
         first, stop, _ = slice(first, stop).indices(self.size)
         pieces = [pa.array([], pa.large_string())]
         start = 0
@@ -74,15 +84,15 @@ class Axis:
         return names
 
     def docs(self) -> np.ndarray:
-        """int64[size]: training documents that have each id (or is linked with)."""
+        """Count the training documents that have each id or link to it, int64[size]."""
         return np.concatenate(
             [np.zeros(0, np.int64), *(c.to_numpy() for c in self.column("docs"))]
         ).astype(np.int64)
 
     def find(self, names: pa.Array) -> np.ndarray:
-        """int64[]: the id of each name, -1 where there is none.
+        """Look up the ids of names, int64[n], with -1 for an unknown name.
 
-        names: large_string without nulls; memory: one row group.
+        names: large_string without nulls. Memory: one row group.
         """
         wanted = names.cast(pa.large_string())
         ids = np.full(len(wanted), -1, np.int64)
@@ -107,9 +117,9 @@ class Axes(dict[str, Axis]):
 def lists_of_blocks(
     rows: Iterable[pa.RecordBatch], docs: list[int]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(lengths int64[docs], ids int64[]) of each storage block.
+    """Split a stream of entries into (lengths int64[docs], ids int64[]) per storage block.
 
-    rows: (document, id), ascending; docs: of each block.
+    rows: (document, id), ascending. docs: number of documents of each block.
     """
     batches = iter(rows)
     owners = np.zeros(0, np.int64)
@@ -135,9 +145,9 @@ def lists_of_blocks(
 def write_lists(
     folder: Path, part: str, rows: Iterable[pa.RecordBatch], blocks: list[BlockEntry]
 ) -> AxisPart:
-    """Write and sync the lists of one part; its entry.
+    """Write and sync the lists of one part, and return its entry for the manifest.
 
-    rows: (document, id), ascending; blocks: the part's.
+    rows: (document, id), ascending. blocks: storage blocks of the part.
     """
     written: list[Path] = []
     entries: list[AxisBlock] = []

@@ -1,16 +1,17 @@
-"""The axes of a store out of its documents' table: written by each command that commits a store.
+"""Builds the axes of a store from its table of documents.
 
-``NAMED`` columns: names get ids once and for all (the most frequent first; an append's new names
-follow behind), ``axes/<name>.parquet`` lists them in the order of the ids: name, docs (training
-documents), heldout (held-out documents).
+Each command that commits a store calls it.
 
-``links``: ids are training documents by their number (row of the training part).  The arrays hold,
-for every document of both
-parts, the training documents that it is linked with in either direction; a link to a document that
-is held out or gone is never among them.
+``NAMED`` columns: names get ids once and for all, the most frequent name first. New names of an
+append follow behind. ``axes/<name>.parquet`` lists them by id: name, docs (training documents),
+heldout (held-out documents).
 
-What is there is never changed: each build writes a folder and a file of its own, which the manifest
-then names."""
+``links``: ids are the numbers of training documents (rows of the training part). The arrays hold,
+for every document of both parts, the training documents linked with it in either direction. Links
+to held-out or removed documents are left out.
+
+Existing files never change: each build writes a new folder and file, which the manifest then names.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ from topicstream.base.files.plain import batches, open_table
 from topicstream.base.memory import Room
 from topicstream.base.relations import Relations
 from topicstream.corpus.axes import write_lists
-from topicstream.corpus.documents import hash_ids, placed_documents, without_empty
-from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, settle_arrays
+from topicstream.corpus.documents import hash_ids, placed_documents, remove_empty
+from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, write_array_metadata
 from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
 
 MEMORY = 128 << 20
@@ -46,8 +47,9 @@ _LIST = pa.list_(pa.large_string())
 
 @dataclass(frozen=True)
 class Contents:
-    """What a store holds, as its manifest says (``axes`` aside); removed: int64[n, 4] as of
-    ``Corpus.removed``.
+    """The contents of a store that the axes are built from.
+
+    removed: int64[n, 4] as returned by ``Corpus.removed``.
     """
 
     path: Path
@@ -56,11 +58,11 @@ class Contents:
 
     @property
     def names(self) -> list[str]:
-        """The axes that the documents' table has columns for."""
+        """List the axes that the table of documents has columns for."""
         return [name for name in (*NAMED, LINKS) if self.manifest.columns.get(name) == "list"]
 
     def is_fresh(self, name: str, entry: AxisEntry | None) -> bool:
-        """Whether an axis' entry stands for the documents of the store as they are."""
+        """Return True if an axis' entry matches the documents of the store."""
         if (
             entry is None
             or entry.gone != len(self.removed)
@@ -74,7 +76,10 @@ class Contents:
 
 
 def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dict[str, AxisEntry]:
-    """Return the axes that the manifest lists; StoreError where one is missing or out of date."""
+    """Return the axes that the manifest lists.
+
+    Raises StoreError where one is missing or out of date.
+    """
     contents = Contents(path, manifest, removed)
     for name in contents.names:
         if not contents.is_fresh(name, manifest.axes.get(name)):
@@ -87,12 +92,23 @@ def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dic
 def derive(
     contents: Contents, old: Mapping[str, AxisEntry], memory: int, room: Room | None = None
 ) -> dict[str, AxisEntry]:
-    """Write what the axes lack; the manifest's ``axes``.  Nothing that ``old`` names is changed;
-    the caller commits.
+    """Write missing or outdated axes, and return the manifest's ``axes``.
 
-    old: the axes of an earlier manifest of this store; memory: bytes for sorting; room: for the
-    names of an
-    axis.  DoesNotFit.
+    Nothing that ``old`` names is changed. The caller commits.
+
+    Parameters
+    ----------
+    old
+        The axes of an earlier manifest of this store.
+    memory
+        Bytes for sorting.
+    room
+        Memory for the names of an axis.
+
+    Raises
+    ------
+    DoesNotFit
+        If the names need more memory than there is room for.
     """
     axes = {
         name: old[name]
@@ -112,7 +128,10 @@ def derive(
 
 
 def load_names(path: Path) -> pa.Table:
-    """The table of an axis' names (schema NAMES); StoreError."""
+    """Read the table of an axis' names (schema NAMES).
+
+    Raises StoreError if it is damaged.
+    """
     with open_table(path) as file:
         table = pa.Table.from_batches(list(batches(file, NAMES.names, BATCH)), NAMES)
         if any(column.null_count for column in table.columns):
@@ -121,8 +140,10 @@ def load_names(path: Path) -> pa.Table:
 
 
 def blank_names(store: Path, file: str) -> StoreFile:
-    """Put something without meaning in the place of the names that no document has (the ids stay);
-    the file's new entry. The file must not be named by a manifest yet."""
+    """Replace names that no document has by placeholders, and return the file's entry.
+
+    Ids stay as they are. No manifest may name the file yet.
+    """
     table = load_names(store / file)
     unused = np.flatnonzero((table["docs"].to_numpy() == 0) & (table["heldout"].to_numpy() == 0))
     if len(unused):
@@ -146,7 +167,7 @@ def _write_names(path: Path, table: pa.Table) -> None:
 def _named(
     contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: Room | None
 ) -> AxisEntry:
-    """An axis of names; those that ``before`` lists keep their ids."""
+    """Build an axis of names, keeping the ids that ``before`` lists."""
     old_file = before.names.file if before is not None and before.names is not None else None
     stored_names = (
         load_names(contents.path / old_file)["name"]
@@ -202,7 +223,7 @@ def _named(
 def _links(
     contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: Room | None
 ) -> AxisEntry:
-    """The axis of links; targets are found by the hashes of their ids."""
+    """Build the axis of links, finding targets by the hashes of their ids."""
     _insert_mentions(contents, name, relations)
     run = relations.execute
     count = relations.number
@@ -246,10 +267,12 @@ target % 2 = 0
 
 
 def _insert_mentions(contents: Contents, name: str, relations: Relations) -> None:
-    """The tables ``mentions`` (part, document, name; of links: high and low, the hash of it) and,
-    of links, ``documents``
-    (part, document, high, low) of the documents that are there.  part: 0 train, 1 heldout;
-    document: number in the part."""
+    """Fill the tables ``mentions`` and, for links, ``documents``.
+
+    mentions: part, document, name (for links its hash instead: high and low). documents: part,
+    document, high, low of the documents that were not removed. part: 0 train, 1 heldout. document:
+    number within the part.
+    """
     hashed = (
         [("high", pa.uint64()), ("low", pa.uint64())]
         if name == LINKS
@@ -281,7 +304,7 @@ def _insert_mentions(contents: Contents, name: str, relations: Relations) -> Non
             raise StoreError(
                 f"{store}/docs: {e}; the documents' table is damaged, ingest again"
             ) from None
-        lists = without_empty(lists)
+        lists = remove_empty(lists)
         owner = lists.value_parent_indices().to_numpy()
         values = lists.flatten()
         if name == LINKS:
@@ -295,9 +318,7 @@ def _insert_mentions(contents: Contents, name: str, relations: Relations) -> Non
 
 
 def _new_folder(contents: Contents, name: str, before: AxisEntry | None) -> str:
-    """A folder for an axis' arrays that is not the one in use; what a killed writer left there is
-    removed.
-    """
+    """Choose a folder for an axis' arrays beside the current one, removing leftovers."""
     numbered = [
         f"axes/{name}-{n:04d}"
         for n in (contents.manifest.generation, contents.manifest.generation + 1)
@@ -312,9 +333,9 @@ def _new_folder(contents: Contents, name: str, before: AxisEntry | None) -> str:
 def _write_parts(
     contents: Contents, folder: str, relations: Relations, query: str
 ) -> dict[str, AxisPart]:
-    """Write the arrays of both parts; their entries.
+    """Write the arrays of both parts, and return their entries.
 
-    query: (document, id), ascending, of the part {} (0 train, 1 heldout).
+    query: selects (document, id), ascending, of the part {} (0 train, 1 heldout).
     """
     path = contents.path / folder
     parts = {
@@ -323,5 +344,5 @@ def _write_parts(
         )
         for p, part in enumerate(PARTS)
     }
-    settle_arrays(path, {part: entry.rows for part, entry in parts.items()}, kinds=LISTS)
+    write_array_metadata(path, {part: entry.rows for part, entry in parts.items()}, kinds=LISTS)
     return parts

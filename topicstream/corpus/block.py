@@ -30,8 +30,10 @@ class AxisRows(NamedTuple):
 
 
 class AxisShape(NamedTuple):
-    """The largest of each over the blocks of a grid, of one axis: rows that a block touches, its
-    entries, the entries of one document."""
+    """Maxima over the blocks of a grid for one axis.
+
+    They are the rows that a block touches, its entries, and the entries of one document.
+    """
 
     rows: int
     entries: int
@@ -40,18 +42,29 @@ class AxisShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Documents ``first_doc .. first_doc + D - 1`` of one part of a corpus as cells over U local
-    words.
+    """A run of documents of one part of a corpus, as cells over U local words.
 
-    index      number of the block in its grid (the order of a sequential pass)
-    first_doc  global number of row 0 within the part (empty and removed documents keep their row)
-    indptr     int64[D+1]   cells of row d: indptr[d] .. indptr[d+1]
-    words      int32[nnz]   local word ids 0..U-1, ascending and unique within a document
-    counts     int32[nnz] > 0, or float32[nnz] in a weighted corpus
-    vocab      int32[U]     global id of each local word, ascending
-    tokens     sum of counts
-    axes       the other axes of the corpus that the block was cut with
+    Attributes
+    ----------
+    index
+        Number of the block in its grid (the order of a sequential pass).
+    first_doc
+        Number of row 0 within the part. Empty and removed documents keep their row.
+    indptr
+        int64[D + 1]. Row d has the cells indptr[d] to indptr[d + 1] - 1.
+    words
+        int32[nnz], local word ids 0 to U - 1, ascending and unique within a document.
+    counts
+        int32[nnz] > 0, or float32[nnz] in a weighted corpus.
+    vocab
+        int32[U], global id of each local word, ascending.
+    tokens
+        Sum of counts.
+    axes
+        The other axes of the corpus that the block was cut with.
 
+    Notes
+    -----
     A block owns its arrays.
     """
 
@@ -65,9 +78,11 @@ class Block:
     axes: Mapping[str, AxisRows] = field(default_factory=dict)
 
     def rows(self, axis: str) -> AxisRows:
-        """The block's rows on ``words`` (an entry a cell), ``documents`` (each its own) or another
-        axis (of ``LINKS``: training documents linked with each); KeyError: the reader was not asked
-        for that one."""
+        """Return the block's rows on an axis.
+
+        ``words`` has an entry per cell, ``documents`` a row per document, ``LINKS`` the training
+        documents linked with each. Raises KeyError if the reader was not asked for the axis.
+        """
         if axis == "words":
             return AxisRows(self.vocab, self.indptr, self.words)
         if axis == "documents":
@@ -79,25 +94,29 @@ class Block:
 
     @property
     def cells(self) -> Cells:
-        """What kernels take."""
+        """Return the arrays that kernels take."""
         return Cells(self.indptr, self.words, self.counts)
 
     @property
     def n_docs(self) -> int:
+        """Count the documents, D."""
         return len(self.indptr) - 1
 
     @property
     def n_cells(self) -> int:
+        """Count the cells, nnz."""
         return len(self.words)
 
     @property
     def n_words(self) -> int:
+        """Count the local words, U."""
         return len(self.vocab)
 
 
 def to_gaps(indptr: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """words: int32[nnz], ascending within each document -> uint32[nnz]: the first id, then
-    differences to the one before.
+    """Encode word ids as the first id of each document and gaps to the next.
+
+    words: int32[nnz], ascending within each document. Returns uint32[nnz].
     """
     gaps = np.empty(len(words), np.uint32)
     np.subtract(words[1:], words[:-1], out=gaps[1:], casting="unsafe")
@@ -108,11 +127,12 @@ def to_gaps(indptr: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 @kernel
 def from_gaps(gaps: Array, lengths: Array, words: int) -> int:
-    """uint32[nnz] as of ``to_gaps`` -> word ids, in place; lengths: uint32[D], cells of each
-    document.
+    """Decode gaps to word ids in place, and check them.
 
-    Returns the first document whose ids do not ascend within 0..words-1, or -1: where ids are
-    decoded they are checked, so that kernels may index by them."""
+    gaps: uint32[nnz] as written by ``to_gaps``. lengths: uint32[D], cells of each document. Returns
+    the first document whose ids do not ascend within 0 to words - 1, or -1. Kernels index by these
+    ids without a check of their own.
+    """
     i = np.int64(0)
     for d in range(len(lengths)):
         last = np.int64(-1)
@@ -162,10 +182,11 @@ def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> I
 
 @kernel
 def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
-    """First documents of the blocks of one storage block -> starts: int64[]; returns how many.
+    """Write the first document of each engine block to ``starts``, and count the blocks.
 
-    The blocks are as few as ``cells`` allows, give or take half a document, and of one size: a
-    round takes as long as its largest block."""
+    starts: int64[]. There are as few blocks as ``cells`` allows, give or take half a document, of
+    equal size, because a round takes as long as its largest block.
+    """
     total = 0
     for d in range(len(lengths)):
         total += int(lengths[d])

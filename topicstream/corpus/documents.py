@@ -1,13 +1,12 @@
-"""The documents' table of a store: ``docs/part-*.parquet``, one row a document, in the order of the
-ingest.
+"""The table of documents of a store: ``docs/part-*.parquet``, one row per document.
 
     id, source        as the reader gave them
-    part, block, row  where its cells lie: ``train`` or ``heldout``, the storage block of that part,
-                      the row within it
+    part, block, row  place of the cells: ``train`` or ``heldout``, the storage block of that part,
+                      the row within the block
     the list columns (corpus/format.py), date and the user's own columns, where the input had them
 
-Documents without any word of the vocabulary keep their row (of no cells).  Streamed, never loaded
-whole.
+Rows are in the order of the ingest. Documents without any word of the vocabulary keep their row,
+without cells. The table is streamed, never loaded whole.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ BYTES_OF_GROUP = 16 << 20
 
 
 def typed_ids(ids: Any, whole: bool) -> Any:
-    """Ids as they were in the input: whole numbers (int64) again where they all were, else the
-    strings they are stored as.
-    """
+    """Convert stored ids to int64 if all were whole numbers in the input."""
     if not whole:
         return ids
     try:
@@ -54,7 +51,7 @@ OWN = ("id", "source", "part", "block", "row")
 
 
 def schema_of(columns: Mapping[str, str]) -> pa.Schema:
-    """The table's schema; columns: name -> ``list`` or ``string`` of the metadata."""
+    """Build the table's schema from the kinds (``list``, ``string``) of its metadata columns."""
     kinds = {"list": pa.list_(pa.large_string()), "string": pa.large_string()}
     extra = [(name, kinds[columns[name]]) for name in sorted(columns) if name not in OWN]
     own_fields = [("id", pa.large_string()), ("source", pa.large_string())]
@@ -67,7 +64,7 @@ def schema_of(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def fill(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with all columns of the schema, nulls where it had none."""
+    """Add the missing columns of a schema to a table, filled with nulls."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
@@ -77,9 +74,10 @@ def fill(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def without(lists: pa.Array, gone: pa.Array) -> pa.Array:
-    """Lists of strings without those values that are ``gone`` (bool of each value); an empty list
-    stays one, a null a null.
+def remove_values(lists: pa.Array, gone: pa.Array) -> pa.Array:
+    """Remove the values marked in ``gone`` from lists of strings.
+
+    gone: a bool per value. Empty lists stay empty, nulls stay null.
     """
     stays = pc.invert(gone).to_numpy(zero_copy_only=False)
     ends = np.cumsum(pc.fill_null(lists.value_lengths(), 0).to_numpy())
@@ -90,14 +88,14 @@ def without(lists: pa.Array, gone: pa.Array) -> pa.Array:
     )
 
 
-def without_empty(lists: pa.Array) -> pa.Array:
-    """Lists of strings without empty strings and nulls, an empty one in place of a null."""
+def remove_empty(lists: pa.Array) -> pa.Array:
+    """Remove empty strings and nulls from lists, and turn null lists into empty ones."""
     lists = pc.coalesce(lists, pa.scalar([], lists.type))
-    return without(lists, pc.equal(pc.fill_null(pc.binary_length(lists.flatten()), 0), 0))
+    return remove_values(lists, pc.equal(pc.fill_null(pc.binary_length(lists.flatten()), 0), 0))
 
 
 def row_bytes(table: pa.Table) -> np.ndarray:
-    """Bytes of the strings of each row, int64[R]."""
+    """Sum the bytes of the strings of each row, int64[R]."""
     sizes = np.zeros(len(table), np.int64)
     for values in (column.combine_chunks() for column in table.columns):
         if pa.types.is_list(values.type):
@@ -115,10 +113,11 @@ def _lengths(strings: pa.Array) -> np.ndarray:
 
 
 class DocumentsWriter:
-    """Writes part files of at most ROWS_OF_PART documents in row groups of ROWS_OF_GROUP, fewer
-    where they hold
-    BYTES_OF_GROUP: the same files however the documents were handed over.  ``files`` lists what was
-    written."""
+    """A writer of part files of at most ROWS_OF_PART documents.
+
+    Row groups have ROWS_OF_GROUP rows, or fewer if these hold BYTES_OF_GROUP. The files do not
+    depend on how the documents were handed over. ``files`` lists the files written.
+    """
 
     def __init__(self, folder: Path, schema: pa.Schema, first: int) -> None:
         self._folder = folder
@@ -139,7 +138,7 @@ class DocumentsWriter:
             self._group(rows)
 
     def _full(self) -> int:
-        """Rows of the next group; 0 where it is not full yet."""
+        """Return the rows of the next group, or 0 if it is not full yet."""
         ends = np.cumsum(self._sizes)
         rows = min(ROWS_OF_GROUP, int(np.searchsorted(ends, BYTES_OF_GROUP, "left")) + 1)
         return rows if rows <= len(self._sizes) else 0
@@ -169,7 +168,7 @@ class DocumentsWriter:
             self._in_part = 0
 
     def close(self) -> None:
-        """Write what is left; a store has at least one part, even of no documents."""
+        """Write the remaining rows, and at least one part."""
         if len(self._sizes) or not self.files:
             self._waiting = self._waiting or [
                 fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)
@@ -180,17 +179,18 @@ class DocumentsWriter:
 
 
 class PlacedDocuments(DocumentsWriter):
-    """Writes documents with the places of their cells: those of each part lie in its blocks in the
-    order that they come in.
+    """A writer of documents with the places of their cells.
+
+    Documents of each part lie in its blocks in the order of writing.
 
     Parameters
     ----------
     docs
-        Files of the table that are there already.
+        Files of the table written earlier.
     parts
         The manifest's entries.
     first_blocks
-        Of each part, the block in which the first document lies.
+        First block of each part that the documents lie in.
     """
 
     def __init__(
@@ -210,7 +210,10 @@ class PlacedDocuments(DocumentsWriter):
         self._edges = [np.cumsum([0, *(block.docs for block in some)]) for some in blocks]
 
     def place(self, table: pa.Table, part: np.ndarray) -> None:
-        """Append documents; part: uint8[D], 0 train, 1 heldout."""
+        """Append documents to the parts that they belong to.
+
+        part: uint8[D], 0 train, 1 heldout.
+        """
         block = np.empty(len(part), np.int32)
         row = np.empty(len(part), np.int32)
         for p, edges in enumerate(self._edges):
@@ -233,7 +236,7 @@ class PlacedDocuments(DocumentsWriter):
         )
 
     def finish(self) -> list[StoreFile]:
-        """Write what is left; the manifest's entries of the files."""
+        """Write the remaining rows, and return the manifest's entries of the files."""
         self.close()
         return [store_file(self._store, f"docs/{path.name}") for path in self.files]
 
@@ -244,9 +247,11 @@ def read_documents(
     columns: list[str] | None = None,
     rows: int = ROWS_OF_GROUP,
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """The documents of a store, in order: their numbers int64[], and record batches of at most
-    ``rows`` and of one row group,
-    whose bytes are bounded; files: the manifest's entries.  StoreError."""
+    """Stream the documents of a store in order, as numbers int64[] and record batches.
+
+    A batch has at most ``rows`` rows, of one row group, whose bytes are bounded. files: the
+    manifest's entries. Raises StoreError if a file is damaged.
+    """
     first = 0
     for entry in files:
         with open_table(entry.verified(folder)) as file:
@@ -263,14 +268,14 @@ Placed = tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]
 def placed_documents(
     store: Path, manifest: StoreManifest, gone: np.ndarray, columns: list[str] | None, rows: int
 ) -> Iterator[Placed]:
-    """The documents of a store that there are, at most ``rows`` at a time.
+    """Stream the documents of a store that were not removed, with their places.
 
     Parameters
     ----------
     gone
-        Numbers of those that are withdrawn, int64.
+        Numbers of the removed documents, int64.
     columns
-        Of the table, beside the id and the place; None: all.
+        Columns to read beside the id and the place. None reads all.
 
     Raises
     ------
@@ -316,7 +321,7 @@ _EIGHT = np.uint64(8)
 
 @kernel
 def _hash(data: Bytes, offsets: Longs, high: Words, low: Words) -> None:
-    """data: uint8[], offsets: int64[D+1] -> high, low: uint64[D]."""
+    """Hash strings, uint8[] with offsets int64[D + 1], into high and low, uint64[D]."""
     for d in range(len(offsets) - 1):
         start = offsets[d]
         stop = offsets[d + 1]
@@ -338,11 +343,11 @@ def _hash(data: Bytes, offsets: Longs, high: Words, low: Words) -> None:
 
 
 def hash_ids(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """A 128-bit hash of each id: large_string[D] -> (high, low), uint64[D] each.
+    """Hash ids, large_string[D], to 128 bits: (high, low), uint64[D] each.
 
-    The hash never changes between versions: the held-out split of a store rests on it.  It mixes 8
-    bytes at a time into two
-    64-bit lanes and finishes both with SplitMix64 (numeric/kernels/rng.py).
+    The hash never changes between versions, because the held-out split of a store rests on it. It
+    mixes 8 bytes at a time into two 64-bit lanes and finishes both with SplitMix64
+    (numeric/kernels/rng.py).
     """
     high = np.empty(len(ids), np.uint64)
     low = np.empty(len(ids), np.uint64)

@@ -34,8 +34,8 @@ class ForgottenIds(Record):
     salt: Annotated[str, Meta(pattern="^[0-9a-f]*$")] = ""
     hashes: list[str] = []
 
-    def hash_of(self, high: int, low: int) -> str:
-        """Return the keyed hash of an id by its two numbers; ``sql`` computes the same."""
+    def hash_id(self, high: int, low: int) -> str:
+        """Compute the keyed hash of an id from its two numbers, as ``sql`` does."""
         text = f"{self.salt}:{high}:{low}"
         return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
@@ -55,11 +55,14 @@ class ForgottenIds(Record):
 
     def _hashes(self, ids: Iterable[str]) -> list[str]:
         high, low = hash_ids(pa.array(list(ids), pa.large_string()))
-        return [self.hash_of(*pair) for pair in zip(high.tolist(), low.tolist(), strict=True)]
+        return [self.hash_id(*pair) for pair in zip(high.tolist(), low.tolist(), strict=True)]
 
 
 def read_forgotten(folder: Path) -> ForgottenIds:
-    """Read the list of a folder; an empty one where there is none.  StoreError if it is damaged."""
+    """Read a folder's list of forgotten ids, empty if there is no file.
+
+    Raises StoreError if it is damaged.
+    """
     path = folder / NAME
     if not path.exists():
         return ForgottenIds()
@@ -74,6 +77,6 @@ def write_forgotten(folder: Path, listed: ForgottenIds) -> None:
 
 
 def lists_for(store: Path) -> list[ForgottenIds]:
-    """Read the lists that hold for a store: its own, and that of a retrain's folder."""
+    """Read the lists that apply to a store: its own, and its retrain folder's."""
     folders = [store, *([store.parent] if store.name == HOME_STORE else [])]
     return [listed for folder in folders if (listed := read_forgotten(folder)).hashes]

@@ -1,19 +1,20 @@
-"""How cells lie on disk (everything opens with stock zarr and pyarrow).
+"""Layout of cells on disk, which stock zarr and pyarrow can open.
 
-``corpus.zarr`` is a Zarr v3 group.  ``train/`` and ``heldout/`` hold three arrays each, one chunk a
-                                     *row*:
+``corpus.zarr`` is a Zarr v3 group. ``train/`` and ``heldout/`` hold three arrays each, one chunk
+per *row*:
 
     words    uint32[rows, CELLS]  per document: first word id, then gaps to the next (ids ascend)
     counts   uint32[rows, CELLS]  (float32 in a weighted corpus)
     lengths  uint32[rows, DOCS]   cells of each document
 
-A storage block is one row; only a document with more than CELLS distinct words makes a block of
-several rows.  Rows are
-padded with zeros, which cost nothing once compressed.  Codecs: little-endian bytes, Blosc (lz4,
-shuffle), crc32c.
-Stock zarr reads a missing chunk as zeros and ignores what a manifest says, so readers of ours take
-the number of blocks, documents and cells, and each chunk's size and checksum, from
-``manifest.json``, which is written last."""
+A storage block is one row. Only a document with more than CELLS distinct words makes a block of
+several rows. Rows are padded with zeros, which cost nothing once compressed. Codecs: little-endian
+bytes, Blosc (lz4, shuffle), crc32c.
+
+Stock zarr reads a missing chunk as zeros and knows no manifest. Our readers therefore take the
+number of blocks, documents and cells, and each chunk's size and checksum, from ``manifest.json``,
+which is written last.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +53,12 @@ is linked with.
 
 
 def chunk_path(folder: Path, part: str, kind: str, row: int) -> Path:
-    """Where stock zarr looks for the chunk of one row."""
+    """Return the path at which stock zarr looks for the chunk of one row."""
     return folder / part / kind / "c" / str(row) / "0"
 
 
 def width_of(kind: str) -> int:
-    """Columns of an array."""
+    """Return the number of columns of an array."""
     return DOCS if kind == "lengths" else CELLS
 
 
@@ -66,13 +67,12 @@ def type_of(kind: str, weighted: bool) -> str:
     return "float32" if weighted and kind == "counts" else "uint32"
 
 
-def settle_arrays(
+def write_array_metadata(
     folder: Path, rows: Mapping[str, int], *, weighted: bool = False, kinds: Iterable[str] = KINDS
 ) -> None:
-    """Make a folder a Zarr group, and say in the metadata of its arrays how many rows each part
-    has.
+    """Write the Zarr metadata of a folder and of its arrays.
 
-    rows: by the folder of the part; kinds: the arrays of each.
+    rows: number of rows of each part, by its folder. kinds: the arrays of each part.
     """
     for part, count in rows.items():
         for kind in kinds:
@@ -90,10 +90,11 @@ def settle_arrays(
 
 
 def metadata_problems(folder: Path, weighted: bool, rows: Mapping[str, int]) -> Iterator[str]:
-    """A sentence for each group and array that stock zarr would read otherwise than it was written.
-    rows: of each part, by its
-    folder; the arrays may have more: those of an append that was killed, which the next one
-    removes."""
+    """Describe each group and array whose Zarr metadata differ from the manifest.
+
+    rows: number of rows of each part, by its folder. Arrays may have more: rows of a killed append,
+    which the next one removes.
+    """
     yield from filter(None, [group_problem(folder / name) for name in ("", *rows)])
     for part, count in rows.items():
         for kind in KINDS:
@@ -105,8 +106,9 @@ def metadata_problems(folder: Path, weighted: bool, rows: Mapping[str, int]) -> 
 
 
 def write_row(path: Path, values: np.ndarray, width: int) -> tuple[int, int]:
-    """Write values (uint32 or float32[n <= width]) as the chunk of one row: size and crc32c of its
-    file.
+    """Write values as the chunk of one row, and return its size and crc32c.
+
+    values: uint32 or float32[n <= width].
     """
     padded = values
     if len(values) != width:
@@ -118,11 +120,11 @@ def write_row(path: Path, values: np.ndarray, width: int) -> tuple[int, int]:
 def write_rows(
     folder: Path, part: str, first: int, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, list[tuple[int, int]]]:
-    """Write the arrays of one storage block, by kind, as rows from number ``first`` on: size and
-    crc32c of the chunk files.
+    """Write the arrays of one storage block as rows, starting at number ``first``.
 
-    Each row has a chunk of every array, ``lengths`` zeros behind the first, so that all arrays have
-    one number of rows."""
+    Returns the size and crc32c of the chunk files by kind. Each row has a chunk of every array, so
+    that all arrays have the same number of rows: ``lengths`` is zero behind the first.
+    """
     rows = max(1, *(-(-len(values) // width_of(kind)) for kind, values in arrays.items()))
     files: dict[str, list[tuple[int, int]]] = {kind: [] for kind in arrays}
     for kind, values in arrays.items():
@@ -141,8 +143,9 @@ def read_rows(
     files: Sequence[tuple[int, int]],
     dtype: DTypeLike,
 ) -> np.ndarray:
-    """The chunks of one array of a storage block, verified and decoded, dtype[rows * width].
-    StoreError.
+    """Read, verify and decode the chunks of one array, dtype[rows * width].
+
+    Raises StoreError if a chunk is missing or damaged.
     """
     width = width_of(kind)
     out = np.empty(len(files) * width, dtype)

@@ -1,6 +1,4 @@
-"""How a corpus is cut into engine blocks: storage blocks as they are decoded, the grid over them,
-the blocks cut out.
-"""
+"""Cutting a corpus into engine blocks: decoded storage blocks, the grid, the cutter."""
 
 from __future__ import annotations
 
@@ -19,15 +17,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grid:
-    """The engine blocks of one part of a corpus, in the order of a sequential pass: runs of
-    documents of about so many cells, never across a storage block.
+    """The engine blocks of one part of a corpus, in the order of a sequential pass.
 
-    All arrays have one entry a block: storage (storage block), row_start, row_stop (its documents
-    within that block),
-    cell_start (first cell within that block), cells, first_doc (global), tokens (float64).
-    ``max_words`` bounds a block's
-    local words, ``longest`` is the cells of the longest document.  axes: the sizes of the axes that
-    were asked for.
+    A block is a run of documents with about the requested number of cells, within one storage
+    block. All arrays have one entry per block.
+
+    Attributes
+    ----------
+    storage
+        Storage block.
+    row_start, row_stop
+        Range of documents within the storage block.
+    cell_start
+        First cell within the storage block.
+    cells
+        Number of cells.
+    first_doc
+        Number of the first document within the part.
+    tokens
+        Sum of counts, float64.
+    max_words
+        Upper bound of a block's local words.
+    longest
+        Cells of the longest document.
+    axes
+        Sizes of the requested axes.
     """
 
     heldout: bool
@@ -47,18 +61,20 @@ class Grid:
 
     @property
     def docs(self) -> np.ndarray:
-        """Documents of each block, int64."""
+        """Count the documents of each block, int64."""
         return np.asarray(self.row_stop - self.row_start)
 
     def span(self, first: int, last: int) -> Grid:
-        """Blocks ``first`` .. ``last - 1``, numbered from 0."""
+        """Select blocks ``first`` to ``last - 1``, numbered from 0."""
         columns = ("storage", "row_start", "row_stop", "cell_start", "cells", "first_doc", "tokens")
         return replace(self, **{name: getattr(self, name)[first:last] for name in columns})
 
     def order(self, how: str, seed: int, pass_number: int) -> np.ndarray:
-        """Block numbers in visiting order: ``sequential``, or ``shuffled`` (storage blocks are
-        shuffled, then the blocks within each, so that a shuffled pass still reads every chunk
-        once)."""
+        """Return block numbers in visiting order, ``sequential`` or ``shuffled``.
+
+        A shuffled order shuffles the storage blocks, then the blocks within each, so that a pass
+        still reads every chunk once.
+        """
         n = len(self)
         if how == "sequential":
             return np.arange(n)
@@ -77,9 +93,19 @@ class Grid:
 
 @dataclass
 class Decoded:
-    """One storage block: words int32[cells] (global ids, ascending within a document),
-    counts[cells], lengths uint32[docs]; axes: name -> (indptr int64[docs + 1], ids
-    int32[entries])."""
+    """One decoded storage block.
+
+    Attributes
+    ----------
+    words
+        int32[cells], global ids, ascending within a document.
+    counts
+        int32 or float32[cells].
+    lengths
+        uint32[docs].
+    axes
+        By name (indptr int64[docs + 1], ids int32[entries]).
+    """
 
     words: np.ndarray
     counts: np.ndarray
@@ -88,11 +114,11 @@ class Decoded:
 
     @property
     def indptr(self) -> np.ndarray:
-        """int64[docs + 1]: the cells of document d are indptr[d] .. indptr[d + 1]."""
+        """Return int64[docs + 1]: document d has the cells indptr[d] to indptr[d + 1] - 1."""
         return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.lengths, dtype=np.int64)))
 
     def matrix(self, n_words: int) -> csr_array:
-        """Counts [docs, n_words]; shares memory with this."""
+        """Return the counts as a sparse matrix [docs, n_words] that shares memory."""
         from scipy.sparse import csr_array  # a tenth of a second, which passes need not spend
 
         return csr_array(
@@ -110,7 +136,7 @@ class Decoded:
 
 
 def cut_axis(raw: Decoded, name: str, first: int, last: int) -> AxisRows:
-    """What documents first .. last - 1 of a storage block have of an axis."""
+    """Cut the entries of documents ``first`` to ``last - 1`` from an axis."""
     indptr, ids = raw.axes[name]
     mine = indptr[first : last + 1]
     unique, local = np.unique(ids[mine[0] : mine[-1]], return_inverse=True)
@@ -120,9 +146,11 @@ def cut_axis(raw: Decoded, name: str, first: int, last: int) -> AxisRows:
 
 
 class Cutter:
-    """Cuts decoded storage blocks into blocks with local ids through W-sized marker arrays (no
-    sort).  One thread at a
-    time may use it; it takes 5 bytes a vocabulary word.  weights: as of ``Corpus.weights``."""
+    """A cutter of decoded storage blocks into blocks with local ids.
+
+    It marks words in arrays of the vocabulary's size (5 bytes per word) and never sorts. One thread
+    at a time may use it. weights: as in ``Corpus.weights``.
+    """
 
     def __init__(self, n_words: int, weights: Any = None) -> None:
         self._marker = np.zeros(n_words, np.uint8)
@@ -131,8 +159,9 @@ class Cutter:
         self._lock = threading.Lock()
 
     def local(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int32[nnz] global ids -> (int32[U] the distinct ones, ascending; int32[nnz] local
-        numbers).
+        """Number the distinct words of cells, and return (global ids, local ids).
+
+        words: int32[nnz] global ids. Returns int32[U], ascending, and int32[nnz].
         """
         vocab = np.empty(min(len(ids), len(self._marker)) + 1, np.int32)
         numbers = np.empty(len(ids), np.int32)
@@ -141,7 +170,7 @@ class Cutter:
         return vocab[:u].copy(), numbers
 
     def block(self, grid: Grid, number: int, raw: Decoded) -> Block:
-        """Block ``number`` of ``grid`` out of its decoded storage block; it owns its arrays."""
+        """Cut block ``number`` of ``grid`` out of its storage block, copying the arrays."""
         first = int(grid.row_start[number])
         last = int(grid.row_stop[number])
         cells = slice(
@@ -226,7 +255,10 @@ def cut_grid(
 
 
 def _axis_shape(raw: Decoded, name: str, first: int, last: int, words: int) -> AxisShape:
-    """What documents first .. last - 1 of a storage block have; words: their distinct words."""
+    """Measure the axis entries of documents ``first`` to ``last - 1``.
+
+    words: number of their distinct words.
+    """
     lengths = (
         raw.lengths[first:last] if name == "words" else np.diff(raw.axes[name][0][first : last + 1])
     )

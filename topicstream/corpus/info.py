@@ -1,4 +1,4 @@
-"""What ``topics info`` shows of a store and verifies."""
+"""Figures and checks of a store for ``topics info``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 def length_histogram(corpus: Corpus) -> dict[str, Json]:
-    """Documents of the training part by number of distinct words: edges (powers of two from 1),
-    documents, and of none.
+    """Count the training documents by number of distinct words.
+
+    Returns edges (powers of two from 1), documents, and documents without words.
     """
     counts = np.zeros(34, np.int64)
     longest = 0
@@ -48,7 +49,10 @@ def length_histogram(corpus: Corpus) -> dict[str, Json]:
 
 
 def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Json]]:
-    """Share of the tokens that the most frequent 10, 100, 1000 ... words take; counts: int64[W]."""
+    """Compute the share of tokens of the 10, 100, 1000 ... most frequent words.
+
+    counts: int64[W].
+    """
     ordered = np.sort(counts)[::-1]
     sums = np.cumsum(ordered, dtype=np.float64)
     total = max(float(sums[-1]), 1.0) if len(sums) else 1.0
@@ -100,14 +104,13 @@ def figures(corpus: Corpus, top: int = 20) -> dict[str, Json]:
 
 
 def histogram_line(values: list[int]) -> str:
-    """One character a value, its height the value's share of the largest."""
+    """Draw values as one character each, scaled to the largest."""
     top = max(values, default=0)
     return "".join(BARS[0 if v == 0 else 1 + round(7 * v / top)] for v in values)
 
 
 def verify(corpus: Corpus, report: Callable[[int, int], None] | None = None) -> Iterator[str]:
-    """Read all chunks and files of a store; a line for each that is missing, altered or
-    inconsistent (none: all is well).
+    """Read all chunks and files of a store, and describe each problem in a line.
 
     report: called with (blocks done, blocks) after each block.
     """
@@ -152,6 +155,9 @@ def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iter
 
 
 def linked_text(figures: Mapping[str, int]) -> str:
-    """What became of linked documents, in words; figures: those of the axis."""
+    """Describe in words how many linked documents were found.
+
+    figures: as in ``Axis.figures``.
+    """
     left_out = [f"{figures[name]:,} {what}" for name, what in LEFT_OUT.items() if figures[name]]
     return render(LINKED, {**figures, "left_out": left_out})[0]

@@ -1,7 +1,7 @@
-"""What ``manifest.json`` of a store says, as types (docs/formats.md).
+"""Types of a store's ``manifest.json`` (docs/formats.md).
 
-Every list of blocks, files and sizes that readers go by is here; what stock zarr reads is only
-metadata."""
+It lists all blocks, files and sizes that our readers go by. Stock zarr reads its own metadata.
+"""
 
 from __future__ import annotations
 
@@ -34,24 +34,27 @@ class StoreFile(Record):
     crc32c: Crc
 
     def problem(self, store: Path) -> str | None:
-        """What is wrong with the file, in a sentence; None when nothing is."""
+        """Describe the damage of the file in a sentence, or return None."""
         return file_problem(store / self.file, self.size, self.crc32c)
 
     def verified(self, store: Path) -> Path:
-        """Its path; StoreError where it is missing or damaged."""
+        """Return the path of the file after checking it.
+
+        Raises StoreError if it is missing or damaged.
+        """
         if (problem := self.problem(store)) is not None:
             raise StoreError(problem)
         return store / self.file
 
 
 def store_file(folder: Path, name: str) -> StoreFile:
-    """The manifest's entry of a file that is there."""
+    """Make the manifest's entry of an existing file."""
     size, crc = size_and_crc(folder / name)
     return StoreFile(file=name, size=size, crc32c=crc)
 
 
 class Removed(Record):
-    """What the documents that were withdrawn from a block had; they keep their row."""
+    """Totals of the documents withdrawn from a block, which keep their rows."""
 
     docs: Count = 0
     cells: Count = 0
@@ -59,10 +62,9 @@ class Removed(Record):
 
 
 class BlockEntry(Record, omit_defaults=True):
-    """A storage block: its rows of the arrays [first, past the last), what it holds, and its chunk
-    files.
+    """A storage block: its rows of the arrays, contents and chunk files.
 
-    changed: the generation that last removed documents from it
+    rows: first row, and the row past the last. changed: the generation that last removed documents.
     """
 
     rows: tuple[Count, Count]
@@ -117,7 +119,7 @@ class PartEntry(Record, omit_defaults=True):
 
 
 def part_of(blocks: Sequence[BlockEntry], folder: str | None = None) -> PartEntry:
-    """A part of these blocks."""
+    """Make the entry of a part from its blocks."""
     return PartEntry(
         blocks=list(blocks),
         docs=sum(b.docs for b in blocks),
@@ -130,8 +132,9 @@ def part_of(blocks: Sequence[BlockEntry], folder: str | None = None) -> PartEntr
 
 
 class AxisBlock(Record):
-    """A storage block of an axis; of: the checksum of the documents' lengths, which ties it to its
-    block.
+    """A storage block of an axis.
+
+    of: checksum of the documents' lengths, which ties it to its block.
     """
 
     rows: tuple[Count, Count]
@@ -150,7 +153,7 @@ class AxisBlock(Record):
 
 
 class AxisPart(Record):
-    """What one part has of an axis."""
+    """The blocks of an axis in one part."""
 
     blocks: list[AxisBlock]
     rows: Count
@@ -178,8 +181,9 @@ class AxisEntry(Record, omit_defaults=True):
 
 
 class HeldoutRule(Record, omit_defaults=True):
-    """How documents are set aside: what was asked, the threshold of their hashes, and the field
-    that decides.
+    """The rule by which documents are set aside.
+
+    It has the user's words, the threshold of the hashes, and the field that decides.
     """
 
     asked: str
@@ -244,7 +248,10 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
 
     @classmethod
     def read(cls, folder: Path) -> StoreManifest:
-        """Of a store; StoreError when there is none, or it is of another kind or version."""
+        """Read the manifest of a store.
+
+        Raises StoreError if there is none, or if it is of another kind or version.
+        """
         path = folder / "manifest.json"
         if not path.exists():
             raise StoreError(
@@ -269,5 +276,5 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
 
 
 def part_folder(entry: PartEntry, part: str) -> str:
-    """The folder of a part: ``train``, or ``train-2`` once the store was compacted."""
+    """Return the folder of a part: ``train``, or ``train-2`` after a compaction."""
     return entry.folder or part

@@ -1,8 +1,7 @@
-"""``Corpus``: a store opened for reading, its blocks decoded and cut, its files and axes.
+"""``Corpus``: a store opened for reading, with its blocks, files and axes.
 
 A *grid* cuts the storage blocks into engine blocks: runs of documents of about ``cells`` cells (or
-``docs`` documents),
-never across a storage block.  It is a function of the corpus and of those two numbers alone.
+``docs`` documents), within one storage block. It depends on the corpus and these two numbers alone.
 """
 
 from __future__ import annotations
@@ -48,11 +47,35 @@ _OF_PROCESS = ("_lock", "_lease", "_opening")
 
 
 class Corpus(Views):
-    """A corpus store, opened for reading: a sequence of its documents, and its blocks.
+    """A corpus store opened for reading: a sequence of its documents, and its blocks.
 
-    ``Corpus.open`` reads the manifest only.  Readers never block a writer and never write.  Counts
-    of documents, cells and
-    tokens are those of the training part unless ``heldout`` is asked for.
+    ``Corpus.open`` reads the manifest only. Readers never write and never block a writer. Counts of
+    documents, cells and tokens are those of the training part unless ``heldout`` is set. A cell is
+    a word of a document with its count.
+
+    Parameters
+    ----------
+    path
+        Folder of the store.
+    manifest
+        The record of its ``manifest.json``. ``Corpus.open`` reads it.
+
+    Attributes
+    ----------
+    path
+        Folder of the store.
+    n_docs, n_words, n_cells, n_tokens
+        Training documents, words of the vocabulary, cells and tokens of the training documents.
+    weighted
+        True if cells hold real numbers instead of counts.
+    width
+        Length of a dense row, or 0 in a corpus of words.
+    fingerprint
+        Hash of the contents, which models remember.
+    axes
+        Kinds of rows that documents point to: ``words``, and list columns such as ``labels``.
+    manifest
+        The record of the manifest (docs/formats.md).
 
     Examples
     --------
@@ -61,6 +84,15 @@ class Corpus(Views):
     (400, 360)
     >>> corpus[0].id
     'doc-0'
+    >>> next(corpus.documents(columns=["date"])).column_names
+    ['id', 'part', 'date', 'words', 'counts']
+    >>> corpus.to_scipy(parts="train").shape == (corpus.n_docs, corpus.n_words)
+    True
+
+    References
+    ----------
+    Zarr v3 core specification, https://zarr-specs.readthedocs.io/en/latest/v3/core/v3.0.html, the
+    format of the arrays on disk.
     """
 
     def __init__(self, path: Path, manifest: StoreManifest) -> None:
@@ -83,15 +115,21 @@ class Corpus(Views):
 
     @classmethod
     def open(cls, path: str | Path, *, dense: bool = False) -> Corpus:
-        """Open a store: a folder, or an address such as ``s3://bucket/corpus.zarr``
-        (docs/storage.md).
+        """Open a store, given its folder or an address such as ``s3://bucket/corpus.zarr``.
+
+        Parameters
+        ----------
+        path
+            The folder or address (docs/storage.md).
+        dense
+            Accept a store of dense rows, too.
 
         Raises
         ------
         StoreError
-            Where it is missing, damaged or of another version.
+            If the store is missing, damaged or of another version.
         UsageError
-            For a store of dense rows, unless the caller takes these too.
+            If it holds dense rows and ``dense`` is not set.
         """
         folder = Path(places().resolve(path))
         while True:
@@ -112,13 +150,17 @@ class Corpus(Views):
             ]
             refuse_linked_folders(folder, [*inner, "docs"])
             corpus._lease = Lease(folder / parts[0])
-            if corpus._lease.given and StoreManifest.read(folder).fingerprint == corpus.fingerprint:
+            if (
+                corpus._lease.granted
+                and StoreManifest.read(folder).fingerprint == corpus.fingerprint
+            ):
                 return corpus
-            corpus.let_go()  # compacted just now
+            corpus.release()  # compacted just now
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a process elsewhere reads the same documents with, for as long as this one keeps its
-        lease.
+        """Return the state with which another process reads the same documents.
+
+        It is valid as long as this reader keeps its lease.
         """
         own = {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
         return own | {"path": self.path.absolute()}
@@ -126,50 +168,49 @@ class Corpus(Views):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.RLock(), _lease=Lease(None), _opening=None)
 
-    def let_go(self) -> None:
-        """Say that no block will be read any more: the files may go if the store has been compacted
-        since.
-        """
+    def release(self) -> None:
+        """Release the lease, so that a compaction can delete old files."""
         self._lease.close()
 
-    def is_of(self, fingerprint: str | None) -> bool:
-        """Whether a fingerprint is that of this store, or of one that was compacted to it: the same
-        documents.
-        """
+    def has_fingerprint(self, fingerprint: str | None) -> bool:
+        """Return True if a fingerprint is that of this store, before or after a compaction."""
         return fingerprint == self.fingerprint or fingerprint in (self.manifest.same_as or ())
 
     @property
-    def whole(self) -> Corpus:
-        """Of a view of some of the documents: the store."""
+    def full_corpus(self) -> Corpus:
+        """Return the store itself, or the store behind a sample."""
         return self
 
     def part(self, heldout: bool = False) -> PartEntry:
-        """The manifest's entry of the training or held-out part: blocks, docs, cells, tokens, rows,
-        bytes.
+        """Return the manifest's entry of the training or held-out part.
+
+        It has blocks, docs, cells, tokens, rows and bytes.
         """
         return self.manifest.parts[PARTS[heldout]]
 
     @property
     def n_docs(self) -> int:
-        """Training documents."""
+        """Count the training documents."""
         return self.part().docs
 
     @property
     def n_cells(self) -> int:
-        """Different words of the training documents, added up."""
+        """Count the cells of the training documents: their distinct words, added up."""
         return self.part().cells
 
     @property
     def n_tokens(self) -> float:
-        """Words of the training documents, or the sum of their weights."""
+        """Count the tokens of the training documents, or sum their weights."""
         return float(self.part().tokens)
 
     # -- files
     # ----------------------------------------------------------------------------------------------
     def file(self, kind: str) -> Path:
-        """A file by its role: ``vocab``, ``pruned``, ``removed``, ``rejects``; its checksum is
-        verified the first time it
-        is asked for.  StoreError when the store has none, or it is damaged."""
+        """Return the path of a file by its role, verified at first use.
+
+        kind: ``vocab``, ``pruned``, ``removed`` or ``rejects``. Raises StoreError if the store has
+        no such file, or if it is damaged.
+        """
         entry = self.manifest.files.get(kind)
         if entry is None:
             raise StoreError(f"{self.path}: has no file of its {kind}")
@@ -183,23 +224,27 @@ class Corpus(Views):
         return path
 
     def _checked(self, entry: StoreFile) -> Path:
-        """The path of a file, verified the first time that it is asked for."""
+        """Return the path of a file, verified at first use."""
         if entry.file not in self._verified:
             entry.verified(self.path)
             self._verified.add(entry.file)
         return self.path / entry.file
 
     def word_table(self, *columns: str) -> pa.Table:
-        """Columns of the vocabulary: word, count, df (of the training part).  StoreError."""
+        """Read columns of the vocabulary: word, count, df (of the training part).
+
+        Raises StoreError if the file is damaged.
+        """
         with open_table(self.file("vocab")) as file:
             return file.read(columns=list(columns))
 
     def word_counts(self) -> np.ndarray:
-        """n_w float64[W]: each word's total count over the training cells.  The vocabulary knows
-        it; only where it counts
-        something else (real-valued cells, words that came back from those left out) are the blocks
-        read.  Of dense rows: how
-        many there are."""
+        """Sum each word's counts over the training cells, float64[W].
+
+        The vocabulary has these numbers. Blocks are read only if it counts something else
+        (real-valued cells, words restored from the pruned ones). In a store of dense rows each
+        number counts the rows.
+        """
         if self.width:
             return np.full(self.n_words, float(self.n_docs))
         if not self.weighted:
@@ -213,14 +258,15 @@ class Corpus(Views):
         return counts
 
     def document_counts(self) -> np.ndarray:
-        """df int64[W]: training documents with each word."""
+        """Count the training documents with each word, int64[W]."""
         return np.asarray(self.word_table("df")["df"].to_numpy().astype(np.int64))
 
     def removed(self) -> np.ndarray:
-        """Documents withdrawn or replaced since their block was written, int64[n, 4]: document
-        number (row of the
-        documents' table), part (0 train, 1 heldout), storage block, row.  They keep their row and
-        have no cells."""
+        """List the documents removed or replaced since their block was written, int64[n, 4].
+
+        Columns: document number (row of the table of documents), part (0 train, 1 heldout), storage
+        block, row. Removed documents keep their row and have no cells.
+        """
         if "removed" not in self.manifest.files:
             return np.zeros((0, 4), np.int64)
         path = self.file("removed")
@@ -253,9 +299,10 @@ class Corpus(Views):
     # ----------------------------------------------------------------------------------------------
     @property
     def axes(self) -> Axes:
-        """Axes by name: ``words``, and the list columns of the input (corpus/format.py).
+        """Return the axes by name: ``words``, and the list columns of the input.
 
-        StoreError where the manifest lacks one."""
+        Raises StoreError if the manifest lacks one.
+        """
         words = Axis("words", self.n_words, self.n_cells, 0, partial(self._axis_column, "words"))
         axes = Axes(words=words)
         for name, entry in self.axis_entries().items():
@@ -272,14 +319,14 @@ class Corpus(Views):
         return axes
 
     def axis_entries(self) -> dict[str, AxisEntry]:
-        """The manifest's entries of the axes but ``words``."""
+        """Return the manifest's entries of all axes except ``words``."""
         with self._lock:
             if self._axes is None:
                 self._axes = stored_axes(self.path, self.manifest, self.removed())
             return self._axes
 
     def _axis_column(self, name: str, column: str) -> Iterator[pa.Array]:
-        """The ``name`` or ``docs`` of the ids of an axis, in order."""
+        """Stream the ``name`` or ``docs`` of the ids of an axis, in order."""
         names = self.axis_entries()[name].names if name != "words" else None
         if name == "words":
             path = self.file("vocab")
@@ -299,8 +346,11 @@ class Corpus(Views):
     def lists(
         self, name: str, storage: int, heldout: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Read, verify and decode one storage block of an axis: lengths uint32[docs], ids
-        int32[entries], ascending within a document; documents that are gone have none."""
+        """Read, verify and decode one storage block of an axis.
+
+        Returns lengths uint32[docs] and ids int32[entries], ascending within a document. Removed
+        documents have no ids.
+        """
         entry = self.axis_entries()[name]
         part = PARTS[heldout]
         docs = self.part(heldout).blocks[storage].docs
@@ -318,8 +368,9 @@ class Corpus(Views):
         )
 
     def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
-        """Cells on disk of each document of one storage block (removed ones included),
-        uint32[docs].
+        """Read the number of cells of each document of one storage block, uint32[docs].
+
+        Removed documents are included, as on disk.
         """
         entry = self.part(heldout).blocks[storage]
         lengths = self._read(heldout, entry, "lengths", np.uint32)[: entry.docs]
@@ -331,8 +382,9 @@ class Corpus(Views):
         return lengths
 
     def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
-        """Read, verify and decode one storage block, with the ids of the axes asked for (``words``
-        always).
+        """Read, verify and decode one storage block.
+
+        axes: axes to decode besides ``words``.
         """
         try:
             return self._decode(storage, heldout, axes)
@@ -370,8 +422,9 @@ class Corpus(Views):
     def _check_counts(
         self, counts: np.ndarray, lengths: np.ndarray, tokens: float, where: str
     ) -> None:
-        """Counts are above 0 and finite and add up to the manifest's; dense rows are whole and
-        finite.
+        """Raise StoreError unless counts are positive, finite and sum up to ``tokens``.
+
+        Dense rows must be complete and finite.
         """
         if self.width:
             if not np.isfinite(counts).all() or (lengths % self.width).any():
@@ -390,9 +443,11 @@ class Corpus(Views):
     def grid(
         self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False, axes: Sequence[str] = ()
     ) -> Grid:
-        """Cut the part into blocks of at most ``cells`` cells and ``docs`` documents (a longer
-        document is a block alone). Decodes the part once, for the widest local vocabulary and the
-        sizes of the axes asked for."""
+        """Cut a part into blocks of at most ``cells`` cells and ``docs`` documents.
+
+        A longer document is a block by itself. The part is decoded once, to measure the largest
+        local vocabulary and the sizes of the requested axes.
+        """
         blocks = (self.decode(s, heldout, axes) for s in range(len(self.part(heldout).blocks)))
         return cut_grid(blocks, self.n_words, cells, docs, heldout=heldout, axes=axes)
 
@@ -407,12 +462,18 @@ class Corpus(Views):
         heldout: bool = False,
         axes: Sequence[str] = (),
     ) -> Iterator[Block]:
-        """Decoded blocks in the given order; ``prefetch`` storage blocks are read and decoded
-        ahead.
+        """Stream decoded blocks in the given order, each with arrays of its own.
 
-        order: ``sequential``, ``shuffled``, or block numbers of ``grid`` (default grid: the storage
-        blocks).
-        Each block owns its arrays.  axes: what ``Block.rows`` shall know besides ``words``.
+        Parameters
+        ----------
+        order
+            ``sequential``, ``shuffled``, or block numbers of ``grid``.
+        grid
+            The grid of the blocks [default: the storage blocks].
+        prefetch
+            Storage blocks to read and decode ahead.
+        axes
+            Axes for ``Block.rows`` besides ``words``.
         """
         grid = grid if grid is not None else self.grid(heldout=heldout)
         numbers = (
@@ -427,9 +488,11 @@ class Corpus(Views):
     def decoded(
         self, numbers: np.ndarray, grid: Grid, prefetch: int = 2, axes: Sequence[str] = ()
     ) -> Generator[Decoded, None, None]:
-        """The storage block of each of these blocks of ``grid``, decoded once for neighbours from
-        the same one, ``prefetch`` ahead in as many threads: a million cells take some 3 ms, but
-        they may lie in a bucket."""
+        """Decode the storage block of each of these blocks of ``grid``.
+
+        Neighbours from the same storage block share it. ``prefetch`` storage blocks are decoded
+        ahead in as many threads: a million cells take some 3 ms, but they may lie in a bucket.
+        """
         groups = (
             np.split(numbers, np.flatnonzero(np.diff(grid.storage[numbers])) + 1)
             if len(numbers)

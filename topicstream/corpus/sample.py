@@ -1,11 +1,8 @@
-"""A share of the training documents, seen as a corpus of its own: what ``train --sample`` learns
-from, and the rest.
+"""A share of the training documents as a corpus: the data of ``train --sample``.
 
-A document is in a sample by a hash of its id: the same ones whatever the seed, the order or the
-length of the store, and those
-of 10 % are among those of 20 %.  To whoever reads blocks it is a store that has these training
-                                  documents alone; the
-vocabulary and the documents set aside stay the whole store's.
+A hash of its id decides if a document is in a sample, whatever the seed, order or length of the
+store. A sample of 20 % contains the sample of 10 %. A sampled corpus reads like a store with only
+these training documents. The vocabulary and the held-out documents are those of the whole store.
 """
 
 from __future__ import annotations
@@ -56,7 +53,8 @@ class SampledCorpus(Corpus):
         self.sample = {"share": share, "rest": rest, "of": whole.n_docs}
 
     @property
-    def whole(self) -> Corpus:
+    def full_corpus(self) -> Corpus:
+        """Return the corpus that the sample was drawn from."""
         return self._whole
 
     def _count(self, storage: int, entry: BlockEntry) -> BlockEntry:
@@ -78,7 +76,8 @@ class SampledCorpus(Corpus):
     # -- what readers of blocks see
     # ----------------------------------------------------------------------------------
     def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
-        raw = self.whole.decode(storage, heldout, axes if heldout else ())
+        """Decode one storage block, leaving out training documents outside the sample."""
+        raw = self.full_corpus.decode(storage, heldout, axes if heldout else ())
         if not heldout:
             kept = self._of(storage)
             raw.drop(np.flatnonzero(~kept))
@@ -86,18 +85,21 @@ class SampledCorpus(Corpus):
         return raw
 
     def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
-        lengths = self.whole.lengths(storage, heldout)
+        """Count the cells of each sampled document of one storage block."""
+        lengths = self.full_corpus.lengths(storage, heldout)
         return lengths if heldout else lengths[self._of(storage)]
 
     def removed(self) -> np.ndarray:
-        """Of the documents set aside: others are in no sample."""
-        listed = self.whole.removed()
+        """List the removed held-out documents, because others are in no sample."""
+        listed = self.full_corpus.removed()
         return np.asarray(listed[listed[:, 1] == 1])
 
     def word_counts(self) -> np.ndarray:
+        """Sum the counts of each word over the sample, float64[W]."""
         return self._n_w.copy()
 
     def document_counts(self) -> np.ndarray:
+        """Count the sampled documents with each word, int64[W]."""
         return self._df.copy()
 
     # -- what readers of documents see
@@ -105,6 +107,7 @@ class SampledCorpus(Corpus):
     def within(
         self, part: np.ndarray, block: np.ndarray, row: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions of the sampled documents, and their rows in the sample."""
         in_sample = part == 1
         rows = row.copy()
         for s in np.unique(block[~in_sample]).tolist():
@@ -117,7 +120,8 @@ class SampledCorpus(Corpus):
     def placed(
         self, columns: list[str] | None, parts: str | Sequence[str] = PARTS, first: int = 0
     ) -> Iterator[Placed]:
-        for batch, part, block, row in self.whole.placed(columns, parts):
+        """Stream the sampled documents with their places, passing over ``first``."""
+        for batch, part, block, row in self.full_corpus.placed(columns, parts):
             which, rows = self.within(part, block, row)
             passed = min(first, len(which))
             first -= passed
@@ -126,8 +130,11 @@ class SampledCorpus(Corpus):
                 yield batch.take(pa.array(left)), part[left], block[left], rows[passed:]
 
 
-def sampled(corpus: Corpus, share: float) -> Corpus:
-    """A share of the training documents; InputError where none has a word."""
+def select_sample(corpus: Corpus, share: float) -> Corpus:
+    """Select a share of the training documents.
+
+    Raises InputError if none of them has a word.
+    """
     if not 0 < share <= 1:
         raise UsageError(f"--sample {share:g}: expected a share above 0, such as 0.1 or 10%")
     sample = corpus if share == 1 else SampledCorpus(corpus, share)
@@ -139,15 +146,19 @@ def sampled(corpus: Corpus, share: float) -> Corpus:
     return sample
 
 
-def learned_from(corpus: Corpus, share: float | None) -> Corpus:
-    """The corpus with the training documents that a model or run learned from; share: its
-    ``sample``, None: all.
+def select_learned(corpus: Corpus, share: float | None) -> Corpus:
+    """Select the training documents that a model or run learned from.
+
+    share: the ``sample`` of its manifest. None selects all.
     """
-    return corpus if share is None else sampled(corpus, share)
+    return corpus if share is None else select_sample(corpus, share)
 
 
-def rest_of(corpus: Corpus, share: float | None) -> Corpus:
-    """The corpus with the other training documents; UsageError where there are none."""
+def select_rest(corpus: Corpus, share: float | None) -> Corpus:
+    """Select the training documents outside a model's sample.
+
+    Raises UsageError if there are none.
+    """
     if share is None or share == 1:
         raise UsageError(
             "the model was trained on all documents, so there are no others; only `topics train "

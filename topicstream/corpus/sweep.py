@@ -1,16 +1,13 @@
-"""What lies in a store beside what its manifest names, and its removal.
+"""Removal of files that a store's manifest does not name.
 
-A killed writer leaves files that no manifest has come to name, and each change files of the state
-before it.  They go with the
-next writer, unless somebody reads the store, who may have opened it as it was then.
+A killed writer leaves files that no manifest names, and each change leaves files of the earlier
+state. The next writer removes both, unless a reader has the store open, perhaps in its earlier
+state.
 
-Readers of a store hold a shared flock on the folder of its training blocks.
-
-A compaction writes new folders, replaces the manifest, and removes the old ones under an exclusive
-flock, or leaves them to
-the next writer while a reader is there.  Without flock support, active readers cannot be detected,
-                                          and compaction may
-delete files that are still in use.
+Readers hold a shared flock on the folder of the training blocks. A compaction writes new folders,
+replaces the manifest, and removes the old folders under an exclusive flock, or leaves them to the
+next writer while a reader is active. Without flock support active readers cannot be detected, and a
+compaction may delete files in use.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from topicstream.corpus.manifest import StoreManifest, part_folder
 
 
 def folder_number(folder: str) -> int:
-    """Of the folder of a part: ``train`` -> 1, ``train-7`` -> 7.
+    """Return the number in a part's folder: 1 for ``train``, 7 for ``train-7``.
 
     A compaction writes the next one.
     """
@@ -36,10 +33,11 @@ def folder_number(folder: str) -> int:
     return int(last) if last.isdecimal() else 1
 
 
-def settle(store: Path, manifest: StoreManifest) -> None:
-    """Give the latest files their plain names, and remove what the manifest does not name.  The
-    caller holds the writer's
-    lock."""
+def remove_stale_files(store: Path, manifest: StoreManifest) -> None:
+    """Link current files to their plain names, and remove files outside the manifest.
+
+    The caller holds the writer's lock.
+    """
     for name, file in _plain_names(manifest).items():
         if name != file and not (
             (store / name).exists() and os.path.samefile(store / file, store / name)
@@ -51,21 +49,19 @@ def settle(store: Path, manifest: StoreManifest) -> None:
     owned.sweep(store)
     with contextlib.ExitStack() as stack:
         folders = [path for path in store.glob("train*") if path.is_dir()]
-        if all([stack.enter_context(alone(folder)) for folder in folders]):
+        if all([stack.enter_context(claim_folder(folder)) for folder in folders]):
             owned.discard_all(list(_unnamed(store, manifest)), store)
             owned.remove_empty(store)
     seal(store, manifest.fingerprint[:16])
 
 
 def waits_for_readers(store: Path, manifest: StoreManifest) -> bool:
-    """Whether files of the store as it was before are left, for readers that hold it open."""
+    """Return True if files of an earlier state are left for active readers."""
     return any(_unnamed(store, manifest))
 
 
 def _plain_names(manifest: StoreManifest) -> dict[str, str]:
-    """Plain name -> file of the words and the names of axes, which stock readers open by their
-    plain names.
-    """
+    """Map the plain names that stock readers open to the current files."""
     names = {
         f"axes/{axis}.parquet": entry.names.file
         for axis, entry in manifest.axes.items()
@@ -80,7 +76,7 @@ def _plain_names(manifest: StoreManifest) -> dict[str, str]:
 
 
 def _unnamed(store: Path, manifest: StoreManifest) -> Iterator[Path]:
-    """The files that a writer made and the manifest does not name."""
+    """Yield our files that the manifest does not name."""
     parts = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
     folders = {entry.folder for entry in manifest.axes.values()}
     named = {entry.file for entry in (*manifest.files.values(), *manifest.docs)} | {
@@ -107,23 +103,24 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Lease:
-    """A reader's hold on a folder; it goes with the object, and with the process.
+    """A reader's hold on a folder, released with the object or the process.
 
-    given: False when a writer is about to remove the folder (look at the manifest again).
+    granted: False if a writer is about to remove the folder, so that the manifest must be read
+    again.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._fd = -1
-        self.given = True
+        self.granted = True
         with contextlib.suppress(
             OSError
         ):  # a damaged store, or no flock there: reading says what is wrong
             if folder is not None:
                 self._fd = os.open(folder, _FLAGS)
-                self.given = system.lock(self._fd, shared=True)
+                self.granted = system.lock(self._fd, shared=True)
 
     def close(self) -> None:
-        """Let go."""
+        """Release the folder."""
         fd = self._fd
         self._fd = -1
         if fd >= 0:
@@ -135,9 +132,10 @@ class Lease:
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[bool]:
-    """Gives True while no other process reads from the folder (none can begin to, either), else
-    False; no folder: True.
+def claim_folder(folder: Path) -> Iterator[bool]:
+    """Lock a folder exclusively, and yield False if another process reads from it.
+
+    Yields True if there is no folder. No reader can begin while the lock is held.
     """
     fd = -1
     free = True

@@ -1,6 +1,4 @@
-"""A corpus as people look at it: its documents with their words and metadata, as Arrow, NumPy and
-SciPy.
-"""
+"""Documents of a corpus with their words and metadata, as Arrow, NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -31,9 +29,10 @@ BATCH = 1 << 13
 
 @dataclass(frozen=True)
 class Document:
-    """One document: its words with their counts (int32[n], float32 in a weighted corpus), and what
-    else is known of it.  Two are
-    equal if their ids are."""
+    """A document with its words, counts and metadata.
+
+    Counts are int32[n], or float32[n] in a weighted corpus. Documents are equal if their ids are.
+    """
 
     id: str
     part: str
@@ -47,9 +46,11 @@ class Document:
 
 
 class Views(Sequence["Document"]):
-    """What ``Corpus`` shows of itself.  Documents come in the order of the ingest, training and
-                                         held-out ones together;
-    those that were withdrawn or replaced since are left out."""
+    """The methods of ``Corpus`` that show its documents.
+
+    Documents come in the order of the ingest, training and held-out ones mixed. Removed and
+    replaced documents are left out.
+    """
 
     path: Path
     manifest: StoreManifest
@@ -58,12 +59,17 @@ class Views(Sequence["Document"]):
 
     if TYPE_CHECKING:
 
-        def decode(self, storage: int, heldout: bool = False) -> Decoded: ...
-        def removed(self) -> np.ndarray: ...
-        def word_table(self, *columns: str) -> pa.Table: ...
+        def decode(self, storage: int, heldout: bool = False) -> Decoded:
+            """Read and decode one storage block."""
+
+        def removed(self) -> np.ndarray:
+            """List the removed documents."""
+
+        def word_table(self, *columns: str) -> pa.Table:
+            """Read columns of the vocabulary."""
 
     def __len__(self) -> int:
-        """Documents of both parts."""
+        """Count the documents of both parts."""
         return sum(p.docs for p in self.manifest.parts.values()) - len(self._gone_numbers)
 
     def __repr__(self) -> str:
@@ -77,7 +83,7 @@ class Views(Sequence["Document"]):
         )
 
     def _repr_html_(self) -> str:
-        """What the corpus holds, as a table of its parts."""
+        """Show the contents of the corpus as an HTML table of its parts."""
         parts = self.manifest.parts
         kinds = ("docs", "tokens", "cells")
         rows = ""
@@ -93,12 +99,12 @@ class Views(Sequence["Document"]):
 
     @cached_property
     def words(self) -> pa.LargeStringArray:
-        """The vocabulary in id order: a ``pyarrow.LargeStringArray`` of length W."""
+        """Return the vocabulary by id, a ``pyarrow.LargeStringArray`` of length W."""
         return self.word_table("word")["word"].cast(pa.large_string()).combine_chunks()
 
     @property
     def ids(self) -> pa.LargeStringArray:
-        """The ids of all documents: a ``pyarrow.LargeStringArray`` of ``len(self)``."""
+        """Return the ids of all documents, a ``pyarrow.LargeStringArray`` of ``len(self)``."""
         columns = [batch.column("id") for batch, *_ in self.placed(["id"])]
         return pa.concat_arrays([pa.array([], pa.large_string()), *columns])
 
@@ -110,13 +116,21 @@ class Views(Sequence["Document"]):
         first: int = 0,
         batches: tuple[int, int | None] = (0, None),
     ) -> Iterator[pa.RecordBatch]:
-        """Record batches of some thousand documents, streamed: id, part, the metadata (``columns``:
-        only these), then ``words`` list<int32>, ids of ``self.words``, ascending, and ``counts``
-        list<int32> (list<float>).
+        """Stream record batches of some thousand documents each.
 
-        parts   of the store, ``train`` and ``heldout``;  first: documents passed over at the start;
-                batches: the first
-                batch that is wanted, and the first behind that is not
+        Columns: id, part, the metadata, ``words`` list<int32> (ids of ``self.words``, ascending)
+        and ``counts`` list<int32> (list<float> in a weighted corpus).
+
+        Parameters
+        ----------
+        columns
+            Metadata to read [default: all].
+        parts
+            Parts of the store, ``train`` and ``heldout``.
+        first
+            Number of documents to skip.
+        batches
+            First batch, and the batch past the last.
         """
         for batch, cells in self._cells(columns, parts, first, batches):
             offsets = pa.array(cells.indptr, pa.int32())
@@ -143,7 +157,9 @@ class Views(Sequence["Document"]):
                 )
 
     @overload
-    def __getitem__(self, key: int) -> Document: ...
+    def __getitem__(self, key: int) -> Document:
+        """Return a document by its number, or a slice of documents as a list."""
+
     @overload
     def __getitem__(self, key: slice) -> list[Document]: ...
     def __getitem__(self, key: int | slice) -> Document | list[Document]:
@@ -162,11 +178,10 @@ class Views(Sequence["Document"]):
         return [kept[n] for n in numbers]
 
     def to_scipy(self, *, parts: str | Sequence[str] = PARTS) -> csr_array:
-        """Counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
+        """Return the counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
 
-        Rows are in the order of ``documents()``: as the documents were ingested, training and
-        held-out ones mixed.  Indices
-        are int32 wherever they fit, which some of scikit-learn's estimators ask for.
+        Rows have the order of ``documents()``: as ingested, training and held-out documents mixed.
+        Indices are int32 wherever they fit, because some of scikit-learn's estimators require it.
         """
         from scipy.sparse import csr_array, vstack
 
@@ -176,7 +191,7 @@ class Views(Sequence["Document"]):
     def within(
         self, part: np.ndarray, block: np.ndarray, row: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which of some documents of the store are in this view of it, and their rows here."""
+        """Return the positions of the documents that this view has, and their rows here."""
         return np.arange(len(row)), row
 
     # -- where they lie
@@ -217,8 +232,9 @@ class Views(Sequence["Document"]):
     def placed(
         self, columns: list[str] | None, parts: str | Sequence[str] = PARTS, first: int = 0
     ) -> Iterator[Placed]:
-        """The documents that there are, BATCH at a time, with their places; first: documents passed
-        over.  UsageError.
+        """Stream the documents with their places, skipping the ``first`` ones.
+
+        Raises UsageError for an unknown part.
         """
         wanted = [parts] if isinstance(parts, str) else list(parts)
         if not set(wanted) <= set(PARTS):

@@ -1,6 +1,4 @@
-"""The words of a model or a corpus, in id order, with their counts; Arrow arrays, never Python
-lists of strings.
-"""
+"""The words of a model or corpus by id, with their counts, as Arrow arrays."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ A_WORD = 110
 
 
 def as_words(words: Any) -> Any:
-    """Strings (Arrow array, chunked array, NumPy array or iterable) -> one compact
-    ``pyarrow.LargeStringArray``.
+    """Convert strings to one compact ``pyarrow.LargeStringArray``.
+
+    words: Arrow array, chunked array, NumPy array or iterable.
     """
     import pyarrow as pa
 
@@ -51,7 +50,7 @@ def as_words(words: Any) -> Any:
 
 
 def string_buffers(words: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Arrow strings -> (offsets int64[n+1] from 0, utf-8 bytes uint8[total])."""
+    """Return the offsets (int64[n + 1] from 0) and UTF-8 bytes of Arrow strings."""
     import pyarrow as pa
 
     if not isinstance(words, pa.LargeStringArray):
@@ -80,8 +79,14 @@ def spellings(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """words: ``pyarrow.LargeStringArray``[W]; counts, df: int64[W] occurrences and documents in the
-    training part.
+    """Words with their counts.
+
+    Attributes
+    ----------
+    words
+        ``pyarrow.LargeStringArray`` of length W.
+    counts, df
+        Occurrences and documents of each word in the training part, int64[W].
     """
 
     words: Any
@@ -89,8 +94,10 @@ class Vocabulary:
     df: np.ndarray
 
     @classmethod
-    def of(cls, words: Any, counts: ArrayLike | None = None, df: ArrayLike | None = None) -> Self:
-        """From any strings; counts and df default to zeros (unknown)."""
+    def from_words(
+        cls, words: Any, counts: ArrayLike | None = None, df: ArrayLike | None = None
+    ) -> Self:
+        """Make a vocabulary from any strings, with zeros for unknown counts."""
         words = as_words(words)
         n = len(words)
         numbers = [
@@ -105,8 +112,9 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """From a ``vocab.parquet`` with columns word, count, df; StoreError naming the file when it
-        is damaged.
+        """Read a ``vocab.parquet`` with columns word, count, df.
+
+        Raises StoreError if it is damaged.
         """
         with open_table(path) as file:
             table = file.read(columns=["word", "count", "df"])
@@ -115,10 +123,10 @@ class Vocabulary:
                 n.dtype.kind not in "iu" or (len(n) and n.min() < 0) for n in numbers
             ):
                 raise ValueError("empty or negative fields")
-            return cls.of(table["word"], *numbers)
+            return cls.from_words(table["word"], *numbers)
 
     def write(self, path: str | Path) -> None:
-        """To Parquet (zstd), in one rename."""
+        """Write the vocabulary to Parquet (zstd), in one rename."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -134,7 +142,7 @@ class Vocabulary:
         return len(self.words)
 
     def __iter__(self) -> Iterator[str]:
-        """The words as Python strings."""
+        """Iterate over the words as Python strings."""
         yield from self.words.to_pylist()
 
     def __getitem__(self, word_id: int) -> str:
@@ -143,19 +151,19 @@ class Vocabulary:
 
     @cached_property
     def sha256(self) -> str:
-        """Hex digest of the words in order (lengths and utf-8 bytes; counts left out)."""
+        """Compute the hex digest of the words in order, without counts."""
         offsets, text = string_buffers(self.words)
         digest = hashlib.sha256(np.ascontiguousarray(offsets, "<i8").tobytes())
         digest.update(np.ascontiguousarray(text).data)
         return digest.hexdigest()
 
     def find(self, words: Any) -> np.ndarray:
-        """Ids of other words here, int64[n]; -1 where a word is unknown."""
+        """Look up the ids of words, int64[n], with -1 for an unknown word."""
         import pyarrow.compute as pc
 
         places = pc.index_in(as_words(words), value_set=self.words)
         return np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
 
     def texts(self, ids: Iterable[int]) -> list[str]:
-        """The words of some ids, as Python strings."""
+        """Return the words of some ids as Python strings."""
         return [self.words[int(i)].as_py() for i in ids]

@@ -1,6 +1,6 @@
-"""Word counts -> storage blocks on disk.
+"""Writing word counts as storage blocks on disk.
 
-Writes chunks only; what is committed is the manifest's business.
+It writes chunks only. The manifest says which of them belong to the store.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ IN_FLIGHT = 3
 
 
 class BlockWriter:
-    """Gathers documents into storage blocks of at most CELLS cells and DOCS documents, never
-    splitting a document.
+    """A writer of documents into storage blocks, without splitting a document.
 
-    ``entries`` has the blocks for the manifest, in order.  With a ``pool`` blocks are encoded there
-    (a few in flight); the bytes are
-    the same.  Chunks are written without fsync; ``close`` flushes the last block and fsyncs every
-               file written (``finish`` and
-    ``sync``: the same in two steps).
+    A block has at most CELLS cells and DOCS documents. ``entries`` lists the blocks for the
+    manifest, in order. With a ``pool``, a few blocks at a time are encoded there, into the same
+    bytes. Chunks are written without fsync until ``close``, which flushes the last block and syncs
+    all files (or ``finish`` and ``sync``, in two steps).
     """
 
     def __init__(
@@ -109,7 +107,7 @@ class BlockWriter:
     def _encode(
         self, first: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray
     ) -> BlockEntry:
-        """Encode and write one block: its manifest entry.  Pure but for the files it writes."""
+        """Encode and write one block, and return its manifest entry."""
         indptr = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=indptr[1:])
         arrays = {"words": to_gaps(indptr, words), "counts": counts, "lengths": lengths}
@@ -128,7 +126,7 @@ class BlockWriter:
         )
 
     def close(self) -> None:
-        """Write the last, partial block; fsync what was written and the folders it lies in."""
+        """Write the last, partial block, and sync all files and their folders."""
         self.finish()
         self.sync()
 
@@ -140,6 +138,6 @@ class BlockWriter:
             self.entries.append(self._encoding.popleft().result())
 
     def sync(self) -> None:
-        """fsync every file written and the folders they lie in; from any thread."""
+        """Sync every file written and its folders, from any thread."""
         sync_all(self._written, levels=4)
         self._written.clear()

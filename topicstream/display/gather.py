@@ -23,7 +23,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.display import periods
 from topicstream.display.groups import Groups
 from topicstream.display.metadata import Metadata, check_columns, codes_of, columns_of, flattened
-from topicstream.evaluation.keys import documents
+from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.edits import View
 from topicstream.model.top import Best
@@ -151,7 +151,7 @@ def survey(
     filled = Counter[str]()
     forgotten = Counter[str]()
     days = Counter[Day]()
-    for _, batch in documents(corpus, False, columns_read) if columns_read else ():
+    for _, batch in stream_documents(corpus, False, columns_read) if columns_read else ():
         for name in columns_read:
             column = batch.column(name)
             pairs = pc.value_counts(flattened(column)[0])
@@ -327,7 +327,9 @@ def describe_documents(
     """
     distinct = np.unique(numbers)
     out = {number: {"id": str(number)} for number in distinct.tolist()}
-    for of_batch, batch in documents(corpus, heldout, ["id", *[c for c in columns if c != "id"]]):
+    for of_batch, batch in stream_documents(
+        corpus, heldout, ["id", *[c for c in columns if c != "id"]]
+    ):
         hit = np.flatnonzero(np.isin(of_batch, distinct))
         out.update(zip(of_batch[hit].tolist(), batch.take(pa.array(hit)).to_pylist(), strict=True))
     return out

@@ -14,7 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import spellings
 from topicstream.display.gather import describe_documents
 from topicstream.display.show import document_line
-from topicstream.evaluation.keys import documents
+from topicstream.evaluation.keys import stream_documents
 
 
 def described_documents(
@@ -45,7 +45,7 @@ def described_documents(
 def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int]:
     """(whether it is set aside, number in its part) of the document of this id; InputError."""
     for heldout in (False, True):
-        for numbers, batch in documents(corpus, heldout, ["id"]):
+        for numbers, batch in stream_documents(corpus, heldout, ["id"]):
             ids = batch.column("id")
             for spelling in spellings(document):
                 hit = pc.index(ids, pa.scalar(spelling, ids.type)).as_py()

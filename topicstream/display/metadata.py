@@ -16,7 +16,7 @@ from topicstream.base.errors import InputError, StoreError
 from topicstream.base.options import listed_names
 from topicstream.corpus.documents import OWN
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import documents, strangers
+from topicstream.evaluation.keys import describe_mismatch, stream_documents
 from topicstream.model.topic_model import TopicModel
 
 NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
@@ -26,7 +26,7 @@ NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
 def open_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
     """Open the corpus of a model; UsageError where the two do not belong together."""
     store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    strangers(model, store)
+    describe_mismatch(model, store)
     return store
 
 
@@ -64,7 +64,7 @@ class Metadata:
 
     def __init__(self, corpus: Corpus, columns: Sequence[str], heldout: bool = False) -> None:
         self._path = corpus.path
-        self._stream = iter(documents(corpus, heldout, list(columns)))
+        self._stream = iter(stream_documents(corpus, heldout, list(columns)))
         self._numbers = np.zeros(0, np.int64)
         self._rows = pa.table({name: pa.nulls(0, pa.large_string()) for name in columns})
 

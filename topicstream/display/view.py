@@ -18,7 +18,7 @@ from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
 from topicstream.display.config import ShowConfig
 from topicstream.evaluation.memory import open_within
-from topicstream.model.edits import View, seen, view_of
+from topicstream.model.edits import View, apply_view, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.model.topic_model import TopicModel
@@ -152,7 +152,7 @@ def look_at(
     """Open a model as its edits show it; DoesNotFit, StoreError."""
     (trained,), workers = open_within([model], mem_limit, threads)
     view = view_of(trained)
-    return ShownModel(trained, view, seen(trained, view), workers)
+    return ShownModel(trained, view, apply_view(trained, view), workers)
 
 
 def largest(values: np.ndarray, n: int) -> list[int]:

@@ -18,8 +18,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.memory import block_cells
 from topicstream.evaluation.scoring import Scorer, Scoring
-from topicstream.evaluation.visiting import Item, visited
-from topicstream.model.edits import seen, view_of
+from topicstream.evaluation.visiting import Item, visit_blocks
+from topicstream.model.edits import apply_view, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_kinds import DEAD, counted_in_means
 from topicstream.model.topic_model import TopicModel
@@ -218,7 +218,7 @@ class DiversityOptions:
 
 
 def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
-    model = seen(run.model, view_of(run.model))
+    model = apply_view(run.model, view_of(run.model))
     measures = coherence(model, run.corpus, top=options.top, threads=run.visitors)
     names = [
         name for name in MEASURES if name == options.coherent or options.coherent not in MEASURES
@@ -238,7 +238,7 @@ def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, o
 
 
 def _diversity_scores(run: Scoring, options: DiversityOptions) -> Mapping[str, object]:
-    share = diversity(seen(run.model, view_of(run.model)))
+    share = diversity(apply_view(run.model, view_of(run.model)))
     measured = (
         f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics "
         f"that are not dead"
@@ -340,7 +340,7 @@ def cooccurrence(
     total = np.zeros(first.shape, np.int64)
     docs = 0
     grid = corpus.grid(block_cells(None), block_cells(None))
-    for pairs, in_block in visited(
+    for pairs, in_block in visit_blocks(
         visit, corpus, grid, np.zeros(corpus.part().docs, np.bool_), threads
     ):
         total += pairs

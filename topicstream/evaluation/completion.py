@@ -26,7 +26,7 @@ from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import Item, known_block, visited
+from topicstream.evaluation.visiting import Item, known_block, visit_blocks
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
@@ -353,7 +353,7 @@ def log_likelihood(
     """Log-likelihood and tokens of each document under its theta, float64[D]; theta:
     float32[D, K].
     """
-    return _scores_of(docs, *rows.of(docs), rows.beta, rows.inverse, theta)
+    return _scores_of(docs, *rows.gather(docs), rows.beta, rows.inverse, theta)
 
 
 def _scores_of(
@@ -370,7 +370,7 @@ def _scores_of(
     return loglik, tokens
 
 
-def one_by_one(total: float, values: np.ndarray) -> float:
+def add_in_order(total: float, values: np.ndarray) -> float:
     """total + values[0] + values[1] + ..., strictly in order."""
     return float(np.cumsum(np.concatenate(([total], values)))[-1])
 
@@ -417,10 +417,10 @@ def score_blocks(
     tokens = 0.0
     documents_done = 0
     sums = np.zeros(5)
-    results = (visited(visit, prepared.corpus, *part, threads) for part in prepared.parts)
+    results = (visit_blocks(visit, prepared.corpus, *part, threads) for part in prepared.parts)
     for of_documents, scored, of_block in chain.from_iterable(results):
-        loglik = one_by_one(loglik, of_documents)
-        tokens = one_by_one(tokens, scored)
+        loglik = add_in_order(loglik, of_documents)
+        tokens = add_in_order(tokens, scored)
         if each is not None:
             each(of_documents, scored)
         sums += of_block

@@ -16,7 +16,7 @@ from topicstream.base.progress import listener
 from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.config import EvalConfig
-from topicstream.evaluation.keys import check_payload, other_corpus, strangers
+from topicstream.evaluation.keys import check_payload, describe_mismatch, other_corpus
 from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.scoring import (
     Chosen,
@@ -84,11 +84,11 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     (True, True)
     """
     split = parse_split(config.split)
-    reading = _reading(config)
+    reading = _reading_options(config)
     chosen, any_asked = chosen_scorers(config)
     notes: dict[str, Any] = {}
     if not any_asked:
-        config, notes = _with_defaults(config)
+        config, notes = _add_defaults(config)
         chosen, _ = chosen_scorers(config)
     check_options(config, chosen)
     if (
@@ -106,10 +106,10 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
             config = replace(
                 config, mem_limit=limit.bytes, threads=config.threads or cluster.least_threads
             )
-        return _judged(config, chosen, notes, cluster, split=split, reading=reading)
+        return _score_opened(config, chosen, notes, cluster, split=split, reading=reading)
 
 
-def _judged(
+def _score_opened(
     config: EvalConfig,
     chosen: Chosen,
     notes: Mapping[str, Any],
@@ -128,7 +128,7 @@ def _judged(
     _check_kind(model, chosen)
     width = model.manifest.width
     store = (
-        _opened(config, width)
+        _open_corpus(config, width)
         if any(scorer.needs_corpus(config, options) for scorer, options in chosen)
         else None
     )
@@ -142,7 +142,7 @@ def _judged(
     }
     if store is not None and not width:
         result["corpus"] = named(str(store.path))
-        if (warning := strangers(model, store)) is not None:
+        if (warning := describe_mismatch(model, store)) is not None:
             result["warning"] = warning
     result |= notes
     with ExitStack() as stack:
@@ -166,7 +166,7 @@ def _judged(
     return result
 
 
-def _reading(config: EvalConfig) -> Mapping[str, Any]:
+def _reading_options(config: EvalConfig) -> Mapping[str, Any]:
     """How raw documents are read, as far as that is said."""
     said = {name: value for name in READING if (value := getattr(config, name)) is not None}
     if said and config.elsewhere is None:
@@ -187,10 +187,10 @@ def _check_kind(model: TopicModel, chosen: Chosen) -> None:
             )
 
 
-def _with_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
+def _add_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
     """The configuration where nothing was asked for, and a note for the result."""
     width = 0 if isinstance(config.model, TopicModel) else read_manifest(config.model).width
-    corpus = _opened(config, width)
+    corpus = _open_corpus(config, width)
     aside = width > 0 or corpus.part(True).docs > 0
     defaults = {k: v for scorer in scorers() if not width for k, v in scorer.default.items()}
     config = replace(
@@ -199,7 +199,7 @@ def _with_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
     return config, {} if aside else {"note": NONE_ASIDE}
 
 
-def _opened(config: EvalConfig, width: int) -> Corpus:
+def _open_corpus(config: EvalConfig, width: int) -> Corpus:
     corpus = config.corpus
     return corpus if isinstance(corpus, Corpus) else Corpus.open(corpus, dense=width > 0)
 
@@ -212,4 +212,4 @@ def _bytes_beside(config: EvalConfig, chosen: Chosen) -> int:
         model = TopicModel.open(folder, memory_limit=-1, dense=True)
         return find_method(method_of(model)).table_bytes(model)
     formulas = [scorer.bytes_held for scorer, _ in chosen if scorer.bytes_held is not None]
-    return sum(bytes_held(_opened(config, 0), manifest.topics) for bytes_held in formulas)
+    return sum(bytes_held(_open_corpus(config, 0), manifest.topics) for bytes_held in formulas)

@@ -18,9 +18,9 @@ from topicstream.base.options import option
 from topicstream.base.text import noun_of, render
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import learned_from
+from topicstream.corpus.sample import select_learned
 from topicstream.evaluation.completion import Score, score_model
-from topicstream.evaluation.keys import documents
+from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.likelihood import ClusterScore, PointScore, score_clusters
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
 from topicstream.evaluation.table_file import check_table_file, write_table
@@ -84,7 +84,7 @@ def score_documents(
     )
     loglik, scored = (np.concatenate(listed) for listed in zip(*pieces, strict=True))
     names = np.full(len(loglik), None, object)
-    for numbers, batch in documents(corpus, part == "heldout", ["id"]):
+    for numbers, batch in stream_documents(corpus, part == "heldout", ["id"]):
         names[numbers] = batch.column("id").to_pylist()
     too_short = scored <= 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -156,7 +156,7 @@ class TrainingOptions:
 
 
 def _training(run: Scoring, options: TrainingOptions) -> Mapping[str, Entry]:
-    learned = learned_from(run.corpus, run.model.manifest.sample)
+    learned = select_learned(run.corpus, run.model.manifest.sample)
     return {
         "training": Entry(
             part_score(run, "training", learned, None, ("train",)),

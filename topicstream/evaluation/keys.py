@@ -75,12 +75,12 @@ def first_documents(corpus: Corpus, heldout: bool) -> np.ndarray:
 def document_keys(corpus: Corpus, heldout: bool) -> np.ndarray:
     """Keys of the documents of a part, uint64[docs] by global number: of their ids."""
     keys = np.zeros(corpus.part(heldout).docs, np.uint64)
-    for numbers, batch in documents(corpus, heldout, ["id"]):
+    for numbers, batch in stream_documents(corpus, heldout, ["id"]):
         keys[numbers] = hash_strings(batch.column("id"))
     return keys
 
 
-def documents(
+def stream_documents(
     corpus: Corpus, heldout: bool, columns: list[str]
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
     """Stream the documents' table of a part, in the table's order: (global numbers int64[n], record
@@ -96,7 +96,7 @@ def documents(
         yield numbers, batch.select(columns)
 
 
-def met_words(words: Any, corpus: Corpus) -> np.ndarray:
+def mark_known_words(words: Any, corpus: Corpus) -> np.ndarray:
     """bool[n]: which words the training part of a corpus has, kept or pruned; the pruned ones are
     streamed.
     """
@@ -125,13 +125,13 @@ LEAST = 0.1
 language: 1 to 5 % (names, and words that look alike)."""
 
 
-def strangers(model: TopicModel, corpus: Corpus) -> str | None:
+def describe_mismatch(model: TopicModel, corpus: Corpus) -> str | None:
     """A sentence where the model was trained on another corpus, with both names; None where it was
     trained on this one (or an
     earlier state of it), or does not say.  UsageError where they have next to no word in common:
                                             scores would say nothing."""
     trained = model.manifest.corpus.fingerprint
-    if trained is None or corpus.is_of(trained):
+    if trained is None or corpus.has_fingerprint(trained):
         return None
     corpus_words = Vocabulary.read(corpus.file("vocab"))
     own = model.vocabulary.words

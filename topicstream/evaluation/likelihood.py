@@ -12,10 +12,10 @@ from topicstream.base.cluster import Cluster
 from topicstream.base.errors import InputError
 from topicstream.base.text import noun_of
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import Perplexity, one_by_one
+from topicstream.evaluation.completion import Perplexity, add_in_order
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import Item, known_block, visited
+from topicstream.evaluation.visiting import Item, known_block, visit_blocks
 from topicstream.inference.methods import make_block_method
 from topicstream.model.topic_model import TopicModel
 
@@ -89,10 +89,10 @@ def score_clusters(
     sizes = {part: store.part(part == "heldout").docs for part in parts}
     for part in (part for part, size in sizes.items() if size):
         grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
-        for every, in_block, unknown, values in visited(
+        for every, in_block, unknown, values in visit_blocks(
             visit, store, grid, np.zeros(sizes[part], np.bool_), threads
         ):
-            fit = one_by_one(fit, values)  # the same bits for any blocks
+            fit = add_in_order(fit, values)  # the same bits for any blocks
             docs = docs + len(values)
             documents_done = documents_done + every
             tokens = tokens + in_block - unknown

@@ -17,7 +17,7 @@ from topicstream.base.progress import listener
 from topicstream.base.records import Json
 from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.memory import open_within
-from topicstream.model.edits import seen, view_of
+from topicstream.model.edits import apply_view, view_of
 from topicstream.model.manifest import TopicIds, read_manifest
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
@@ -152,7 +152,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
     with connected_within(config.scheduler, config.memory, [a, b]) as (cluster, limit):
         opened, _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
-        one, two = (seen(model, view_of(model)) for model in opened)
+        one, two = (apply_view(model, view_of(model)) for model in opened)
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
         distances = l1_distances(one, two, tell, cluster)
     rows, columns = linear_sum_assignment(

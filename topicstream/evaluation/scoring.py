@@ -53,7 +53,7 @@ class Scoring:
 
     @property
     def visitors(self) -> int | Cluster:
-        """Who visits the blocks, for ``visited``."""
+        """Who visits the blocks, for ``visit_blocks``."""
         return self.cluster or self.threads
 
     @property

@@ -30,7 +30,7 @@ CELLS_OF_TASK = 1 << 21
 """At most, about: some seconds of work."""
 
 
-def visited(
+def visit_blocks(
     visit: Callable[[Item], Result],
     corpus: Corpus,
     grid: Grid,

@@ -333,7 +333,8 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> di
     batches = sum(1 for _ in run.source.corpus.placed(["id"], run.source.parts))
     with (
         connected(
-            config.scheduler, [run.source.corpus.whole.path, config.model, out.absolute().parent]
+            config.scheduler,
+            [run.source.corpus.full_corpus.path, config.model, out.absolute().parent],
         ) as cluster,
         written_answers(out, run.schema, option="--out", force=config.force, inputs=inputs) as file,
         tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".topics-infer-") as folder,
@@ -355,7 +356,7 @@ def _parts(
 ) -> Iterator[tuple[Path, Tally]]:
     config = run.config
     model = Path(config.model).absolute()  # type: ignore[arg-type]
-    store = run.source.corpus.whole.path.absolute()  # type: ignore[attr-defined]
+    store = run.source.corpus.full_corpus.path.absolute()  # type: ignore[attr-defined]
     worker_config = replace(
         config,
         model=model,

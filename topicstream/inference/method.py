@@ -37,7 +37,7 @@ class TopicRows:
         self.prior = self.alpha64 / total if total > 0 else np.full(self.topics, 1 / self.topics)
         self.inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
 
-    def of(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
+    def gather(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
         """The row of each cell, int64[nnz], and the table, float32[R, K].
 
         The table is the model's own where that is in memory, else the rows of these documents'

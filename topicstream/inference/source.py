@@ -18,7 +18,7 @@ from topicstream.base.errors import InputError, StoreError, UsageError
 from topicstream.base.options import listed_names
 from topicstream.base.text import payload_of
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import learned_from, rest_of
+from topicstream.corpus.sample import select_learned, select_rest
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.inference.config import PARTS, SAMPLED, InferConfig
 from topicstream.inference.documents import (
@@ -131,7 +131,7 @@ class StoredDocuments(DocumentSource):
         self.check_width(corpus.width, corpus.path)
         self.parts = config.of_parts()
         if sampled := set(self.parts) & set(SAMPLED):
-            view = rest_of if sampled == {"rest"} else learned_from
+            view = select_rest if sampled == {"rest"} else select_learned
             corpus = view(corpus, model.manifest.sample) if len(sampled) == 1 else corpus
             self.parts = tuple(dict.fromkeys("train" if p in sampled else p for p in self.parts))
         self.corpus = corpus
@@ -181,7 +181,7 @@ class RawDocuments(DocumentSource):
         self.inputs = inputs
         self.options = options
         self._lock = threading.Lock()
-        self._words = TokenVocabulary.of(model.vocabulary.words)
+        self._words = TokenVocabulary.from_words(model.vocabulary.words)
         self._words.lookup(model.vocabulary.words[:0])
         recipe = model.manifest.tokenizer
         self._tokenizer = None

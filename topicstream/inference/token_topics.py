@@ -19,7 +19,7 @@ from topicstream.base.files.plain import load_arrays
 from topicstream.base.records import Record, Share, read_record
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import learned_from
+from topicstream.corpus.sample import select_learned
 from topicstream.numeric.kernels.arrays import checksum
 
 
@@ -82,7 +82,7 @@ def token_topics(
     if not places:
         raise InputError(f"{folder}: has no checkpoint, which holds the topics of the tokens")
     state = read_record(places[-1] / "state.json", _State)
-    learned = learned_from(corpus, run.sample)
+    learned = select_learned(corpus, run.sample)
     grid = learned.grid(run.layout["block_cells"], run.layout["block_docs"])
     index = _index(places[-1], state)
     memory = state.facts.memory.get("old", "")

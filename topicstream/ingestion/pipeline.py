@@ -29,7 +29,7 @@ from topicstream.base.progress import Progress, listener
 from topicstream.base.records import Json
 from topicstream.corpus.manifest import StoreManifest
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import settle
+from topicstream.corpus.sweep import remove_stale_files
 from topicstream.ingestion.appending import options_of_append
 from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.open import inputs_record
@@ -316,7 +316,7 @@ class _Ingest:
             and committed is not None
             and committed.fingerprint == store.fingerprint
         ):
-            settle(self.out, store.manifest)
+            remove_stale_files(self.out, store.manifest)
             if state.record != record or isinstance(self.names, InMemory):
                 owned.clear(self.wip, "ingest")
                 return None

@@ -235,7 +235,7 @@ def _origin_shown(trained: TopicModel, view: View) -> Origin:
     return origin_of(trained.manifest, seed_words=seeds, topic_names={}, label_docs=None)
 
 
-def seen(model: TopicModel, view: View) -> TopicModel:
+def apply_view(model: TopicModel, view: View) -> TopicModel:
     """The model as the view shows it; the model itself where the view changes no column."""
     return model if view.plain else EditedModel(model, view)
 
@@ -246,7 +246,7 @@ def view_of(model: TopicModel, *, edits: bool = True) -> View:
     edits: apply the log of `topics edit`; else the topics are those that were trained."""
     ids = model.column_ids.tolist()
     log = read_log(model.path) if edits and model.path is not None else []
-    return apply(log, ids, names_of(model.manifest, ids))
+    return apply_log(log, ids, names_of(model.manifest, ids))
 
 
 def names_of(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
@@ -254,10 +254,10 @@ def names_of(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
     characters.
     """
     named = {int(k): name for k, name in manifest.topic_names.items() if k.isdecimal()}
-    return {ids[k]: tidy(name)[:LONGEST] for k, name in named.items() if k < len(ids)}
+    return {ids[k]: make_printable(name)[:LONGEST] for k, name in named.items() if k < len(ids)}
 
 
-def tidy(text: str) -> str:
+def make_printable(text: str) -> str:
     """On one line, without what cannot be printed."""
     return " ".join(
         "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split()
@@ -287,7 +287,7 @@ def read_log(model: str | Path) -> list[Edit]:
     return log
 
 
-def apply(
+def apply_log(
     log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = MappingProxyType({})
 ) -> View:
     """The view that a log makes of topics with these ids (by column) and, some of them, names.
@@ -300,7 +300,7 @@ def apply(
     for edit in log:
         if isinstance(edit, Label):
             if edit.topic in members:
-                labels[edit.topic] = tidy(edit.label or "")[:LONGEST]
+                labels[edit.topic] = make_printable(edit.label or "")[:LONGEST]
             continue
         topics = [i for i in dict.fromkeys(edit.topics) if i in members]
         if isinstance(edit, Order):
@@ -318,7 +318,7 @@ def apply(
     return View(shown, [members[i] for i in shown], labels, dropped, first)
 
 
-def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[int]) -> Edit:
+def _check_edit(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[int]) -> Edit:
     """An edit as a record; UsageError where it cannot be done to the topics as the log
     leaves them.
     """
@@ -326,7 +326,7 @@ def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[in
         values, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError
     )
     kind = type(edit).__name__.lower()
-    shown = apply(log, ids).ids
+    shown = apply_log(log, ids).ids
     topics = [edit.topic] if isinstance(edit, Label) else edit.topics
     for topic in topics:
         if topic not in shown:
@@ -341,7 +341,7 @@ def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[in
     if isinstance(edit, Drop) and len(topics) >= len(shown):
         raise UsageError("--drop: at least one topic must remain")
     if isinstance(edit, Label):
-        edit = msgspec.structs.replace(edit, label=tidy(edit.label or ""))
+        edit = msgspec.structs.replace(edit, label=make_printable(edit.label or ""))
         if len(edit.label or "") > LONGEST:
             raise UsageError(f"--label {edit.topic}: longer than {LONGEST} characters")
     return edit
@@ -396,14 +396,14 @@ def edit(
     folder = folder.resolve() if folder.is_symlink() else folder
     writes = bool(edits or undo) and not dry_run
     with lock(folder, "editing") if writes else nullcontext():
-        log, new, ids = _edited(folder, edits, undo)
+        log, new, ids = _extend_log(folder, edits, undo)
         if writes:
             lines = [plain(edit) for edit in (*_read_lines(folder), *new)]
             write_bytes(folder / LOG, log_text(lines).encode())
-    return apply(log, ids, names_of(read_manifest(folder), ids))
+    return apply_log(log, ids, names_of(read_manifest(folder), ids))
 
 
-def _edited(
+def _extend_log(
     folder: Path, edits: Sequence[Mapping[str, object]], undo: int
 ) -> tuple[list[Edit], list[Edit | Undo], list[int]]:
     """The log in force afterwards, the lines to add, the topics' ids."""
@@ -417,13 +417,13 @@ def _edited(
         log = log[:-undo]
         new.append(Undo(steps=undo, at=now))
     for given in edits:
-        edit = _checked(log, {**given, "at": now}, ids)
+        edit = _check_edit(log, {**given, "at": now}, ids)
         log.append(edit)
         new.append(edit)
     return log, new, ids
 
 
-def carry(old: str | Path, new: str | Path) -> bool:
+def copy_log(old: str | Path, new: str | Path) -> bool:
     """Copy the log of a model (and its topics' stable ids) to its next version, whose topics keep
     their ids; whether there
     was a log.  What the new version already has stays."""

@@ -159,7 +159,7 @@ def join_lists(offsets: pa.Array, values: pa.Array, separator: str) -> pa.Array:
     return pc.binary_join(lists, separator)
 
 
-def opened(path: Path) -> BinaryIO:
+def open_input(path: Path) -> BinaryIO:
     """A file, unpacked where it is gzipped."""
     with open(path, "rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
@@ -171,7 +171,7 @@ def read_table(
 ) -> pa.Table:
     """A text with one record a line and no quotes; InputError names what is wrong and where."""
     try:
-        with opened(path) as file:
+        with open_input(path) as file:
             return pacsv.read_csv(
                 file,
                 read_options=pacsv.ReadOptions(
@@ -198,7 +198,7 @@ def stream_lines(path: Path, skip: int) -> Iterator[pa.RecordBatch]:
     """
     never = "\x01"
     try:
-        with opened(path) as file:
+        with open_input(path) as file:
             yield from pacsv.open_csv(
                 file,
                 read_options=pacsv.ReadOptions(
@@ -220,7 +220,7 @@ def stream_lines(path: Path, skip: int) -> Iterator[pa.RecordBatch]:
 
 # -- checks
 # --------------------------------------------------------------------------------------------------
-def summed(
+def sum_entries(
     path: Path,
     word: np.ndarray,
     topic: np.ndarray,
@@ -257,7 +257,7 @@ def prior(values_given: object, topics: int, name: str) -> np.ndarray:
     return np.broadcast_to(values, (topics,)).copy()
 
 
-def checked_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
+def check_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
     """Words as one Arrow array, each different; InputError otherwise."""
     try:
         array = as_words(words)
@@ -276,7 +276,7 @@ def checked_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
     return array
 
 
-def places_of(words: pa.Array, listed: pa.Array, path: Path) -> np.ndarray:
+def find_places(words: pa.Array, listed: pa.Array, path: Path) -> np.ndarray:
     """The places of words in a list, int64[n]; InputError for one that is not there."""
     places = pc.index_in(words, value_set=listed)
     if places.null_count:
@@ -284,6 +284,6 @@ def places_of(words: pa.Array, listed: pa.Array, path: Path) -> np.ndarray:
     return np.asarray(places.to_numpy(), np.int64)
 
 
-def table_of(model: TopicModel) -> np.ndarray:
+def read_counts(model: TopicModel) -> np.ndarray:
     """The counts of all words, float32[W, K]."""
     return model.rows(np.arange(model.n_words))

@@ -1,6 +1,6 @@
-"""TopicModel: topics over a vocabulary, with priors and provenance.
+"""``TopicModel``: topics over a vocabulary, with priors and provenance.
 
-In memory, or rows read from disk as needed.
+The table is in memory, or its rows are read from disk as needed.
 """
 
 from __future__ import annotations
@@ -41,38 +41,69 @@ VALUES = 1 << 20
 
 
 class TopicModel:
-    """K topics over W words.
+    """A topic model: K topics over W words, with priors and provenance.
 
     p(w|k) = (phi[w, k] + beta) / (totals[k] + W beta).
 
-    Arrays have the topics in the order of the trained table; ``column_ids[k]`` is the number that
-    `topics show` and every table print for column k.
+    Arrays have the topics in the order of the trained table. ``column_ids[k]`` is the number that
+    `topics show` and every table print for column k. ``open`` reads a model from disk and
+    ``from_arrays`` makes one from counts.
+
+    Parameters
+    ----------
+    vocabulary
+        Words, counts, document frequencies.
+    totals
+        Column sums of phi, float64[K].
+    alpha
+        Document-topic prior of each topic, float64[K].
+    beta
+        Topic-word prior of each word.
+    phi
+        The table, float32[W, K], or None if its rows stay on disk.
+    stored
+        The table on disk.
+    manifest
+        Origin of the model.
+    path
+        Folder of the model.
 
     Attributes
     ----------
     phi
-        Unnormalised topic-word counts without the prior, float32[W, K], or None where rows stay on
-        disk.
+        Topic-word counts without the prior, float32[W, K], or None if rows stay on disk.
     totals
-        float64[K], column sums of phi.
+        Column sums of phi, float64[K].
     sizes
-        float64[K], tokens of the topics: totals without the pseudo-counts of seed words.
+        Tokens of the topics, float64[K]: totals without the pseudo-counts of seed words.
     weights
-        What cells weigh, where the model was trained on weighted ones, or None.
+        Weights of cells if the model was trained on weighted cells, or None.
     seeds
-        Pseudo-counts of seed words, which phi, totals, ``rows`` and ``spans`` include, or None.
+        Pseudo-counts of seed words, included in phi, totals, ``rows`` and ``spans``, or None.
     alpha, beta
-        Document-topic prior of each topic, float64[K]; topic-word prior of each word, float.
+        Document-topic prior of each topic, float64[K], and topic-word prior of each word.
     vocabulary
         Words, counts, document frequencies.
     manifest
-        Where the model comes from: ``topicstream.model.manifest``.
+        Origin of the model: ``topicstream.model.manifest``.
 
     Examples
     --------
     >>> model = topicstream.TopicModel.open("model")
     >>> model.n_topics, model.transform(["the captain of the crew"]).shape
     (4, (1, 4))
+    >>> model.top_words(3).column_names
+    ['topic', 'share', 'words', 'p', 'kind']
+    >>> len(model.words) == model.n_words
+    True
+
+    References
+    ----------
+    Blei, D. M., Ng, A. Y. and Jordan, M. I. (2003). Latent Dirichlet allocation. Journal of Machine
+    Learning Research 3, 993-1022.
+
+    Zeng, J., Cheung, W. K. and Liu, J. (2013). Learning topic models by belief propagation. IEEE
+    Transactions on Pattern Analysis and Machine Intelligence 35(5), 1121-1134.
     """
 
     def __init__(
@@ -101,7 +132,7 @@ class TopicModel:
         self.totals = totals if seeds is None else totals + seeds.totals[: len(totals)]
         weighting = self.manifest.weighting
         self.weights = (
-            Weights.of_record(weighting, vocabulary.df) if weighting is not None else None
+            Weights.from_record(weighting, vocabulary.df) if weighting is not None else None
         )
 
     # -- making
@@ -118,16 +149,36 @@ class TopicModel:
         df: ArrayLike | None = None,
         **manifest: Any,
     ) -> Self:
-        """A model in memory.  phi: [W, K] (or wider, when alpha is [K]: padding columns are
-                               dropped), >= 0; words: [W]
-        strings or a Vocabulary; alpha: [K] or a scalar; ``manifest``: engine, options, seed,
-        corpus, ..."""
+        """Make a model in memory from arrays.
+
+        Parameters
+        ----------
+        phi
+            Counts [W, K] >= 0. Padding columns past the length of alpha are dropped.
+        words
+            W strings, or a Vocabulary.
+        alpha
+            Document-topic prior, [K] or a scalar.
+        beta
+            Topic-word prior.
+        counts, df
+            Occurrences and documents of each word.
+        manifest
+            Origin of the model: engine, options, seed, corpus, ...
+
+        Raises
+        ------
+        ValueError
+            If a count is negative or not finite, or if words and rows differ in number.
+        """
         table = np.asarray(phi)
         topics = table.shape[1] if np.ndim(alpha) == 0 else np.shape(alpha)[0]
         table = np.ascontiguousarray(table[:, :topics], np.float32)
         if not (table.min(initial=0) >= 0 and table.max(initial=0) < np.inf):  # NaN fails both
             raise ValueError("phi: a number is negative or not finite")
-        vocabulary = words if isinstance(words, Vocabulary) else Vocabulary.of(words, counts, df)
+        vocabulary = (
+            words if isinstance(words, Vocabulary) else Vocabulary.from_words(words, counts, df)
+        )
         if len(vocabulary) != len(table):
             raise ValueError(f"{len(vocabulary)} words for {len(table)} rows")
         totals = table.sum(axis=0, dtype=np.float64)
@@ -138,12 +189,25 @@ class TopicModel:
     def open(
         cls, path: str | Path, memory_limit: int | None = None, *, dense: bool = False
     ) -> Self:
-        """Open a model's folder, or the address of one.  The table (4 W K bytes) is loaded when it
-        is at most ``memory_limit`` bytes (None: always),
-        else its rows are read from disk by ``rows``.
+        """Open the folder of a model, or its address.
 
-        Raises StoreError, one line naming the file, when something is missing, damaged or of
-        another version."""
+        Parameters
+        ----------
+        path
+            The folder or address.
+        memory_limit
+            Bytes that the table (4 W K bytes) may take. A larger table stays on disk, where
+            ``rows`` reads it. None: always in memory.
+        dense
+            Accept a model of dense rows, too.
+
+        Raises
+        ------
+        StoreError
+            If a file is missing, damaged or of another version.
+        UsageError
+            If the model has no topics and ``dense`` is not set.
+        """
         folder = Path(places().resolve(path))
         if (
             folder.is_symlink()
@@ -184,7 +248,7 @@ class TopicModel:
         return model
 
     def __reduce__(self) -> Any:
-        """A stored model is opened again by whoever is sent it."""
+        """Pickle a stored model as its path, so that the receiver opens it again."""
         if self.path is None:
             return super().__reduce__()
         return partial(type(self).open, dense=True), (
@@ -200,7 +264,7 @@ class TopicModel:
 
     @property
     def name(self) -> str:
-        """Where it was opened, for people: the folder, the address, or "in memory"."""
+        """Return the folder or address of the model for people, or "in memory"."""
         return named(str(self.path or "in memory"))
 
     def __repr__(self) -> str:
@@ -217,18 +281,17 @@ class TopicModel:
     # ----------------------------------------------------------------------------------------------
     @property
     def n_words(self) -> int:
-        """Words of the vocabulary, W."""
+        """Count the words of the vocabulary, W."""
         return len(self.vocabulary)
 
     @property
     def n_topics(self) -> int:
-        """Topics of the table, K."""
+        """Count the topics of the table, K."""
         return len(self.alpha)
 
     @property
     def column_ids(self) -> np.ndarray:
-        """The number of each topic, int64[K], by column of ``phi``, ``alpha``, ``sizes`` and
-        every other array.
+        """Return the number of each topic, int64[K], by column of ``phi`` and other arrays.
 
         Numbers stay with topics over alignments (`topics retrain`, `update`), columns do not.
         """
@@ -236,20 +299,24 @@ class TopicModel:
 
     @cached_property
     def kinds(self) -> list[str]:
-        """The kind of each topic, by column: ``live``, ``dead`` or ``background``.
+        """Return the kind of each topic by column: ``live``, ``dead`` or ``background``.
 
-        ``topicstream.model.topic_kinds`` says when a topic is which.
+        ``topicstream.model.topic_kinds`` defines the kinds.
         """
         return topic_kinds(self, kinds_of_origin(self))
 
     @cached_property
     def words(self) -> list[str]:
-        """The W words, by id; ``vocabulary.words`` has them as an Arrow array."""
+        """Return the W words by id, as Python strings.
+
+        ``vocabulary.words`` has them as an Arrow array.
+        """
         return list(self.vocabulary)
 
     def table(self, name: str) -> StoredTable:
-        """A table that the engine stored beside the topics; StoreError: this model has no such
-        table.
+        """Return a table that the engine stored beside the topics.
+
+        Raises StoreError if the model has no such table.
         """
         if self.path is None:
             raise StoreError(f"a model in memory has no table of {name}")
@@ -257,8 +324,9 @@ class TopicModel:
 
     @cached_property
     def cluster_sizes(self) -> np.ndarray | None:
-        """float64[K], documents of each cluster, of a model in which a document has one cluster;
-        None: topics.
+        """Return the documents of each cluster, float64[K], or None for a topic model.
+
+        A document of such a model has one cluster.
         """
         if self.path is None or self.manifest.width or "sizes" not in self.manifest.tables:
             return None
@@ -266,8 +334,11 @@ class TopicModel:
         return sizes
 
     def rows(self, ids: ArrayLike, out: np.ndarray | None = None) -> np.ndarray:
-        """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding
-        untouched), seed words' pseudo-counts among them; thread-safe."""
+        """Return the counts of some words, float32[n, K], or write them to ``out``.
+
+        Pseudo-counts of seed words are included. ``out``: float32[n, >= K], whose padding is
+        untouched. Several threads may call it.
+        """
         ids = np.asarray(ids, np.int64)
         if len(ids) and (ids.min() < 0 or ids.max() >= self.n_words):
             raise ValueError(f"word ids must lie in 0..{self.n_words - 1}")
@@ -284,8 +355,9 @@ class TopicModel:
         return out
 
     def spans(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first word, float32[n, K]) over all words in order, about 1 MiB at a time; buffers may
-        be reused.
+        """Stream (first word, float32[n, K]) over all words in order.
+
+        A span has about 1 MiB. Buffers may be reused.
         """
         if self.phi is None:
             assert self._stored is not None
@@ -297,15 +369,21 @@ class TopicModel:
                 yield start, self.phi[start : start + step]
 
     def counts(self) -> Iterator[tuple[int, np.ndarray]]:
-        """``spans`` without seed words' pseudo-counts: what a model stores."""
+        """Stream ``spans`` without pseudo-counts of seed words, as a model stores them."""
         return self.spans() if self.seeds is None or self._stored is None else self._stored.spans()
 
     def probabilities(self, ids: ArrayLike) -> np.ndarray:
-        """p(w|k) of some words, float64[n, K]; over all words each column sums to 1."""
+        """Compute p(w|k) of some words, float64[n, K].
+
+        Over all words each column sums to 1.
+        """
         return np.asarray((self.rows(ids) + self.beta) / self.norms)
 
     def pair_probabilities(self, words: np.ndarray, topics: np.ndarray) -> np.ndarray:
-        """p(w|k) of pairs of a word and a topic, float64[n]; rows are read in parts."""
+        """Compute p(w|k) of pairs of a word and a topic, float64[n].
+
+        Rows are read in parts.
+        """
         unique, place = np.unique(words, return_inverse=True)
         order = np.argsort(place, kind="stable")
         out = np.empty(len(words))
@@ -319,7 +397,7 @@ class TopicModel:
 
     @property
     def topic_word(self) -> np.ndarray:
-        """p(w|k), float32[K, W], rows sum to 1: in memory, 4 K W bytes."""
+        """Return p(w|k), float32[K, W], in memory (4 K W bytes), with rows that sum to 1."""
         out = np.empty((self.n_topics, self.n_words), np.float32)
         norms = self.norms
         for start, rows in self.spans():
@@ -328,26 +406,30 @@ class TopicModel:
 
     @property
     def shares(self) -> np.ndarray:
-        """float64[K], each topic's share of all tokens."""
+        """Return each topic's share of all tokens, float64[K]."""
         total = float(self.sizes.sum())
         return self.sizes / total if total > 0 else np.full(self.n_topics, 1.0 / self.n_topics)
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One record a pass, as training wrote them; empty for a model made in memory."""
+        """Return a record per pass, as training wrote them.
+
+        It is empty for a model made in memory.
+        """
         return read_history(self.path) if self.path else []
 
     @property
     def norms(self) -> np.ndarray:
-        """float64[K], totals + W beta: what turns a row (plus beta) into probabilities; tiny
-        instead of zero.
+        """Return totals + W beta, float64[K], the divisors of rows plus beta.
+
+        A tiny number stands for zero.
         """
         return np.maximum(self.totals + self.n_words * self.beta, 1e-300)
 
     def content_hash(self) -> str:
-        """sha256 of what the model is: words, counts of the table, priors, seed words.
+        """Hash the words, the counts of the table, the priors and the seed words (sha256).
 
-        No times, host or history.
+        Times, host and history are left out.
         """
         digest = hashlib.sha256(
             f"topics {self.n_words} {self.n_topics} {self.vocabulary.sha256}".encode()
@@ -368,11 +450,12 @@ class TopicModel:
     # -- writing
     # ----------------------------------------------------------------------------------------------
     def save(self, path: str | Path, **manifest: Any) -> None:
-        """Write the model; ``manifest`` adds to (or replaces) what ``self.manifest`` says of its
-        origin.
+        """Write the model to a folder.
 
-        Never seen half-written: an older model at ``path`` stays readable until the new manifest
-        replaces its own.  Topics keep their numbers."""
+        ``manifest`` adds to or replaces parts of ``self.manifest``. Readers never see a partial
+        model: an older model at ``path`` stays readable until the new manifest replaces its
+        manifest. Topics keep their numbers.
+        """
         numbers = self.column_ids.tolist()
         about = as_origin({**plain(origin_of(self.manifest)), **manifest})
         seed_words = None if self.seeds is None else about.seed_words

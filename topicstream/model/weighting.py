@@ -54,7 +54,7 @@ class Weights:
     per_word: np.ndarray | None
 
     @classmethod
-    def of(cls, kind: str, counts: np.ndarray, df: np.ndarray, docs: int) -> Weights:
+    def from_counts(cls, kind: str, counts: np.ndarray, df: np.ndarray, docs: int) -> Weights:
         """Of a training part: counts and df [W] of its words; docs: its documents.  InputError
         where no word tells
         documents apart."""
@@ -68,12 +68,12 @@ class Weights:
                 "--weighting tfidf: every word is in every training document, so all would "
                 "weigh nothing"
             )
-        return cls.of_record(
+        return cls.from_record(
             Weighting(kind="tfidf", docs=docs, mean=mean, scale=tokens / weighed), df
         )
 
     @classmethod
-    def of_record(cls, record: Weighting, df: np.ndarray) -> Weights:
+    def from_record(cls, record: Weighting, df: np.ndarray) -> Weights:
         """Those of a stored model; df: [W], training documents of each word."""
         per_word = (
             (record.scale * _idf(df, record.docs)).astype(np.float32)

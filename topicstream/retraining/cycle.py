@@ -362,7 +362,7 @@ class Cycle:
         if (
             journal.decision == "update"
             and model is not None
-            and Corpus.open(self.config.corpus).is_of(model.corpus.fingerprint)
+            and Corpus.open(self.config.corpus).has_fingerprint(model.corpus.fingerprint)
         ):
             self.log.say("the new files hold no new documents; nothing to train")
             self._record("end", decision="nothing", why=["the new files hold no new documents"])
@@ -535,7 +535,7 @@ class Cycle:
             )
         place = publish.store_version(run, self.folder, number, ids)
         if (before := publish.current(self.folder)) is not None and before != number:
-            edits.carry(publish.version_path(self.folder, before), place)
+            edits.copy_log(publish.version_path(self.folder, before), place)
         publish.point_to(self.folder, number)
         if (address := self.config.publish.address) is not None:
             uploaded = places().publish(place, address)

@@ -42,7 +42,7 @@ def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest |
     corpus = Corpus.open(config.corpus)
     return (
         ""
-        if any(map(corpus.is_of, corpora))
+        if any(map(corpus.has_fingerprint, corpora))
         else "documents in the corpus that the model was not trained on"
     )
 

@@ -32,7 +32,7 @@ from topicstream.base.progress import Progress
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.evaluation.completion import score_model
-from topicstream.evaluation.keys import met_words
+from topicstream.evaluation.keys import mark_known_words
 from topicstream.evaluation.visiting import document_shares
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, ReadOptions
@@ -147,7 +147,7 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
 def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> Drift:
     """The figures of the documents of a store beside those of the corpus of a model."""
     vocabulary = Vocabulary.read(new.file("vocab"))
-    known = met_words(vocabulary.words, corpus)
+    known = mark_known_words(vocabulary.words, corpus)
     counts = vocabulary.counts.astype(np.float64)
     figures: dict[str, Any] = {"documents": new.n_docs, "words": new.n_words}
     if len(known):

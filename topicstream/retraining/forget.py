@@ -38,7 +38,7 @@ from topicstream.corpus.documents import read_documents
 from topicstream.corpus.forgotten import read_forgotten, write_forgotten
 from topicstream.corpus.manifest import Sources, StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import settle, waits_for_readers
+from topicstream.corpus.sweep import remove_stale_files, waits_for_readers
 from topicstream.corpus.vocabulary import Vocabulary, spellings
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.open.inputs_record import file_of
@@ -99,7 +99,7 @@ def blanked(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:
         return vocabulary
     texts = pa.array([f"(no word {n})" for n in numbers.tolist()], pa.large_string())
     changed = pc.replace_with_mask(vocabulary.words, pa.array(words), texts)
-    return TokenVocabulary.of(
+    return TokenVocabulary.from_words(
         changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df)
     )
 
@@ -212,7 +212,7 @@ def forget(
     if not distinct or not all(isinstance(i, str) and i for i in distinct):
         raise InputError("give the ids of documents to forget; an id cannot be empty")
     store = folder_named(corpus)
-    Corpus.open(store, dense=True).let_go()
+    Corpus.open(store, dense=True).release()
     home = (
         store.parent
         if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file()
@@ -286,7 +286,7 @@ def trained_on(model: Path, store: str | Path) -> bool:
         return True
     corpus = Corpus.open(store, dense=True)
     opened = TopicModel.open(model, memory_limit=-1, dense=True)
-    corpus.let_go()
+    corpus.release()
     corpus_ids = Vocabulary.read(corpus.file("vocab")).find(opened.vocabulary.words)
     corpus_ids = corpus_ids[corpus_ids >= 0]
     return bool(2 * len(corpus_ids) >= opened.n_words and (np.diff(corpus_ids) > 0).all())
@@ -347,7 +347,7 @@ def _forget(
     else:
         list_forgotten(folders, ids)
         cleared += [run for run in runs if _clear(run, base, always=False)]
-    settle(store, manifest)
+    remove_stale_files(store, manifest)
     elsewhere = _elsewhere(documents, store, home, runs, words_left)
     inputs_record.forget(store, set(ids))
     if home is not None:
@@ -380,7 +380,7 @@ def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str,
     committed = Corpus.open(store, dense=True)
     if rows := len(_find(committed, ids).numbers):
         remains.append({"file": str(store / "docs"), "what": f"{rows} rows"})
-    committed.let_go()
+    committed.release()
     return remains
 
 
@@ -426,7 +426,7 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     if not any((run / name).exists() for name in (*STATE_FOLDERS, *STATE_FILES)):
         return False
     record = RunRecord.read(run)
-    if not always and record is not None and corpus.is_of(record.corpus):
+    if not always and record is not None and corpus.has_fingerprint(record.corpus):
         return False
     for name in STATE_FILES:  # first, so that a run cut short here starts over
         owned.remove_file(run / name, missing_ok=True)

@@ -30,7 +30,7 @@ from topicstream.base.options import SchedulerOptions, configured, like, option
 from topicstream.base.places import places
 from topicstream.base.progress import Shown, Told, listener
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import strangers
+from topicstream.evaluation.keys import describe_mismatch
 from topicstream.model import edits
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -221,7 +221,7 @@ def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Update
     store = Corpus.open(config.corpus, dense=True)
     if (
         not store.width
-        and (other := strangers(TopicModel.open(old, memory_limit=-1), store)) is not None
+        and (other := describe_mismatch(TopicModel.open(old, memory_limit=-1), store)) is not None
     ):
         listener(config.progress, Shown).say(f"warning: {other}")
     updated = train_on(
@@ -233,7 +233,7 @@ def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Update
         progress=config.progress,
         **config.limits(),
     )
-    edits.carry(old, run)
+    edits.copy_log(old, run)
     return updated
 
 
@@ -279,7 +279,7 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
         if state == "replaced":
             _remove_replaced(run, old)
         manifest = read_manifest(old)
-        if store.is_of(manifest.corpus.fingerprint):
+        if store.has_fingerprint(manifest.corpus.fingerprint):
             if state == "begun":
                 owned.remove(run, "model")
             listener(config.progress, Shown).say(

@@ -85,7 +85,7 @@ def write_model(session: Session, reason: str) -> None:
         vocabulary = Vocabulary.read(vocab)
         if record.sample is not None:
             manifest["sample"], df = record.sample, corpus.document_counts()
-            vocabulary = Vocabulary.of(
+            vocabulary = Vocabulary.from_words(
                 vocabulary.words, df if corpus.weighted else corpus.word_counts(), df
             )
         writer.commit(

@@ -150,7 +150,7 @@ def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) 
                 run.folder
             )  # a model that cannot be replaced is refused now, not after the last pass
         if not config.force:
-            for warning in same_or_refuse(run.folder, run.record, corpus.is_of):
+            for warning in same_or_refuse(run.folder, run.record, corpus.has_fingerprint):
                 progress.say(f"warning: {warning}")
         for left in reversed(range(RECOVERIES)):
             session = _planned(config, replace(run, executor=executor))

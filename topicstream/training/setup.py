@@ -19,7 +19,7 @@ from topicstream.base.progress import Progress, Shown, listener
 from topicstream.base.text import noun_of
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import sampled
+from topicstream.corpus.sample import select_sample
 from topicstream.engines import engines, find
 from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, passes_needed
 from topicstream.model.weighting import Weights
@@ -189,7 +189,7 @@ def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
             f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics "
             f"ingest --heldout` sets documents aside"
         )
-    sample = sampled(store, part)
+    sample = select_sample(store, part)
     listener(config.progress, Shown).say(
         f"sample: {sample.n_docs:,} of {store.n_docs:,} training documents"
     )
@@ -359,7 +359,7 @@ class TrainingWeights(Weights):
     def of_corpus(cls, kind: str, corpus: Corpus) -> TrainingWeights:
         """Of the training part of a corpus, which is read once more for tf."""
         counts = corpus.word_counts()
-        plain = Weights.of(kind, counts, corpus.document_counts(), corpus.n_docs)
+        plain = Weights.from_counts(kind, counts, corpus.document_counts(), corpus.n_docs)
         n_w = plain.sums(
             counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ()
         )

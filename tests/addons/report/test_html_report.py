@@ -33,9 +33,9 @@ def test_shares_in_the_page_are_those_of_the_documents(stored, written):
     assert np.allclose(arrays["share"], theta.mean(axis=0), atol=1e-6)
     assert (arrays["first"] == np.bincount(theta.argmax(axis=1), minlength=5)).all()
     names = {}
-    from topicstream.evaluation.keys import documents
+    from topicstream.evaluation.keys import stream_documents
 
-    for numbers, batch in documents(corpus, False, ["id"]):
+    for numbers, batch in stream_documents(corpus, False, ["id"]):
         names.update(zip(numbers.tolist(), batch.column("id").to_pylist(), strict=True))
     by_id = {r["id"]: r for r in rows}
     year = np.array([int(by_id[names[d]]["date"][:4]) for d in range(corpus.n_docs)])

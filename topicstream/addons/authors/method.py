@@ -130,7 +130,7 @@ class Authors(Method):
         ids, local = np.unique(pairs[:, 1], return_inverse=True)
         counts = np.maximum(self._table.gather(ids), 0.0).astype(np.float64) + self.rows.alpha64
         theta = (counts / np.maximum(counts.sum(1, keepdims=True), 1e-300)).astype(np.float32)
-        at, base = self.rows.of(docs)
+        at, base = self.rows.gather(docs)
         beta = self.rows.beta
         inverse = self.rows.inverse
         sizes = np.bincount(pairs[:, 0], minlength=len(docs))

@@ -183,7 +183,7 @@ class _TestAuthors:
         used = self.used
         seen = piece.seen
         mine = np.searchsorted(used, piece.ids)
-        cells, base = self.rows.of(seen)
+        cells, base = self.rows.gather(seen)
         gained = np.zeros((len(mine), self.rows.topics))
         explained = np.zeros(len(piece.local))
         # ids of documents that are not scored are in no row: whatever stands there is never read

@@ -40,7 +40,7 @@ from topicstream.evaluation.topic_number import (
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
 from topicstream.inference.method import TopicRows
-from topicstream.model.exchange import Export, table_of, write_word_list
+from topicstream.model.exchange import Export, read_counts, write_word_list
 from topicstream.model.topic_model import TopicModel
 
 CELLS = "cell_names.txt"
@@ -280,7 +280,7 @@ def write_pycistopic(job: Export) -> dict[str, float]:
     cells = cell_topics(job)
     write_word_list(job.path / CELLS, cells.names, force=job.force)
     write_word_list(job.path / REGIONS, job.model.vocabulary.words, force=job.force)
-    counts = table_of(job.model).T[by_number(job.model)]
+    counts = read_counts(job.model).T[by_number(job.model)]
     return write_bundle(
         str(job.path / PREFIX), cells.shares, counts, job.model, job.corpus, force=job.force
     )

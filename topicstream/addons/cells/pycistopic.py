@@ -26,7 +26,7 @@ from topicstream.addons.cells.exchange import (
 from topicstream.base.errors import InputError, UsageError
 from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.pipeline import ingest
-from topicstream.model.exchange import Export, table_of
+from topicstream.model.exchange import Export, read_counts
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 
@@ -127,7 +127,7 @@ class LDATopicstream:
             ]
             shares, _ = rows_by_name(wanted[0], cells.names, cells.shares, prior_mean(opened))
             counts, _ = rows_by_name(
-                wanted[1], job.model.vocabulary.words, table_of(job.model), 0.0
+                wanted[1], job.model.vocabulary.words, read_counts(job.model), 0.0
             )
             write_bundle(output_prefix, shares, counts.T, job.model, job.corpus, force=True)
 

@@ -17,7 +17,7 @@ from topicstream.addons.classifier.maxent import MaxEnt, MaxEntOptions
 from topicstream.base.options import option
 from topicstream.inference.documents import Documents, fnv1a
 from topicstream.inference.method import Method, TopicRows, Variant
-from topicstream.inference.methods.gibbs import draw, units
+from topicstream.inference.methods.gibbs import count_units, draw_topic
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs, Words
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import step, stream
@@ -60,8 +60,8 @@ def draw_by_shares(
                     cumulated += (np.float64(base[rows[i], k]) + beta) * inverse[k] * shares[d, k]
                     p[k] = cumulated
                 left = np.float64(x[i])
-                for _ in range(units(x[i])):
-                    k = draw(p, topics, state)
+                for _ in range(count_units(x[i])):
+                    k = draw_topic(p, topics, state)
                     state = step(state)
                     if k >= 0:
                         n[k] += min(left, 1.0)
@@ -101,7 +101,7 @@ class Hybrid(Method):
 
     def shares(self, docs: Documents) -> np.ndarray:
         theta = self.first.shares(docs)
-        cells, base = self.rows.of(docs)
+        cells, base = self.rows.gather(docs)
         inverse = self.rows.inverse[: self.rows.topics].astype(np.float64)
         prior = (self.rows.beta, inverse, self.rows.alpha64)
         options = self.options

@@ -46,7 +46,7 @@ class NaiveBayes(Method):
 
     def shares(self, docs: Documents) -> np.ndarray:
         out = np.empty((len(docs), self.rows.topics), np.float32)
-        rows, base = self.rows.of(docs)
+        rows, base = self.rows.gather(docs)
         inverse = self.rows.inverse[: self.rows.topics].astype(np.float64)
         for d in range(len(docs)):
             cells = slice(docs.indptr[d], docs.indptr[d + 1])

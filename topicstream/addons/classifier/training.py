@@ -42,7 +42,7 @@ from topicstream.base.options import configured
 from topicstream.base.progress import listener
 from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import learned_from
+from topicstream.corpus.sample import select_learned
 from topicstream.corpus.vocabulary import A_WORD
 from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents
@@ -239,7 +239,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     model = config.model
     opened, folder = _opened(model)
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
-    store = learned_from(store, opened.manifest.sample)
+    store = select_learned(store, opened.manifest.sample)
     every, left = _plan(opened, store, config)
     plan = plan_inference(
         opened, left, config.threads or default_threads(), owned=opened is not model

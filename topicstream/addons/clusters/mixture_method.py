@@ -42,5 +42,5 @@ class MixtureMethod(Method):
     def likelihoods(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
         """log p(x) of each document, float64[D], and ``shares``."""
         docs = self.rows.weigh(docs)
-        cells, base = self.rows.of(docs)
+        cells, base = self.rows.gather(docs)
         return self._clusters.answer(docs.indptr, cells, docs.counts, base)

@@ -30,7 +30,7 @@ from topicstream.display.metadata import (
     values_given,
 )
 from topicstream.display.view import look_at
-from topicstream.evaluation.keys import documents
+from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import View
 from topicstream.model.topic_model import TopicModel
@@ -257,7 +257,7 @@ def _survey(
     }
     sample: dict[str, list[str]] = {column: [] for column in columns}
     spacing = max(1, corpus.n_docs // AVERAGED)
-    for numbers, batch in documents(corpus, False, columns):
+    for numbers, batch in stream_documents(corpus, False, columns):
         values = pa.table({column: values_given(batch.column(column)) for column in columns})
         for covariate in covariates.values():
             covariate.counts.update(values[covariate.column].drop_null().to_pylist())

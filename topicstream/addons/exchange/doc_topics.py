@@ -31,7 +31,7 @@ from topicstream.inference.output import (
     answer_schema,
     written_answers,
 )
-from topicstream.model.exchange import Export, as_text_array, join_lists, opened, text_lines
+from topicstream.model.exchange import Export, as_text_array, join_lists, open_input, text_lines
 
 HEAD = b"#doc name topic proportion ...\n"
 DOCUMENTS = 1 << 10
@@ -132,7 +132,7 @@ class DocTopics:
         InputError
             With the number of a line that is none.
         """
-        with opened(self._path) as stream:
+        with open_input(self._path) as stream:
             for number, raw in enumerate(stream, 1):
                 line = raw.strip()
                 self._head |= line.startswith(b"#")

@@ -32,11 +32,11 @@ from topicstream.base.options import configured
 from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
-from topicstream.evaluation.keys import strangers
+from topicstream.evaluation.keys import describe_mismatch
 from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
 from topicstream.ingestion.tokens.recipe import Recipe
-from topicstream.model.edits import View, seen, view_of
-from topicstream.model.exchange import Export, Format, Given, Imported, checked_words, prior
+from topicstream.model.edits import View, apply_view, view_of
+from topicstream.model.exchange import Export, Format, Given, Imported, check_words, prior
 from topicstream.model.manifest import Origin, origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
@@ -104,7 +104,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     if "corpus" in kind.made_of:
         store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
         if opened is not None:
-            strangers(opened, store)
+            describe_mismatch(opened, store)
     existed = path.exists()
     _check_place(kind, path, config.force)
     model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
@@ -169,7 +169,7 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
 
 def _as_shown(model: TopicModel, view: View) -> TopicModel:
     """The model as its edits show it, with the names that they give."""
-    shown = copy.copy(seen(model, view))
+    shown = copy.copy(apply_view(model, view))
     names = {str(j): name for j, i in enumerate(view.ids) if (name := view.label_of(i)) is not None}
     if names:
         shown.manifest = origin_of(shown.manifest, topic_names=names)
@@ -287,7 +287,7 @@ def save_model(
     )
     if not imported.phi.any() and not beta[0] > 0:
         raise InputError(f"{source}: every count is zero; nothing was imported")
-    vocabulary = Vocabulary.of(imported.words, imported.counts, imported.df)
+    vocabulary = Vocabulary.from_words(imported.words, imported.counts, imported.df)
     seeds = manifest.seed_counts(vocabulary, topics)
     rows = imported.phi if seeds is None else np.maximum(seeds.added(0, imported.phi, -1.0), 0.0)
     with ModelWriter(folder, words, topics) as writer:
@@ -325,7 +325,7 @@ def _recipe(place: str | Path | None) -> Any:
 def _listed(words: Any) -> Any:
     """The words that are given: as they are, or of a file; None where none are."""
     if not isinstance(words, (str, Path)):
-        return None if words is None else checked_words(words, "words")
+        return None if words is None else check_words(words, "words")
     if not Path(words).is_file():
         raise InputError(f"--words {words}: no such file")
-    return checked_words(read_vocabulary_file(Path(words)), words)
+    return check_words(read_vocabulary_file(Path(words)), words)

@@ -17,11 +17,11 @@ from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
-    checked_words,
+    check_words,
     fit_for_text,
     join_lists,
+    read_counts,
     read_table,
-    table_of,
     text_lines,
     write_word_list,
 )
@@ -38,7 +38,7 @@ def write(job: Export) -> dict[str, float]:
     model = job.model
     alpha = float(job.model.alpha.mean())
     fit_for_text(model.vocabulary.words, "", "--format ldac-beta")
-    phi = table_of(model)
+    phi = read_counts(model)
     with written(job.path / BETA, force=job.force) as file, np.errstate(divide="ignore"):
         for column, norm in zip(phi.T, np.log(model.norms), strict=True):
             logs = np.maximum(np.log(column.astype(np.float64) + model.beta) - norm, LEAST)
@@ -66,7 +66,7 @@ def read(path: Path, given: Given) -> Imported:
             raise InputError(
                 f"{path}: the format contains no words; give --words FILE with one word per line"
             )
-        words = checked_words(read_vocabulary_file(beside), beside)
+        words = check_words(read_vocabulary_file(beside), beside)
     p = _probabilities(path, len(words))
     topics = len(p)
     notes = ["the file does not say how large the topics are: they count alike"]

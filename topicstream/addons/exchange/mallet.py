@@ -19,12 +19,12 @@ from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
-    checked_words,
+    check_words,
+    find_places,
     fit_for_text,
-    places_of,
+    read_counts,
     read_table,
-    summed,
-    table_of,
+    sum_entries,
     text_lines,
 )
 from topicstream.model.top import topic_table
@@ -40,7 +40,7 @@ def write(job: Export) -> dict[str, float]:
     """A folder; ``words``: so many a topic in the keys."""
     model = job.model
     fit_for_text(model.vocabulary.words, "\\t", "--format mallet")
-    phi = table_of(model)
+    phi = read_counts(model)
     with written(job.path / WEIGHTS, force=job.force) as file:
         for topic in range(model.n_topics):
             weights = phi[:, topic].astype(np.float64) + model.beta
@@ -85,11 +85,11 @@ def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
     listed = (
         words
         if words is not None
-        else checked_words(named.filter(pc.equal(table["topic"], 0)), f"{path}: topic 0")
+        else check_words(named.filter(pc.equal(table["topic"], 0)), f"{path}: topic 0")
     )
-    word = places_of(named, listed, path)
+    word = find_places(named, listed, path)
     topics = int(topic.max(initial=-1)) + 1
-    lines = summed(path, word, topic, None, (len(listed), topics))
+    lines = sum_entries(path, word, topic, None, (len(listed), topics))
     for k in np.flatnonzero((lines != 1).any(axis=0)).tolist():
         if lines[:, k].max() > 1:
             raise InputError(f"{path}: topic {k}: a word twice")

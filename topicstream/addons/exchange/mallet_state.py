@@ -20,9 +20,9 @@ from topicstream.model.exchange import (
     Given,
     Imported,
     fit_for_text,
-    opened,
+    open_input,
     stream_lines,
-    summed,
+    sum_entries,
     text_lines,
 )
 
@@ -94,7 +94,7 @@ def read(path: Path, given: Given) -> Imported:
     word = table["typeindex"].to_numpy()
     topic = table["topic"].to_numpy()
     topics = max(int(topic.max(initial=-1)) + 1, len(priors.get("alpha", [])))
-    phi = summed(path, word, topic, None, (int(word.max(initial=-1)) + 1, topics))
+    phi = sum_entries(path, word, topic, None, (int(word.max(initial=-1)) + 1, topics))
     told = "alpha" in priors or given.alpha is not None
     return Imported(
         words=_words(path, table["type"], word, len(phi)),
@@ -155,7 +155,7 @@ def _head(path: Path) -> tuple[int, dict[str, list[float]]]:
     priors: dict[str, list[float]] = {}
     number = 0
     try:
-        with opened(path) as file:
+        with open_input(path) as file:
             while (line := file.readline()).startswith(b"#"):
                 number += 1
                 name, _, values = line[1:].partition(b":")

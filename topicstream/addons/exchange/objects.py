@@ -12,7 +12,7 @@ import numpy as np
 
 from topicstream.base.errors import InputError, StoreError
 from topicstream.ingestion.tokens.recipe import Recipe
-from topicstream.model.exchange import table_of
+from topicstream.model.exchange import read_counts
 from topicstream.model.topic_model import TopicModel
 
 
@@ -88,7 +88,7 @@ def to_gensim(model: TopicModel) -> Any:
         eta=beta,
         dtype=np.float32,
     )
-    lda.state.sstats[:] = table_of(model).T
+    lda.state.sstats[:] = read_counts(model).T
     lda.state.numdocs = model.manifest.corpus.docs or 0
     lda.sync_state()
     return lda
@@ -138,7 +138,7 @@ def to_sklearn(model: TopicModel) -> Any:
     )
     lda.doc_topic_prior_ = lda.doc_topic_prior
     lda.topic_word_prior_ = lda.topic_word_prior
-    components = np.ascontiguousarray(table_of(model).T, np.float64) + lda.topic_word_prior_
+    components = np.ascontiguousarray(read_counts(model).T, np.float64) + lda.topic_word_prior_
     lda.components_ = components
     lda.exp_dirichlet_component_ = np.exp(
         digamma(components) - digamma(components.sum(axis=1))[:, None]

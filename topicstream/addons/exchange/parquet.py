@@ -36,9 +36,9 @@ from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
-    checked_words,
-    places_of,
-    summed,
+    check_words,
+    find_places,
+    sum_entries,
 )
 from topicstream.model.manifest import Origin
 from topicstream.model.topic_model import TopicModel
@@ -174,7 +174,7 @@ def read(path: Path, given: Given) -> Imported:
     counts = {n: column_of(table, n, path) for n in ("count", "df") if n in table.column_names}
     has_priors = told.alpha or given.alpha is not None
     return Imported(
-        words=checked_words(table["word"], path),
+        words=check_words(table["word"], path),
         phi=phi,
         alpha=told.alpha or None,
         beta=told.beta,
@@ -247,7 +247,9 @@ def read_long(path: Path, given: Given) -> Imported:
     has_priors = told.alpha or given.alpha is not None
     return Imported(
         words=listed,
-        phi=summed(path, places_of(words, listed, path), topic, values, (len(listed), topics)),
+        phi=sum_entries(
+            path, find_places(words, listed, path), topic, values, (len(listed), topics)
+        ),
         alpha=told.alpha or None,
         beta=0.0 if value == "p" else told.beta,
         about=origin(told),

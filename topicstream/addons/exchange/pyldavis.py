@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from topicstream.base.errors import InputError, one_line
 from topicstream.base.files.outputs import written
 from topicstream.display.geometry import gram, layout
-from topicstream.model.exchange import Export, Given, Imported, checked_words
+from topicstream.model.exchange import Export, Given, Imported, check_words
 from topicstream.model.top import Best, words_by_relevance
 from topicstream.model.topic_model import TopicModel
 
@@ -153,7 +153,7 @@ def read(path: Path, given: Given) -> Imported:
         raise InputError(f"{path}: its topics are not numbered one by one")
     if not len(terms) == len(freq) == len(names):
         raise InputError(f"{path}: its words are damaged")
-    listed = given.words if given.words is not None else checked_words(pc.unique(terms), path)
+    listed = given.words if given.words is not None else check_words(pc.unique(terms), path)
     # the page's topic n (in mdsDat) was topic order[n - first] of the model
     column = {f"Topic{n}": order[i] - first for i, n in enumerate(sorted(numbers))}
     shown = np.flatnonzero(pc.not_equal(names, "Default").to_numpy(zero_copy_only=False))

@@ -26,7 +26,7 @@ from topicstream.base.files.outputs import written
 from topicstream.base.machine import __version__
 from topicstream.base.text import render
 from topicstream.corpus.vocabulary import string_buffers
-from topicstream.model.exchange import Export, Given, Imported, checked_words, table_of
+from topicstream.model.exchange import Export, Given, Imported, check_words, read_counts
 from topicstream.model.top import topic_table
 from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.model.topic_model import TopicModel
@@ -60,7 +60,7 @@ def write(job: Export) -> dict[str, float]:
     card = job.path / CARD
     offsets, text = string_buffers(model.vocabulary.words)
     tensors = {
-        "phi": table_of(model),
+        "phi": read_counts(model),
         "alpha": model.alpha,
         "topic_ids": np.array(job.numbers, np.int64),
         "beta": np.array([model.beta]),
@@ -158,8 +158,6 @@ def _words(path: Path, tensors: dict[str, np.ndarray]) -> pa.Array:
     if offsets is None or text is None:
         raise InputError(f"{path}: contains no words; give --words FILE with one word per line")
     try:
-        return checked_words(
-            [bytes(text[a:b]).decode() for a, b in pairwise(offsets.tolist())], path
-        )
+        return check_words([bytes(text[a:b]).decode() for a, b in pairwise(offsets.tolist())], path)
     except (TypeError, ValueError):
         raise InputError(f"{path}: the words are damaged") from None

@@ -10,7 +10,7 @@ from scipy.special import entr
 
 from topicstream.base.errors import InputError, UsageError
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import documents
+from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 
@@ -78,7 +78,7 @@ def score_agreement(
         for block in document_shares(model, store, heldout=heldout, threads=threads):
             place = slice(block.first, block.first + len(block.shares))
             likeliest[place] = np.where(block.counted, block.shares.argmax(1), -1)
-        for numbers, batch in documents(store, heldout, [field]):
+        for numbers, batch in stream_documents(store, heldout, [field]):
             for k, value in zip(
                 likeliest[numbers].tolist(), batch.column(field).to_pylist(), strict=True
             ):

@@ -288,7 +288,7 @@ class _Judge:
         label_ptr, which = ragged_rows(labels.indptr, chosen)
         true = self.own[labels.ids[labels.local[which]]]
         scores = np.empty((len(chosen), len(self.columns)), np.float32)
-        rows, base = self.rows.of(docs)
+        rows, base = self.rows.gather(docs)
         if not self.tenth:
             self._judge((docs.indptr, rows, docs.counts, base), self.rows.inverse, scores)
         shared = np.arange(self.model.n_topics - len(self.columns))

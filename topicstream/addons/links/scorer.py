@@ -32,10 +32,10 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_cells, split_documents
 from topicstream.evaluation.keys import (
     document_keys,
-    documents,
     first_documents,
     hash_strings,
     match_words,
+    stream_documents,
 )
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
@@ -157,7 +157,7 @@ class Pairs:
         numbers = [np.zeros(0, np.int64)]
         sources = []
         targets = []
-        for number, batch in documents(self.corpus, True, ["id", "links"]):
+        for number, batch in stream_documents(self.corpus, True, ["id", "links"]):
             ids.append(batch.column("id"))
             numbers.append(number)
             links = batch.column("links")
@@ -424,8 +424,8 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
         of_block = keys[block.first_doc : block.first_doc + block.n_docs]
         links = block.rows("links")
         seen, rest, scored = split_documents(known_block(block, index), of_block, word_keys, split)
-        (observed, base) = rows.of(seen)
-        (others, of_others) = rows.of(rest)
+        (observed, base) = rows.gather(seen)
+        (others, of_others) = rows.gather(rest)
         topics = table.gather(links.ids)
         for d in np.flatnonzero(scored & (np.diff(links.indptr) > 0)).tolist():
             linked = links.local[links.indptr[d] : links.indptr[d + 1]]

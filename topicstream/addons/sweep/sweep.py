@@ -38,7 +38,7 @@ from topicstream.base.progress import listener
 from topicstream.base.records import Count, Json, Record, read_record, write_record
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import rest_of
+from topicstream.corpus.sample import select_rest
 from topicstream.evaluation.coherence import coherence, diversity, exclusivity
 from topicstream.evaluation.held_out import score_documents
 from topicstream.evaluation.keys import hash_strings
@@ -447,7 +447,7 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
 def _scored(model: TopicModel, store: Corpus, sample: float | None, workers: int) -> Scores:
     """The documents set aside, and those that were not learned from, under a model."""
     parts = [(store, "heldout")] if store.part(True).docs else []
-    parts += [] if sample is None else [(rest_of(store, sample), "train")]
+    parts += [] if sample is None else [(select_rest(store, sample), "train")]
     tables = [
         score_documents(model, corpus, part=part, split=SPLIT, threads=workers)[1]
         for corpus, part in parts

@@ -38,7 +38,7 @@ from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.display import periods
 from topicstream.display.config import DriftConfig
 from topicstream.display.metadata import check_columns
-from topicstream.evaluation.keys import BOTH_PARTS, met_words, other_corpus
+from topicstream.evaluation.keys import BOTH_PARTS, mark_known_words, other_corpus
 from topicstream.evaluation.visiting import left_out_text
 from topicstream.inference.documents import Documents, documents_of_cells
 from topicstream.inference.method import TopicRows
@@ -175,7 +175,7 @@ def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
     if model.manifest.sample is not None:  # the corpus' words are those of all its documents
         met &= model.vocabulary.counts[at] > 0
     elif training is not None:
-        met |= met_words(words, training)
+        met |= mark_known_words(words, training)
     return np.asarray(met)
 
 

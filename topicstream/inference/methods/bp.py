@@ -52,7 +52,7 @@ class BP(Method):
         docs = self.rows.weigh(docs)
         r = self.rows
         out = np.empty((len(docs), r.topics), np.float32)
-        cells, base = r.of(docs)
+        cells, base = r.gather(docs)
         prior = (r.beta, r.inverse, r.alpha)
         (tol, inner) = (self.options.tol, self.options.inner)
         return out, local_step(

@@ -51,13 +51,13 @@ from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 
 
 @kernel
-def units(x: float) -> Int:
+def count_units(x: float) -> Int:
     """Tokens of a cell."""
     return np.int64(np.ceil(x))
 
 
 @kernel
-def draw(p: Doubles, topics: int, state: int) -> Int:
+def draw_topic(p: Doubles, topics: int, state: int) -> Int:
     """A topic by its cumulated weights p: float64[K]; -1 where all are zero."""
     if not p[topics - 1] > 0.0:
         return np.int64(-1)
@@ -81,7 +81,7 @@ def _prior(alpha: Doubles, out: Floats) -> None:
 
 
 @kernel
-def alone(
+def sample_alone(
     indptr: Longs,
     rows: Longs,
     x: Floats,
@@ -105,7 +105,7 @@ def alone(
     for d in range(len(indptr) - 1):
         tokens = 0
         for i in range(indptr[d], indptr[d + 1]):
-            tokens += units(x[i])
+            tokens += count_units(x[i])
         longest = max(longest, indptr[d + 1] - indptr[d])
         most = max(most, tokens)
     word = np.empty((longest, topics), np.float32)
@@ -138,7 +138,7 @@ def alone(
                     for k in range(topics):
                         cumulated += word[i - first, k] * (n[k] + alpha[k])
                         p[k] = cumulated
-                    k = draw(p, topics, state)
+                    k = draw_topic(p, topics, state)
                     state = step(state)
                     z[at] = k
                     if k >= 0:
@@ -154,13 +154,13 @@ def alone(
 
 
 @kernel
-def over(weight: float, mass: float) -> float:
+def divide_mass(weight: float, mass: float) -> float:
     """Divide; 0 by the mass of an empty topic without a prior, which explains no word."""
     return weight / mass if mass > 0.0 else 0.0
 
 
 @kernel
-def together(
+def sample_together(
     indptr: Longs,
     rows: Longs,
     x: Floats,
@@ -198,7 +198,7 @@ def together(
         at = 0
         for d in range(len(indptr) - 1):
             for k in range(topics):
-                coef[k] = over(n[d, k] + alpha[k], totals[k] + width)
+                coef[k] = divide_mass(n[d, k] + alpha[k], totals[k] + width)
             for i in range(indptr[d], indptr[d + 1]):
                 left = np.float64(x[i])
                 w = rows[i]
@@ -214,19 +214,19 @@ def together(
                         n[d, was] = max(n[d, was] - unit, 0.0)
                         extra[w, was] = max(extra[w, was] - unit, 0.0)
                         totals[was] -= unit
-                        coef[was] = over(n[d, was] + alpha[was], totals[was] + width)
+                        coef[was] = divide_mass(n[d, was] + alpha[was], totals[was] + width)
                     cumulated = 0.0
                     for k in range(topics):
                         cumulated += extra[w, k] * coef[k]
                         p[k] = cumulated
-                    k = draw(p, topics, state)
+                    k = draw_topic(p, topics, state)
                     state = step(state)
                     z[at] = k
                     if k >= 0:
                         n[d, k] += unit
                         extra[w, k] += unit
                         totals[k] += unit
-                        coef[k] = over(n[d, k] + alpha[k], totals[k] + width)
+                        coef[k] = divide_mass(n[d, k] + alpha[k], totals[k] + width)
                     at += 1
                     left -= unit
             if turn > burn:
@@ -244,7 +244,7 @@ def together(
             shares[d, k] = (shares[d, k] / sweeps + alpha[k]) / (mass / sweeps + alpha_sum)
 
 
-def undrawn(x: np.ndarray) -> np.ndarray:
+def mark_undrawn(x: np.ndarray) -> np.ndarray:
     """z of the tokens of cells, before any is drawn."""
     return np.full(int(np.ceil(x).sum(dtype=np.float64)), -1, np.int32)
 
@@ -367,7 +367,7 @@ class Gibbs(Method):
     def shares(self, docs: Documents) -> np.ndarray:
         if self.options.joint:
             return self._answers[id(docs)]
-        rows, base = self.rows.of(docs)
+        rows, base = self.rows.gather(docs)
         keys = fnv1a(docs.ids)
         options = self.options
         out = np.empty((len(docs), self.rows.topics), np.float32)
@@ -380,7 +380,7 @@ class Gibbs(Method):
                 )
             return out
         prior = (self.rows.beta, self._inverse, self.rows.alpha64)
-        alone(
+        sample_alone(
             docs.indptr,
             rows,
             docs.counts,
@@ -405,11 +405,11 @@ class Gibbs(Method):
         shares = np.empty((len(indptr) - 1, r.topics), np.float32)
         totals = np.array(r.model.totals, np.float64)
         width = r.model.n_words * r.beta
-        together(
+        sample_together(
             indptr,
             rows.astype(np.int64),
             x,
-            undrawn(x),
+            mark_undrawn(x),
             base,
             np.zeros((len(base), r.topics)),
             totals,
@@ -490,7 +490,7 @@ class Gibbs1(Method):
         for _, ids, x, z in old:
             np.add.at(extra, (np.repeat(ids, x.astype(np.int64)), z), 1.0)
         new = [
-            (np.diff(docs.indptr), docs.words, docs.counts, undrawn(docs.counts))
+            (np.diff(docs.indptr), docs.words, docs.counts, mark_undrawn(docs.counts))
             for docs in blocks_held
         ]
         lengths, ids, x, z = (np.concatenate(part) for part in zip(*old, *new, strict=True))
@@ -498,7 +498,7 @@ class Gibbs1(Method):
         totals = extra.sum(axis=0) + sums
         shares = np.empty((len(lengths), topics), np.float32)
         options = self.options
-        together(
+        sample_together(
             indptr,
             ids,
             x,

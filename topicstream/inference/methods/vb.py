@@ -220,7 +220,7 @@ class VB(Method):
         docs = self.rows.weigh(docs)
         options = self.options
         out = np.empty((len(docs), self.rows.topics), np.float32)
-        cells, base = self.rows.of(docs)
+        cells, base = self.rows.gather(docs)
         beta = self.rows.beta
         inverse = self.rows.inverse
         if options.phi == "dirichlet":

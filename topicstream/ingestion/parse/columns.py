@@ -10,7 +10,7 @@ from types import NoneType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.corpus.documents import without_empty
+from topicstream.corpus.documents import remove_empty
 from topicstream.corpus.format import LIST_COLUMNS
 
 LISTS = LIST_COLUMNS
@@ -92,7 +92,7 @@ def as_list(value: object, name: str, separator: str) -> list[str]:
 def as_lists(values: pa.Array, separator: str) -> pa.Array:
     """Strings cut at the separator -> lists of trimmed strings, none empty."""
     cells = pc.split_pattern(pc.fill_null(values, ""), separator)
-    return without_empty(
+    return remove_empty(
         pa.ListArray.from_arrays(cells.offsets, pc.utf8_trim_whitespace(cells.values))
     )
 

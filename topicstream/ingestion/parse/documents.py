@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.base.errors import InputError
-from topicstream.corpus.documents import without_empty
+from topicstream.corpus.documents import remove_empty
 from topicstream.ingestion.open.source import Input, Source
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS, as_list, as_lists
@@ -370,7 +370,7 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
         elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
             array = as_lists(array.cast(TEXT), separator)
         elif array.type == LIST or array.type == pa.list_(pa.string()):
-            array = without_empty(array.cast(LIST))
+            array = remove_empty(array.cast(LIST))
         else:
             array = pa.array(
                 [as_list(value, column, separator) for value in array.to_pylist()], LIST

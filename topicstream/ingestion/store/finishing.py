@@ -30,7 +30,7 @@ from topicstream.base.text import counted, noun_of, payload_of
 from topicstream.corpus.axis_build import Contents, derive
 from topicstream.corpus.documents import PlacedDocuments
 from topicstream.corpus.forgotten import lists_for, write_forgotten
-from topicstream.corpus.format import PARTS, settle_arrays
+from topicstream.corpus.format import PARTS, write_array_metadata
 from topicstream.corpus.manifest import (
     BlockEntry,
     PartEntry,
@@ -42,7 +42,7 @@ from topicstream.corpus.manifest import (
     store_file,
 )
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import settle
+from topicstream.corpus.sweep import remove_stale_files
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.config import Place
 from topicstream.ingestion.open import inputs_record
@@ -197,7 +197,7 @@ class Finishing:
         inputs_record.save(
             store, state.record, manifest.fingerprint, appended=self.base is not None
         )
-        settle(store, manifest)
+        remove_stale_files(store, manifest)
         if self.base is None:
             if self.forgotten:
                 write_forgotten(store, self.forgotten[0])
@@ -226,8 +226,8 @@ class Finishing:
     def _folder(self) -> Path:
         if self.base is not None:
             refuse_links(self.base.path)
-            self.base.let_go()  # the writer's lock keeps what it reads
-            settle(self.base.path, self.base.manifest)
+            self.base.release()  # the writer's lock keeps what it reads
+            remove_stale_files(self.base.path, self.base.manifest)
             return self.base.path
         store = self.journal.folder / "store"
         owned.remove(store, "corpus")
@@ -282,7 +282,7 @@ class Finishing:
             fixed = self._as_counted(fixed, counts)
         if given.drop_words is not None:
             dropped |= self._words_to_drop(
-                given.drop_words, counts, fixed or TokenVocabulary.of([])
+                given.drop_words, counts, fixed or TokenVocabulary.from_words([])
             )
         choice = counts.choose(
             limits,
@@ -315,7 +315,7 @@ class Finishing:
         matched = WordList.of(listed.words, recipe, self._tools).as_in_corpus(counts.occur)
         self.word_lists["vocab"] = matched.summary()
         words = matched.words.unique()
-        return listed if words.equals(listed.words) else TokenVocabulary.of(words)
+        return listed if words.equals(listed.words) else TokenVocabulary.from_words(words)
 
     def _words_to_drop(self, path: Place, counts: WordCounts, stored: TokenVocabulary) -> set[str]:
         """The words of --drop-words as the text counts them; noted what occurs."""
@@ -405,7 +405,7 @@ class Finishing:
         )
         counts = commit.ColumnCounts(self.options.given.date_format)
         docs = commit.write_documents(self.journal, decision, writer, counts, self.progress)
-        settle_arrays(
+        write_array_metadata(
             store,
             {part_folder(entry, p): entry.rows for p, entry in parts.items()},
             weighted=self.weighted,

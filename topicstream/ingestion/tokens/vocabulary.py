@@ -134,7 +134,7 @@ class TokenVocabulary(Vocabulary):
             raise InputError(
                 f"{path}:{twice + 1}: {word!r} is already in line {first}; words must be distinct"
             )
-        return cls.of(words)
+        return cls.from_words(words)
 
 
 def are_counted_words(path: str | os.PathLike[str]) -> bool:

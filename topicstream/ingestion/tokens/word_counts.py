@@ -207,7 +207,7 @@ class WordCounts:
             for word in batch["word"].to_pylist()
         ]
         return ChosenWords(
-            TokenVocabulary.of(*words.columns), distinct, tokens, pruned, pruned_tokens, top
+            TokenVocabulary.from_words(*words.columns), distinct, tokens, pruned, pruned_tokens, top
         )
 
     def _number_words(

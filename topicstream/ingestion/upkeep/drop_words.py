@@ -149,7 +149,7 @@ def _rewrite(
     work = Rewrite(base, base.removed(), words=np.flatnonzero(~mask))
     work.check_room()
     left, gone = (
-        TokenVocabulary.of(*vocabulary.table.filter(pa.array(rows)).columns)
+        TokenVocabulary.from_words(*vocabulary.table.filter(pa.array(rows)).columns)
         for rows in (~mask, mask)
     )
     names = {kind: f"{kind}-{generation:04d}.parquet" for kind in ("vocab", "pruned")}

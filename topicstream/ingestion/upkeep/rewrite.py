@@ -38,8 +38,16 @@ from topicstream.base.files.plain import refuse_links
 from topicstream.base.machine import format_bytes
 from topicstream.base.progress import Progress
 from topicstream.corpus.axis_build import MEMORY, Contents, blank_names, derive
-from topicstream.corpus.documents import PlacedDocuments, read_documents, without
-from topicstream.corpus.format import CELLS, DOCS, KINDS, LINKS, PARTS, chunk_path, settle_arrays
+from topicstream.corpus.documents import PlacedDocuments, read_documents, remove_values
+from topicstream.corpus.format import (
+    CELLS,
+    DOCS,
+    KINDS,
+    LINKS,
+    PARTS,
+    chunk_path,
+    write_array_metadata,
+)
 from topicstream.corpus.manifest import (
     BlockEntry,
     PartEntry,
@@ -50,7 +58,7 @@ from topicstream.corpus.manifest import (
     part_of,
 )
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import folder_number, settle
+from topicstream.corpus.sweep import folder_number, remove_stale_files
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.store import commit
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
@@ -123,7 +131,7 @@ class Removal:
                     gone if self._base.weighted else lost.sum(axis=0, dtype=np.int64)
                 )
                 df = df - gone
-        return TokenVocabulary.of(vocabulary.words, counts, df)
+        return TokenVocabulary.from_words(vocabulary.words, counts, df)
 
     def apply(self, parts: Mapping[str, PartEntry], generation: int) -> dict[str, PartEntry]:
         """The parts' entries with the blocks that changed marked."""
@@ -179,7 +187,7 @@ def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
     TopicsError where an ingest into it
     was killed and has not been run again; dense: as of ``Corpus.open``."""
     store = folder_named(store)
-    Corpus.open(store, dense=dense).let_go()  # before anything is made
+    Corpus.open(store, dense=dense).release()  # before anything is made
     with lock(store, "writing to", kind="corpus"):
         refuse_links(store)
         wip = store.with_name(store.name + ".wip")
@@ -188,8 +196,8 @@ def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
                 f"{wip}: an unfinished ingest; run it again first, or remove that folder"
             )
         base = Corpus.open(store, dense=dense)
-        base.let_go()  # the writer's lock keeps what it reads
-        settle(store, base.manifest)
+        base.release()  # the writer's lock keeps what it reads
+        remove_stale_files(store, base.manifest)
         yield base
 
 
@@ -291,7 +299,7 @@ class Rewrite:
         self.check_room()
         try:
             parts = {part: self._write_blocks(part, progress) for part in PARTS}
-            settle_arrays(
+            write_array_metadata(
                 path,
                 {part_folder(e, p): e.rows for p, e in parts.items()},
                 weighted=self._base.weighted,
@@ -313,11 +321,11 @@ class Rewrite:
             manifest.write(path)
         except BaseException:  # behind the commit nothing of it goes: it is named now
             with contextlib.suppress(OSError, TopicsError):
-                settle(path, Corpus.open(path, dense=True).manifest)
+                remove_stale_files(path, Corpus.open(path, dense=True).manifest)
             raise
         finally:
             progress.close()
-        settle(path, manifest)
+        remove_stale_files(path, manifest)
         return manifest
 
     def _manifest(
@@ -415,7 +423,7 @@ class Rewrite:
             part = pc.equal(table["part"].cast(pa.string()), "heldout").to_numpy().astype(np.uint8)
             if forgotten is not None and LINKS in table.column_names:
                 lists = table[LINKS].combine_chunks().cast(_LIST)
-                left = without(lists, pc.is_in(lists.flatten(), value_set=forgotten))
+                left = remove_values(lists, pc.is_in(lists.flatten(), value_set=forgotten))
                 table = table.set_column(table.column_names.index(LINKS), LINKS, left)
             writer.place(table, part)
             done = int(numbers.max(initial=-1)) + 1
