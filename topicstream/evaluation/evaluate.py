@@ -36,7 +36,10 @@ NONE_ASIDE = "no documents were set aside at ingest (--heldout 1%): no held-out 
 
 
 def parse_split(text: str | float) -> float:
-    """``80/20``, ``90/10`` or a share such as 0.8 -> observed share; UsageError otherwise."""
+    """Parse ``80/20``, ``90/10`` or a share such as 0.8 to the observed share.
+
+    Raises UsageError for other texts.
+    """
     try:
         seen, _, rest = str(text).partition("/")
         share = float(seen) / (float(seen) + float(rest)) if rest else float(seen)
@@ -51,14 +54,12 @@ def parse_split(text: str | float) -> float:
 
 @openly_configured(EvalConfig)
 def evaluate(config: EvalConfig) -> dict[str, Any]:
-    """Score a model.  Without further options: held-out perplexity (where documents were set
-                       aside), coherence, diversity.
+    """Score a model on a corpus.
 
-    Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training``, ... (``topics
-    eval --help`` describes them; names are those of the fields of the scorers' options).
-    Edits (``topics edit``) are honoured in coherence and diversity; perplexity is the trained
-    table's.  The result does not
-    depend on threads.
+    Without further options: held-out perplexity (if documents were set aside), coherence and
+    diversity. Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training`` ...
+    (``topics eval --help`` describes them). Edits (``topics edit``) apply to coherence and
+    diversity. Perplexity is that of the trained table. The result does not depend on threads.
 
     Returns
     -------
@@ -118,7 +119,7 @@ def _score_opened(
     split: float,
     reading: Mapping[str, Any],
 ) -> dict[str, Json]:
-    """The scores, of a model and a corpus that are opened for that."""
+    """Open the model and the corpus, and score them."""
     beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
     (model,), threads = open_within(
         [config.model], config.memory, config.threads, beside=beside, dense=True
@@ -167,7 +168,7 @@ def _score_opened(
 
 
 def _reading_options(config: EvalConfig) -> Mapping[str, Any]:
-    """How raw documents are read, as far as that is said."""
+    """Return the options of reading raw documents that the user set."""
     said = {name: value for name in READING if (value := getattr(config, name)) is not None}
     if said and config.elsewhere is None:
         raise UsageError(
@@ -177,7 +178,7 @@ def _reading_options(config: EvalConfig) -> Mapping[str, Any]:
 
 
 def _check_kind(model: TopicModel, chosen: Chosen) -> None:
-    """UsageError for a scorer of another kind of models."""
+    """Raise UsageError for a scorer of another kind of models."""
     kind = model_kind(model)
     for scorer, _ in chosen:
         if scorer.kinds and kind not in scorer.kinds:
@@ -188,7 +189,7 @@ def _check_kind(model: TopicModel, chosen: Chosen) -> None:
 
 
 def _add_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
-    """The configuration where nothing was asked for, and a note for the result."""
+    """Return the configuration with the default scorers, and a note for the result."""
     width = 0 if isinstance(config.model, TopicModel) else read_manifest(config.model).width
     corpus = _open_corpus(config, width)
     aside = width > 0 or corpus.part(True).docs > 0
@@ -205,7 +206,7 @@ def _open_corpus(config: EvalConfig, width: int) -> Corpus:
 
 
 def _bytes_beside(config: EvalConfig, chosen: Chosen) -> int:
-    """Bytes that scorers hold beside the tables of a stored model."""
+    """Sum the bytes that scorers hold beside the tables of a stored model."""
     folder: Any = config.model
     manifest = read_manifest(folder)
     if manifest.width:

@@ -34,26 +34,27 @@ _M2 = np.uint64(0x94D049BB133111EB)
 
 
 def mix(keys: np.ndarray) -> np.ndarray:
-    """64 well-mixed bits of each key, uint64[n]; the same as ``kernels.rng.bits``."""
+    """Mix the bits of each key, uint64[n], as ``kernels.rng.bits`` does."""
     keys = (keys ^ (keys >> np.uint64(30))) * _M1
     keys = (keys ^ (keys >> np.uint64(27))) * _M2
     return np.asarray(keys ^ (keys >> np.uint64(31)))
 
 
 def hash_strings(strings: pa.Array | Iterable[str]) -> np.ndarray:
-    """Keys of Arrow strings (or anything that Arrow converts), uint64[n]; equal texts have equal
-    keys.
+    """Hash Arrow strings to keys, uint64[n].
+
+    Equal texts have equal keys. Other sequences are converted to Arrow.
     """
     return mix(fnv1a(strings))
 
 
 def word_keys(corpus: Corpus) -> np.ndarray:
-    """Keys of the corpus' words, uint64[W]."""
+    """Hash the words of a corpus to keys, uint64[W]."""
     return hash_strings(corpus_vocabulary(corpus).words)
 
 
 def corpus_vocabulary(corpus: Corpus) -> Vocabulary:
-    """The words, counts and document frequencies of an open ``Corpus``."""
+    """Read the words, counts and document frequencies of an open ``Corpus``."""
     path = corpus.file("vocab")
     vocabulary = Vocabulary.read(path)
     if len(vocabulary) < corpus.n_words:
@@ -65,15 +66,16 @@ def corpus_vocabulary(corpus: Corpus) -> Vocabulary:
 
 
 def first_documents(corpus: Corpus, heldout: bool) -> np.ndarray:
-    """The first global document number of each storage block of a part, and their end, int64[blocks
-    + 1].
+    """Return the first document number of each storage block of a part, and the end.
+
+    int64[blocks + 1].
     """
     docs = [block.docs for block in corpus.part(heldout).blocks]
     return np.concatenate(([0], np.cumsum(np.array(docs, np.int64))))
 
 
 def document_keys(corpus: Corpus, heldout: bool) -> np.ndarray:
-    """Keys of the documents of a part, uint64[docs] by global number: of their ids."""
+    """Hash the ids of the documents of a part to keys, uint64[docs], by document number."""
     keys = np.zeros(corpus.part(heldout).docs, np.uint64)
     for numbers, batch in stream_documents(corpus, heldout, ["id"]):
         keys[numbers] = hash_strings(batch.column("id"))
@@ -83,10 +85,10 @@ def document_keys(corpus: Corpus, heldout: bool) -> np.ndarray:
 def stream_documents(
     corpus: Corpus, heldout: bool, columns: list[str]
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """Stream the documents' table of a part, in the table's order: (global numbers int64[n], record
-    batch of ``columns``).
+    """Stream the table of documents of a part in order.
 
-    Global numbers count the rows of the part's blocks; documents that were removed are left out.
+    Yields document numbers int64[n] and a record batch of ``columns``. Numbers count the rows of
+    the part's blocks. Removed documents are left out.
     """
     first = first_documents(corpus, heldout)
     for batch, _, block, row in corpus.placed(columns, (PARTS[heldout],)):
@@ -97,8 +99,9 @@ def stream_documents(
 
 
 def mark_known_words(words: Any, corpus: Corpus) -> np.ndarray:
-    """bool[n]: which words the training part of a corpus has, kept or pruned; the pruned ones are
-    streamed.
+    """Mark the words that the training part of a corpus has, kept or pruned, bool[n].
+
+    The pruned words are streamed.
     """
     met = corpus_vocabulary(corpus).find(words) >= 0
     if "pruned" in corpus.manifest.files:
@@ -109,8 +112,9 @@ def mark_known_words(words: Any, corpus: Corpus) -> np.ndarray:
 
 
 def match_words(vocabulary: Vocabulary, corpus: Corpus) -> np.ndarray | None:
-    """Model ids of the corpus' words, int64[W of the corpus], -1 unknown; None where both
-    vocabularies are the same.
+    """Look up the corpus' words in a model's vocabulary, int64[W], -1 for unknown words.
+
+    Returns None if both vocabularies are the same.
     """
     other = corpus_vocabulary(corpus)
     if len(other) == len(vocabulary) and other.sha256 == vocabulary.sha256:
@@ -126,10 +130,11 @@ language: 1 to 5 % (names, and words that look alike)."""
 
 
 def describe_mismatch(model: TopicModel, corpus: Corpus) -> str | None:
-    """A sentence where the model was trained on another corpus, with both names; None where it was
-    trained on this one (or an
-    earlier state of it), or does not say.  UsageError where they have next to no word in common:
-                                            scores would say nothing."""
+    """Describe in a sentence that a model was trained on another corpus, or return None.
+
+    Returns None for the model's own corpus, for a later state of it, and if the model does not say.
+    Raises UsageError if the two share almost no words, because scores would mean nothing.
+    """
     trained = model.manifest.corpus.fingerprint
     if trained is None or corpus.has_fingerprint(trained):
         return None
@@ -157,7 +162,7 @@ def describe_mismatch(model: TopicModel, corpus: Corpus) -> str | None:
 
 
 def check_payload(corpus: Corpus, model: TopicModel) -> None:
-    """UsageError where a store does not hold what the model is of."""
+    """Raise UsageError if a store holds other data than the model is of."""
     if corpus.width != model.manifest.width:
         raise UsageError(
             f"{corpus.path}: holds {payload_of(corpus.width)}, and the model is of "
@@ -173,11 +178,11 @@ def other_corpus(
     mem_limit: int | None = None,
     **reading: Any,
 ) -> Iterator[Corpus]:
-    """A corpus store as it is, or raw text ingested into a temporary one.
+    """Open a corpus store, or ingest raw text into a temporary one.
 
-    Raw text is read with the model's tokenizer, and all its words are kept, so that the
-    out-of-vocabulary rate is known. meta: fields of raw documents to keep, by the name of the
-    column."""
+    Raw text is read with the model's tokenizer and keeps all words, so that the out-of-vocabulary
+    rate is known. meta: fields of raw documents to keep, by the name of the column.
+    """
     width = model.manifest.width
     path = Path(places().resolve(path) if str(path).endswith(".zarr") else path)
     if not places().exists(path):

@@ -1,5 +1,8 @@
-"""Which topic of one model is which of another: l1 distances of p(w|k), the assignment of least
-total distance, and ids that stay with a topic from version to version."""
+"""Matching the topics of two models by the l1 distances of p(w|k).
+
+An assignment of least total distance pairs topics, and ids stay with topics from version to
+version.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,9 @@ A_PAIR = 32
 
 @fast_kernel
 def _add_distances(a: Floats, b: Floats, out: Doubles) -> None:
-    """a: float32[n, KA], b: float32[n, KB], probabilities of n words -> out: float64[KA, KB] += sum
-    |a - b|.
+    """Add sum |a - b| over n words to ``out``, float64[KA, KB].
+
+    a: float32[n, KA], b: float32[n, KB], probabilities.
     """
     part = np.zeros((a.shape[1], b.shape[1]), np.float32)
     for w in range(len(a)):
@@ -57,11 +61,12 @@ def l1_distances(
     progress: Callable[[int, int], None] | None = None,
     cluster: Cluster | None = None,
 ) -> np.ndarray:
-    """float64[KA, KB]: sum over all words of |p(w|i) - p(w|j)|, 0 (same) to 2 (no word in common);
-    words are matched by
-    text, a word that a model does not know has probability 0 in it.  Streams both tables; each
-    worker of a cluster does so with
-    some of the words."""
+    """Compute the l1 distances of topics, sum over words of |p(w|i) - p(w|j)|, float64[KA, KB].
+
+    They range from 0 (same) to 2 (no word in common). Words are matched by text, and a word unknown
+    to a model has probability 0 in it. Both tables are streamed. Each worker of a cluster takes
+    some words.
+    """
     every = max(a.n_words, b.n_words)
     if cluster is None:
         return _distances((0, every), a, b, progress)
@@ -82,9 +87,7 @@ def _distances(
     b: TopicModel,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """What spans of words of a and of b add that begin at one of these words: multiples of QUANTUM,
-    so that their sum is exact.
-    """
+    """Sum the distances over spans of words, rounded so that the sums are exact."""
     out = np.zeros((a.n_topics, b.n_topics))
     ids = b.vocabulary.find(a.vocabulary.words)
     for start, rows in a.spans():
@@ -207,7 +210,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
 
 
 def _changed(before: list[str], after: list[str]) -> dict[str, Json]:
-    """The words now, those gained and those lost."""
+    """List the current words of a topic, and those gained and lost."""
     gained, lost = (
         [word for word in some if word not in others]
         for some, others in ((after, before), (before, after))
@@ -221,7 +224,7 @@ def _texts(model: TopicModel, n: int) -> list[list[str]]:
 
 
 def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> TopicIds:
-    """The ids of the new model's topics: they stay with a topic however it moves about.
+    """Assign ids to the new model's topics, so that an id stays with its topic.
 
     A topic of the new model inherits the id of the old topic that the assignment of least total l1
     distance gives it, where

@@ -1,5 +1,7 @@
-"""Scorers: what one is, what it is given, and which of those registered in
-``topicstream.base.plugins`` an evaluation runs."""
+"""Scorers of an evaluation, their arguments, and the choice of those that run.
+
+They are registered in ``topicstream.base.plugins``.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ from topicstream.model.topic_model import TopicModel
 
 
 def model_kind(model: TopicModel) -> str:
-    """``topics`` (a document has shares of them), ``clusters`` (a document has one), or what else
-    the clusters are of.
+    """Return the kind of a model: ``topics``, ``clusters``, or clusters of other data.
+
+    A document has shares of topics, and one cluster.
     """
     if model.manifest.width:
         return noun_of(model.manifest.width)
@@ -53,18 +56,19 @@ class Scoring:
 
     @property
     def visitors(self) -> int | Cluster:
-        """Who visits the blocks, for ``visit_blocks``."""
+        """Return the visitors of blocks, for ``visit_blocks``."""
         return self.cluster or self.threads
 
     @property
     def corpus(self) -> Corpus:
-        """``store``, for a scorer that needs it."""
+        """Return ``store``, for a scorer that needs it."""
         assert self.store is not None
         return self.store
 
     def scored_documents(self) -> tuple[Corpus, tuple[str, ...], str]:
-        """The corpus and its parts that ``heldout`` names, or else those set aside, and what they
-        are in words.
+        """Return the corpus and parts to score, and a description of them.
+
+        They are those that ``heldout`` names, or else the documents set aside.
         """
         noun = noun_of(self.model.manifest.width)
         if self.elsewhere is not None:
@@ -72,7 +76,7 @@ class Scoring:
         return self.corpus, ("heldout",), f"{noun} set aside"
 
     def step(self, phase: str) -> Callable[[int, int], None]:
-        """Reports the documents done."""
+        """Report the number of documents done."""
         return partial(self.progress.step, phase, unit="documents")
 
 
@@ -83,15 +87,16 @@ class NoScorerOptions:
 
 @dataclass(frozen=True)
 class Entry:
-    """Of the result: a dataclass of figures that says in ``measured`` what was measured, and of
-    which documents, in words.
+    """An entry of the result: figures, and the documents that they were measured on.
+
+    ``figures`` is a dataclass whose ``measured`` says in words what was measured.
     """
 
     figures: Any
     documents: str = ""
 
     def plain(self) -> Mapping[str, object]:
-        """As plain values; figures that JSON cannot hold become None."""
+        """Convert the entry to plain values, with None for figures that JSON cannot hold."""
         measured = (
             f"{self.figures.measured}; {self.documents}"
             if self.documents
@@ -102,7 +107,7 @@ class Entry:
 
 
 def figure_lines(name: str, entry: Mapping[str, object]) -> list[str]:
-    """An entry of the result for people: its figures on one line, and what was measured."""
+    """Format an entry for people: its figures on one line, and what was measured."""
     shown = [
         f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
         for k, v in entry.items()
@@ -147,8 +152,9 @@ Chosen = list[tuple[Scorer, Any]]
 
 
 def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
-    """Ours, in the order of the result, then those of these names; UsageError for a name that no
-    other package has.
+    """Load our scorers in the order of the result, then the named ones of other packages.
+
+    Raises UsageError for a name that no other package has.
     """
     ours = plugins.own(plugins.SCORERS)
     names_asked = (names,) if isinstance(names, str) else names
@@ -164,15 +170,16 @@ def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
 
 
 def options_of(every: Sequence[Scorer]) -> type:
-    """A dataclass of the options of several scorers."""
+    """Make a dataclass of the options of several scorers."""
     return make_dataclass(
         "ScorerOptions", (), bases=tuple(scorer.Options for scorer in reversed(every)), frozen=True
     )
 
 
 def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
-    """The scorers that a configuration asks for, and whether it asks for any by itself; UsageError
-    for an unknown option.
+    """Select the scorers that a configuration asks for, and tell if it asks for any.
+
+    Raises UsageError for an unknown option.
     """
     every = scorers(config.score)
     foreign = every[len(plugins.own(plugins.SCORERS)) :]
@@ -189,7 +196,7 @@ def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
 
 
 def check_options(config: EvalConfig, chosen: Chosen) -> None:
-    """UsageError for an option of a scorer that does not run."""
+    """Raise UsageError for an option of a scorer that does not run."""
     options = config.options or {}
     runs = [scorer for scorer, _ in chosen]
     for scorer in scorers(config.score):

@@ -53,7 +53,7 @@ NAMES = "names"
 
 @dataclass
 class Tally:
-    """What was answered so far."""
+    """Counts of the documents answered so far."""
 
     documents: int = 0
     empty: int = 0
@@ -82,9 +82,10 @@ class Tally:
 
 
 def possible_words(model: TopicModel) -> np.ndarray | None:
-    """Tell which words some topic can explain, bool[W]; None: all, by the prior of each word.
+    """Mark the words that some topic can explain, bool[W], or return None for all.
 
-    A word that no topic of a model without a prior has is as good as unknown."""
+    A word that no topic of a model without a prior has is as good as unknown.
+    """
     if model.beta > 0 or model.manifest.width:
         return None
     known = np.concatenate([(rows > 0).any(axis=1) for _, rows in model.spans()])
@@ -92,9 +93,9 @@ def possible_words(model: TopicModel) -> np.ndarray | None:
 
 
 class Answers:
-    """One inference: a model, its method and where the documents come from.
+    """An inference: a model, its method and the source of the documents.
 
-    ``schema``: of its answers.
+    ``schema`` is the schema of the answers.
     """
 
     def __init__(self, config: InferConfig) -> None:
@@ -148,7 +149,10 @@ class Answers:
         self.schema = answer_schema(shown, facts=facts, integer_ids=integer_ids)
 
     def encoded(self, encode: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
-        """``encode(answers)`` of every block, in input order; it may run in any thread."""
+        """Encode the answers of every block, in input order.
+
+        ``encode`` may run in any thread.
+        """
 
         def answer(documents: Documents) -> tuple[Any, Documents]:
             return encode(self._answer(documents)), documents
@@ -200,7 +204,7 @@ class Answers:
                 flush()
 
     def summary(self, begin: float) -> dict[str, Json]:
-        """What was answered since ``begin`` (``time.perf_counter``)."""
+        """Summarise the answers since ``begin`` (``time.perf_counter``)."""
         notify_compiling(None)
         seconds = time.perf_counter() - begin
         tally = self.tally
@@ -300,8 +304,9 @@ def infer(config: InferConfig) -> Any:
 
 @openly_configured(InferConfig)
 def answers(config: InferConfig) -> Iterator[pa.RecordBatch]:
-    """The answers of ``infer``, streamed as record batches of some thousand documents; ``out`` is
-    ignored.
+    """Stream the answers of ``infer`` as record batches of some thousand documents.
+
+    ``out`` is ignored.
     """
     yield from Answers(config).batches()
 
@@ -372,8 +377,9 @@ def _parts(
 
 
 def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> tuple[Path, Tally]:
-    """Answer some batches of documents into a file of Arrow's, on a worker: the file, and what was
-    answered.
+    """Answer batches of documents into an Arrow file on a worker.
+
+    Returns the file and the counts of the answers.
     """
     run = Answers(replace(config, threads=threads_of_worker(config.threads)))
     assert isinstance(run.source, StoredDocuments)

@@ -1,4 +1,4 @@
-"""What every method of inference is, and the rows of the model that it reads."""
+"""Base class of the methods of inference, and the model's rows that they read."""
 
 from __future__ import annotations
 
@@ -38,18 +38,20 @@ class TopicRows:
         self.inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
 
     def gather(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
-        """The row of each cell, int64[nnz], and the table, float32[R, K].
+        """Return the row of each cell, int64[nnz], and the table of rows, float32[R, K].
 
-        The table is the model's own where that is in memory, else the rows of these documents'
-        words: the same values."""
+        The table is the model's own if it is in memory, else the rows of these documents' words,
+        with the same values.
+        """
         if self.model.phi is not None:
             return docs.words, self.model.phi
         ids, rows = np.unique(docs.words, return_inverse=True)
         return rows.astype(np.int64), self.model.rows(ids)
 
     def weigh(self, docs: Documents) -> Documents:
-        """The documents with their cells weighed as the training documents' were; unchanged where
-        the model weighs none.
+        """Weigh the cells of documents as the training documents were weighed.
+
+        Documents are unchanged if the model weighs no cells.
         """
         weights = self.model.weights
         return (
@@ -123,20 +125,22 @@ class Method(ABC):
 
     @abstractmethod
     def shares(self, docs: Documents) -> np.ndarray:
-        """p(topic | document), float32[D, K], rows sum to 1; the prior's mean for a document
-        without a known word.
+        """Compute p(topic | document), float32[D, K], with rows that sum to 1.
+
+        A document without a known word gets the prior's mean.
         """
 
     @classmethod
     def required_by(cls, model: TopicModel) -> bool:
-        """Whether the model has no shares of topics that another method could find: this one is its
-        default.
+        """Return True if the model has shares that only this method can find.
+
+        Such a method is the model's default.
         """
         return False
 
     @classmethod
     def table_bytes(cls, model: TopicModel) -> int:
-        """Bytes of what ``load`` brings into memory."""
+        """Compute the bytes that ``load`` brings into memory."""
         return 4 * model.n_words * model.n_topics * cls.tables
 
     def load(self) -> None:
@@ -144,18 +148,19 @@ class Method(ABC):
         self.rows.model.load()
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
-        """What ``shares`` is called with, given all blocks; a method that needs all documents first
-        reads them here.
+        """Return the blocks that ``shares`` is called with.
+
+        A method that needs all documents first reads them here.
         """
         return blocks
 
     def hold(
         self, blocks: Iterable[Documents], each: Callable[[Documents], int], fixed: int = 0
     ) -> list[Documents]:
-        """All blocks in memory.
+        """Read all blocks into memory.
 
-        Raises DoesNotFit, once all were counted, where ``fixed`` and ``each`` of theirs are more
-        bytes than there is room for."""
+        Raises DoesNotFit, after counting all, if ``fixed`` and ``each`` of theirs exceed the room.
+        """
         blocks_held: list[Documents] = []
         for block in blocks:
             fixed += each(block)

@@ -1,12 +1,10 @@
-"""What people have made of a model's topics: labels, merges, drops, an order.  A log beside the
-model; a view of it.
+"""Labels, merges, drops and an order of a model's topics: a log, and a view of it.
 
-``edits.jsonl`` in the model's folder holds a line an edit, in the order they were made, each with
-its checksum, the last with their number.  The
-trained table is never touched: a *view* maps trained topics to shown ones.  Perplexity always
-scores the trained table.
-Topics are named by their stable ids (``identity.read_ids``), so that a log can follow them into the
-next version."""
+``edits.jsonl`` in the model's folder holds a line per edit, in order, each with its checksum, the
+last with their number. The trained table never changes: a *view* maps trained topics to shown ones.
+Perplexity always scores the trained table. Topics are named by their stable ids
+(``manifest.read_ids``), so that a log can follow them into the next version.
+"""
 
 from __future__ import annotations
 
@@ -97,22 +95,22 @@ class View:
 
     @property
     def plain(self) -> bool:
-        """Whether the shown columns are the trained ones as they stand."""
+        """Return True if the shown columns are the trained ones."""
         return self.members == [[k] for k in range(len(self.members))] and not self.dropped
 
     @property
     def edited(self) -> bool:
-        """Whether a topic was merged or dropped."""
+        """Return True if a topic was merged or dropped."""
         return bool(self.dropped) or any(len(columns) > 1 for columns in self.members)
 
     @property
     def ordered(self) -> bool:
-        """Whether somebody gave the topics an order."""
+        """Return True if the topics have a user's order."""
         return bool(self.first)
 
     @property
     def listing(self) -> list[int]:
-        """Positions of the shown topics in the order of lists: those of ``first``, then by id."""
+        """Return the positions of the shown topics in list order: ``first``, then by id."""
         before = [self.ids.index(topic) for topic in self.first]
         return before + [k for k in range(len(self)) if k not in set(before)]
 
@@ -120,17 +118,18 @@ class View:
         return len(self.ids)
 
     def label_of(self, topic: int) -> str | None:
-        """The label that somebody gave a topic, by its id."""
+        """Return the user's label of a topic, by its id."""
         return self.labels.get(topic)
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """``ids`` as int32[shown]."""
+        """Return ``ids`` as int32[shown]."""
         return np.array(self.ids, np.int32)
 
     def shares(self, theta: np.ndarray) -> np.ndarray:
-        """p(k|d) [D, K] of the trained topics -> [D, shown], rows sum to 1; the array itself where
-        nothing changes.
+        """Convert p(k|d) [D, K] of trained topics to shown ones, [D, shown].
+
+        Rows sum to 1. Returns the array itself if the view changes nothing.
         """
         if self.plain:
             return theta
@@ -142,7 +141,7 @@ class View:
         return out
 
     def columns(self, table: np.ndarray) -> np.ndarray:
-        """Columns of a [n, K] table added up by shown topic, [n, shown]."""
+        """Sum the columns of a table [n, K] by shown topic, [n, shown]."""
         out = np.ascontiguousarray(table[:, [m[0] for m in self.members]])
         for j, members in enumerate(self.members):
             for k in members[1:]:
@@ -150,7 +149,10 @@ class View:
         return out
 
     def column_of(self, topic: int) -> int:
-        """Position of a shown topic by its id; InputError when there is none."""
+        """Return the position of a shown topic by its id.
+
+        Raises UsageError if there is none.
+        """
         try:
             return self.ids.index(topic)
         except ValueError:
@@ -165,8 +167,9 @@ class View:
 
 
 class EditedModel(TopicModel):
-    """A model as its view shows it: counts of merged topics added up, dropped ones left out;
-    streamed like any other.
+    """A model as its view shows it, streamed like any other.
+
+    Counts of merged topics are summed, dropped topics left out.
     """
 
     def __init__(self, trained: TopicModel, view: View) -> None:
@@ -184,12 +187,12 @@ class EditedModel(TopicModel):
 
     @property
     def column_ids(self) -> np.ndarray:
-        """As ``TopicModel.column_ids``."""
+        """Return the numbers of the topics, as ``TopicModel.column_ids`` does."""
         return np.array(self.view.ids, np.int64)
 
     @cached_property
     def kinds(self) -> list[str]:
-        """As ``TopicModel.kinds``."""
+        """Return the kinds of the topics, as ``TopicModel.kinds`` does."""
         trained = kinds_of_origin(self.trained)
         known = {
             place: trained[column]
@@ -200,7 +203,7 @@ class EditedModel(TopicModel):
         return topic_kinds(self, known)
 
     def __reduce__(self) -> tuple[type[EditedModel], tuple[TopicModel, View]]:
-        """Whoever is sent it opens the trained one, and sees it the same way."""
+        """Pickle the trained model and the view, so that the receiver applies it again."""
         return EditedModel, (self.trained, self.view)
 
     def load(self) -> None:
@@ -208,7 +211,7 @@ class EditedModel(TopicModel):
         self.trained.load()
 
     def rows(self, ids: ArrayLike, out: np.ndarray | None = None) -> np.ndarray:
-        """As ``TopicModel.rows``."""
+        """Return the counts of some words, as ``TopicModel.rows`` does."""
         rows = self.view.columns(self.trained.rows(ids))
         if out is None:
             return rows
@@ -216,7 +219,7 @@ class EditedModel(TopicModel):
         return out
 
     def spans(self) -> Iterator[tuple[int, np.ndarray]]:
-        """As ``TopicModel.spans``."""
+        """Stream the table, as ``TopicModel.spans`` does."""
         for start, rows in self.trained.spans():
             yield start, self.view.columns(rows)
 
@@ -236,7 +239,7 @@ def _origin_shown(trained: TopicModel, view: View) -> Origin:
 
 
 def apply_view(model: TopicModel, view: View) -> TopicModel:
-    """The model as the view shows it; the model itself where the view changes no column."""
+    """Return the model as the view shows it, or the model itself if nothing changes."""
     return model if view.plain else EditedModel(model, view)
 
 
@@ -250,22 +253,23 @@ def view_of(model: TopicModel, *, edits: bool = True) -> View:
 
 
 def names_of(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
-    """Stable id -> the name that a topic was trained with (a label's), on one line of printable
-    characters.
-    """
+    """Return the printable names that topics were trained with, by stable id."""
     named = {int(k): name for k, name in manifest.topic_names.items() if k.isdecimal()}
     return {ids[k]: make_printable(name)[:LONGEST] for k, name in named.items() if k < len(ids)}
 
 
 def make_printable(text: str) -> str:
-    """On one line, without what cannot be printed."""
+    """Join a text to one line without unprintable characters."""
     return " ".join(
         "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split()
     )
 
 
 def _read_lines(model: Path) -> list[Edit | Undo]:
-    """Return all lines of the log of a model; StoreError where it is damaged or cut short."""
+    """Read all lines of a model's log.
+
+    Raises StoreError if it is damaged or truncated.
+    """
     advice = "restore the file or delete it to start over"
     return [
         decode_record(record, _LINE, model / LOG, advice.capitalize())
@@ -274,9 +278,9 @@ def _read_lines(model: Path) -> list[Edit | Undo]:
 
 
 def read_log(model: str | Path) -> list[Edit]:
-    """The edits in force, oldest first (undone ones are left out).
+    """Read the edits in force, oldest first, without undone ones.
 
-    StoreError where the log is damaged.
+    Raises StoreError if the log is damaged.
     """
     log: list[Edit] = []
     for edit in _read_lines(Path(model)):
@@ -290,9 +294,10 @@ def read_log(model: str | Path) -> list[Edit]:
 def apply_log(
     log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = MappingProxyType({})
 ) -> View:
-    """The view that a log makes of topics with these ids (by column) and, some of them, names.
-    Edits of topics that are
-    no longer there (they died in a later version) are passed over."""
+    """Build the view that a log makes of topics with these ids (by column) and names.
+
+    Edits of topics that a later version no longer has are passed over.
+    """
     members: dict[int, list[int]] = {i: [k] for k, i in enumerate(ids)}
     labels: dict[int, str] = dict(names)
     dropped: list[int] = []
@@ -319,8 +324,9 @@ def apply_log(
 
 
 def _check_edit(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[int]) -> Edit:
-    """An edit as a record; UsageError where it cannot be done to the topics as the log
-    leaves them.
+    """Convert an edit to a record, and check it against the topics that the log leaves.
+
+    Raises UsageError if it cannot be done.
     """
     edit: Edit = decode_record(
         values, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError
@@ -406,7 +412,7 @@ def edit(
 def _extend_log(
     folder: Path, edits: Sequence[Mapping[str, object]], undo: int
 ) -> tuple[list[Edit], list[Edit | Undo], list[int]]:
-    """The log in force afterwards, the lines to add, the topics' ids."""
+    """Return the log in force after the edits, the lines to add, and the topics' ids."""
     ids = read_ids(folder, read_manifest(folder).topics).ids
     log = read_log(folder)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -424,9 +430,10 @@ def _extend_log(
 
 
 def copy_log(old: str | Path, new: str | Path) -> bool:
-    """Copy the log of a model (and its topics' stable ids) to its next version, whose topics keep
-    their ids; whether there
-    was a log.  What the new version already has stays."""
+    """Copy a model's log and topic ids to its next version, and tell if there was a log.
+
+    The next version keeps files that it already has.
+    """
     for name in (IDS, LOG):
         source = Path(old) / name
         target = Path(new) / name
