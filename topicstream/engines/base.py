@@ -286,7 +286,10 @@ def learns_priors(alpha: float | None, beta: float | None, learn: bool | None) -
 
 
 class RowSource(Protocol):
-    """Rows of a table with the constants beside it."""
+    """Rows of a table with the constants beside it.
+
+    totals: float64[P], the column sums.
+    """
 
     totals: np.ndarray
 
