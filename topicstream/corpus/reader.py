@@ -85,7 +85,7 @@ class Corpus(Views):
     >>> corpus[0].id
     'doc-0'
     >>> next(corpus.documents(columns=["date"])).column_names
-    ['id', 'part', 'date', 'words', 'counts']
+    ['id', 'date', 'part', 'words', 'counts']
     >>> corpus.to_scipy(parts="train").shape == (corpus.n_docs, corpus.n_words)
     True
 

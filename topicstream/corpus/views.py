@@ -118,7 +118,7 @@ class Views(Sequence["Document"]):
     ) -> Iterator[pa.RecordBatch]:
         """Stream record batches of some thousand documents each.
 
-        Columns: id, part, the metadata, ``words`` list<int32> (ids of ``self.words``, ascending)
+        Columns: id, the metadata, part, ``words`` list<int32> (ids of ``self.words``, ascending)
         and ``counts`` list<int32> (list<float> in a weighted corpus).
 
         Parameters
