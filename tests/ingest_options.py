@@ -73,6 +73,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "text_field": {"text_field": "title"},
     "id_field": {"id_field": "key"},
     "meta": {"meta": "group,date=year"},
+    "na": {"na": "NA,NaN", "meta": "group"},
     "date_format": {"date_format": "%Y", "meta": "date=year"},
     "encoding": {"encoding": "utf-8"},
     "delimiter": {"delimiter": ","},

@@ -157,6 +157,22 @@ def test_lines_that_end_with_carriage_returns_alone(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("na", "wanted", "missing"), [((), "NA", {}), ("NA,NaN", None, {"country": 1, "party": 1})]
+)
+def test_values_that_say_that_there_is_none(tmp_path, na, wanted, missing):
+    rows = [
+        {"id": "d0", "text": "word", "country": "NA"},
+        {"id": "d1", "text": "a", "country": "DE"},
+    ]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    (tmp_path / "m.csv").write_text("id,party\nd0,NA\nd1,X\n")
+    given = {"meta": "country", "meta_files": tmp_path / "m.csv", "na": na}
+    summary = topicstream.ingest(path, out=tmp_path / "s", heldout=0, **given, **OPTIONS)
+    assert fields(tmp_path / "s", "country", "party") == {"d0": (wanted, wanted), "d1": ("DE", "X")}
+    assert summary["missing_values"] == missing
+
+
 def test_an_id_in_two_rows(tmp_path):
     """The last row counts, rows of lists are joined, and the summary counts the row too many."""
     (tmp_path / "m.csv").write_text("id,party,authors\nd0,A,Ann\nd1,B,Bo\nd0,C,Cy\n")

@@ -37,6 +37,7 @@ the tokens are theirs]
 [  {stopwords_told}]
   {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
 [  {columns}]
+[  without a value: {missing_told} (--na NA,NaN names values that mean none)]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
 [  {axis_sizes}]
 [  links: {links_told}]
@@ -160,9 +161,11 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
     share = s["tokens"] / max(1, s["tokens"] + s["tokens_pruned"])
     rule = pruning["fixed"] or f"min-df {pruning['min_df']}, max-df {most}"
     chosen = tokenizer.get("stopwords", "english")
+    missing = s.get("missing_values") or {}
     about = {
         **s,
         "columns": columns_told(s),
+        "missing_told": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
         "heldout_missed": ""
         if s["documents_heldout"] or "=" not in s["heldout_asked"]

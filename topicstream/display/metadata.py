@@ -20,7 +20,7 @@ from topicstream.evaluation.keys import describe_mismatch, stream_documents
 from topicstream.model.topic_model import TopicModel
 
 NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
-"""What R and pandas write for a missing value."""
+"""What R and pandas write for a missing value: no covariate. Groups may be called so."""
 
 
 def open_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
@@ -99,14 +99,19 @@ def values_given(values: Any) -> Any:
     )
 
 
+def without_empty_text(values: Any) -> Any:
+    """Make empty values of a column null; others are missing where ingest says so (``--na``)."""
+    return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+
+
 def flattened(values: Any) -> tuple[Any, np.ndarray]:
     """(the values of a column one by one, null where there is none; the document of each int64[n]);
     of a list column, each value of a document.
     """
     if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
-        return values_given(values), np.arange(len(values))
+        return without_empty_text(values), np.arange(len(values))
     lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return values_given(values.flatten()), np.repeat(np.arange(len(values)), lengths)
+    return without_empty_text(values.flatten()), np.repeat(np.arange(len(values)), lengths)
 
 
 def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.ndarray]:

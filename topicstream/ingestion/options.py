@@ -46,6 +46,12 @@ def columns(columns_given: Mapping[str, str] | str | Sequence[str]) -> Mapping[s
     return meta
 
 
+def values_listed(given: str | Sequence[str]) -> tuple[str, ...]:
+    """List the values between commas, of one string or several."""
+    texts = [given] if isinstance(given, str) else given
+    return tuple(value.strip() for text in texts for value in text.split(",") if value.strip())
+
+
 def joined(names: str | Collection[str]) -> str:
     """Names that were given apart, between commas."""
     return names if isinstance(names, str) else ",".join(names)
@@ -101,6 +107,18 @@ class ReadOptions:
             "decides": "reading",
             "recalled": "meta",
         },
+    )
+    na: str | Sequence[str] = option(
+        (),
+        "Values of fields that say that there is none, separated by commas, such as NA,NaN "
+        "(default: only empty ones).",
+        metavar="VALUES",
+        multiple=True,
+        parse=values_listed,
+        cli=("ingest",),
+        decides="reading",
+        recalled="fields",
+        group="Input",
     )
     date_format: str | None = option(
         None,
@@ -299,6 +317,7 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "meta", columns(self.meta))
+        object.__setattr__(self, "na", values_listed(self.na))
         if not self.id_field:
             object.__setattr__(self, "id_field", None)
         if self.patches and self.format is None:
@@ -350,6 +369,7 @@ class ReadOptions:
             "text_field": self.text_field or "text",
             "words": self.words and str(self.words),
             "meta": dict(self.meta),
+            "na": list(self.na),
         }
 
     def remembered(self) -> dict[str, Json]:

@@ -372,11 +372,12 @@ def _rows(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[
 
 def _objects(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     objects = Objects(source, options, "#")
+    ids = in_memory.documents.index if _names_rows(in_memory.documents) else None
     for number, document in enumerate(in_memory.documents):
         try:
             fields = _fields(document, options)
             if options.id_column(fields) is None:
-                fields["id"] = str(number + in_memory.first)
+                fields["id"] = str(number + in_memory.first if ids is None else ids[number])
             objects.add(number + 1, fields)
         except WrongField as e:
             source.reject(0, str(e), file=f"documents[{number}]")
@@ -388,7 +389,7 @@ def _objects(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterat
 
 def _fields(document: object, options: ReadOptions) -> dict[str, object]:
     """A document as an object of plain values.  Raises WrongField."""
-    if document is None or (isinstance(document, float) and document != document):
+    if _plain(document) is None:
         document = ""  # a missing value of a series
     if isinstance(document, str):
         if options.id_wanted or options.meta_wanted:
@@ -451,6 +452,7 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
     if hasattr(documents, "iloc") or hasattr(
         documents, "iter_slices"
     ):  # of pandas or polars: some rows are converted at a time
+        documents = _with_index(documents, options)
         names = select_fields([str(name) for name in documents.columns], options, source)
         columns = [
             name for name in documents.columns if str(name) in names
@@ -462,6 +464,26 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
     stream = pa.RecordBatchReader.from_stream(documents)
     names = select_fields(stream.schema.names, options, source)
     return (pa.Table.from_batches([batch.select(names)]) for batch in stream)
+
+
+def _names_rows(frame: Any) -> bool:
+    """Say whether the index of a frame or series of pandas names its rows: it has a name of its
+    own, or labels that are no numbers.
+    """
+    index = getattr(frame, "index", None)
+    if not hasattr(frame, "iloc") or index is None or index.nlevels > 1:
+        return False
+    return index.name is not None or getattr(index.dtype, "kind", "O") not in "iu"
+
+
+def _with_index(frame: Any, options: ReadOptions) -> Any:
+    """Add the index of a frame of pandas as its ids, where it has no column of them."""
+    if not _names_rows(frame):
+        return frame
+    name = options.id_field or "id"
+    if name in frame.columns or (options.id_field not in (None, frame.index.name)):
+        return frame
+    return frame.assign(**{name: frame.index.astype(str)})
 
 
 def _named(table: pa.Table, dataset: Any) -> pa.Table:

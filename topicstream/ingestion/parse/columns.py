@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 from types import NoneType
 
@@ -95,6 +95,21 @@ def as_lists(values: pa.Array, separator: str) -> pa.Array:
     return remove_empty(
         pa.ListArray.from_arrays(cells.offsets, pc.utf8_trim_whitespace(cells.values))
     )
+
+
+def without_missing(column: pa.Array, missing: Sequence[str]) -> pa.Array:
+    """Make the values of a column null that say that there is none; of lists they are left out."""
+    if not missing:
+        return column
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        lists = [
+            None if items is None else [item for item in items if item not in missing]
+            for items in column.to_pylist()
+        ]
+        return pa.array(lists, column.type)
+    texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    said = pc.is_in(texts, pa.array(list(missing), pa.large_string()))
+    return pc.if_else(said, pa.scalar(None, column.type), column)
 
 
 def kind_of(value: object) -> str:

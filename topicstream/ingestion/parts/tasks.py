@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -13,11 +13,11 @@ from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.open.names import IN_PATH, partitions
 from topicstream.ingestion.open.source import Input, Source
 from topicstream.ingestion.options import ReadOptions
-from topicstream.ingestion.parse.columns import LISTS
+from topicstream.ingestion.parse.columns import LISTS, without_missing
 from topicstream.ingestion.parse.documents import LIST, TEXT, empty_batch, metadata_of
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile, Rejects
-from topicstream.ingestion.parts.parts import in_parts
+from topicstream.ingestion.parts.parts import DOCUMENT, in_parts
 from topicstream.ingestion.tokens.normal import compose_column, compose_strings
 
 WORK_BYTES = 9
@@ -78,6 +78,7 @@ class Task:
         if self.options.split is not None:
             batch = in_parts(batch, self.options, self.rejects.notes)
         batch = with_composed_fields(batch)
+        batch = with_missing_values(batch, self.options.na)
         if batch.column(2).null_count:
             gone = batch.column(0).filter(batch.column(2).is_null())
             batch = batch.filter(batch.column(2).is_valid())
@@ -92,6 +93,16 @@ def with_composed_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
         composed = compose_column(column)
         if composed is not column:
             batch = batch.set_column(place, batch.schema.names[place], composed)
+    return batch
+
+
+def with_missing_values(batch: pa.RecordBatch, missing: Sequence[str]) -> pa.RecordBatch:
+    """Take values of the metadata that say that there is none (``--na``) for none."""
+    for place in range(batch.num_columns - len(metadata_of(batch)), batch.num_columns):
+        name = batch.schema.names[place]
+        column = without_missing(batch.column(place), missing)
+        if column is not batch.column(place) and name != DOCUMENT:
+            batch = batch.set_column(place, name, column)
     return batch
 
 

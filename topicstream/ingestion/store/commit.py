@@ -63,12 +63,14 @@ class ColumnCounts:
     """
 
     date_format: str | None = None
+    documents: int = 0
     filled: Counter[str] = field(default_factory=Counter)
     dates: Counter[Day] = field(default_factory=Counter)
     unread: str | None = None
 
     def add(self, table: pa.Table) -> None:
         """Count some documents."""
+        self.documents += len(table)
         for name in table.column_names:
             column = table[name]
             empty = (
@@ -96,6 +98,11 @@ class ColumnCounts:
         return {
             "columns": {
                 name: self.filled[name] for name in columns if name not in ("id", "source")
+            },
+            "missing_values": {
+                name: self.documents - self.filled[name]
+                for name in columns
+                if name not in ("id", "source") and self.filled[name] < self.documents
             },
             "dates": dates,
         }

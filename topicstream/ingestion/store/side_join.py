@@ -20,7 +20,7 @@ from topicstream.base.errors import one_line
 from topicstream.base.relations import Relations
 from topicstream.corpus.vocabulary import compose_text
 from topicstream.ingestion.options import ReadOptions
-from topicstream.ingestion.parse.columns import LISTS
+from topicstream.ingestion.parse.columns import LISTS, without_missing
 from topicstream.ingestion.parse.documents import LIST, TEXT
 from topicstream.ingestion.parts.journal import Spool, encode_frame
 from topicstream.ingestion.parts.parts import DOCUMENT
@@ -70,6 +70,7 @@ class SideJoin:
         self._docs = docs
         self._relations = relations
         self._key = side.key
+        self._missing = read.na
         self._places = sorted(map(compose_text, places), key=len, reverse=True)
         self._files: list[tuple[str, list[str]]] = []
         self.columns: dict[str, str] = {}
@@ -110,7 +111,7 @@ class SideJoin:
         self.columns |= {field: "list" if field in LISTS else "string" for field in fields}
         rows = 0
         for where, rows_as_written in file.tables():
-            table = composed_table(rows_as_written)
+            table = self._without_missing(composed_table(rows_as_written))
             related = (
                 self._link_rows(table, where)
                 if file.links
@@ -158,6 +159,14 @@ class SideJoin:
         )
         self._relations.execute(f"drop table {name}_joined")
         self._files.append((name, fields))
+
+    def _without_missing(self, table: pa.Table) -> pa.Table:
+        """Take values of fields that say that there is none for none; keys stay."""
+        for place, name in enumerate(table.column_names):
+            if self._missing and name not in (KEY, "citing", "cited"):
+                column = without_missing(table.column(place).combine_chunks(), self._missing)
+                table = table.set_column(place, name, column)
+        return table
 
     def _note_repeated(self, file: SideFile, name: str, fields: list[str]) -> None:
         """Count the rows whose document has another row; of lists all rows count."""
