@@ -2,13 +2,14 @@
 (``--hypothesis-profile=default`` draws others), however slow the machine is, and no line of
 progress comes for the time alone.
 
-No test waits for the disk: ``os.fsync`` only looks whether the file is open.  What a crash of the
-machine leaves cannot be
-tested here; the tests of kills run processes of their own, with the real one.
+No test waits for the disk: ``os.fsync`` only looks whether the file is open. What a crash of the
+machine leaves cannot be tested here; the tests of kills run processes of their own, with the real
+one.
 
 The process of the tests keeps what it frees: a chunk of a store is 4 MB, and the system takes
-longer to give such memory again
-than to decode a small one.  Limits of memory are tested in processes of their own."""
+longer to give such memory again than to decode a small one. Limits of memory are tested in
+processes of their own.
+"""
 
 import ctypes
 import gc

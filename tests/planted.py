@@ -36,10 +36,10 @@ def draw(docs: int, words: int, topics: int, length: int, seed: int, alpha: floa
 
 def sides(phi, indptr, words, counts, seed: int) -> dict[str, list[list[str]]]:
     """Authors, labels and links of such documents, a list of names each: an author writes on one
-    topic, a label is a topic
-    that has a fifth of the document or more, a link goes to a document of the same main topic.  One
-    document in twenty has
-    no author, one in twenty no label, half have no link."""
+    topic, a label is a topic that has a fifth of the document or more, a link goes to a document
+    of the same main topic. One document in twenty has no author, one in twenty no label, half have
+    no link.
+    """
     rng = np.random.default_rng(seed)
     topics = len(phi)
     docs = len(indptr) - 1
@@ -77,8 +77,8 @@ def store(
     lists: dict[str, list[list[str]]] | None = None,
 ) -> Path:
     """Write a corpus store; the last ``heldout`` documents are set aside.  lists: of each document,
-    by the name of an axis;
-    document n is called ``dn``."""
+    by the name of an axis; document n is called ``dn``.
+    """
     docs = len(indptr) - 1
     claim(path, "corpus")
     parts: dict[str, list] = {"train": [], "heldout": []}

@@ -18,7 +18,8 @@ def made(
     n: int, seed: int, prefix: str = "d", kinds: list[int] | None = None, language: str = ""
 ) -> list[dict[str, Any]]:
     """n documents, each about one or two of four subjects of forty words; ``kinds``: only these
-    subjects; ``language``: another set of words."""
+    subjects; ``language``: another set of words.
+    """
     rng = random.Random(seed)
     subjects = kinds or list(range(TOPICS))
     documents = []

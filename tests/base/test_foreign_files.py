@@ -2,8 +2,7 @@
 ``--force`` says.
 
 Each case puts things of others into a place with an input, two stores, a model and the folder of a
-retrain, runs a command,
-and compares every byte.  A refusal changes nothing at all and is one line.
+retrain, runs a command, and compares every byte. A refusal changes nothing at all and is one line.
 """
 
 from __future__ import annotations

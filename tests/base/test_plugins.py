@@ -551,7 +551,8 @@ def test_a_method_with_options_of_its_own_that_reads_a_field_of_all_documents(
 def test_whole_pages_before_a_damage_are_documents(installed, place, capsys, packed):
     """A Common Crawl file that broke off: 99 whole pages, of one the half.
 
-    Of compressed data 64 KiB before the damage may be lost (``READ_BYTES``), which is 8 pages."""
+    Of compressed data 64 KiB before the damage may be lost (``READ_BYTES``), which is 8 pages.
+    """
     text = b"sea1 sea2 sea3 " * 600
     pages = [warc_record("conversion", "text/plain", text, n) for n in range(100)]
     whole = b"".join(pages[:99])

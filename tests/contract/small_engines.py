@@ -38,9 +38,9 @@ def topic_of(word, pass_number, topics):
 
 class Linked(Engine):
     """phi: every token of word w is in topic (3 w + pass) mod K.  theta of a document: its words'
-    counts by w mod K, and half
-    of what its linked documents had in the pass before.  State: a run of 1 + w mod 3 copies of each
-    cell's topic."""
+    counts by w mod K, and half of what its linked documents had in the pass before. State: a run
+    of 1 + w mod 3 copies of each cell's topic.
+    """
 
     name = "linked"
     cites = "for the contract tests"
@@ -155,7 +155,8 @@ def linked_twin(x, neighbours, topics, passes):
 class Phased(Engine):
     """sums: one pass adds x(w, d) (d mod 7 = column) up, the end of the phase squares it by ranges;
     phi begins empty; a pass of steps adds 1 to a fixed table; the last phase puts the squares' row
-    sums in topic w mod K, times the steps.  State: how often each document was visited."""
+    sums in topic w mod K, times the steps.  State: how often each document was visited.
+    """
 
     name = "phased"
     cites = "for the contract tests"

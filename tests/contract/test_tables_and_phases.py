@@ -1,5 +1,6 @@
 """What the core promises beyond words x topics: tables over other axes and with rules of their own,
-ragged state, phases, and visits that run anywhere."""
+ragged state, phases, and visits that run anywhere.
+"""
 
 from __future__ import annotations
 

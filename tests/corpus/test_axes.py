@@ -348,8 +348,9 @@ def test_no_such_axis(tmp_path):
 @pytest.mark.slow
 def test_a_million_authors_keep_the_limit(tmp_path):
     """A fifth of a million documents, a million authors from a side file, in a cgroup of 512 MB
-    (about a minute).  The
-    limit holds for kernels that are compiled, so the same work is done on a few documents first."""
+    (about a minute). The limit holds for kernels that are compiled, so the same work is done on a
+    few documents first.
+    """
     for n, name in ((50, "few"), (200_000, "many")):
         (tmp_path / name).mkdir()
         with (

@@ -201,7 +201,8 @@ def test_learned_priors_move_and_stay_in_reach(schedule):
 
 def test_learned_priors_do_not_take_means_for_counts():
     """Ten topics planted with an alpha of 0.1 each, forty learned: means put where counts belong
-    gave a sum of 11, and 0.49 for beta."""
+    gave a sum of 11, and 0.49 for beta.
+    """
     x, _ = planted(600, 400, 10, 60, 3)
     blocks = [dense_block(x)]
     driver = Driver(

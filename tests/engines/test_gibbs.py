@@ -212,8 +212,9 @@ def test_any_corpus_keeps_its_counts(kind, seed, topics, passes):
 @pytest.mark.parametrize("kind", few_quick([GibbsSampling, SparseLDA], [SparseLDA]))
 def test_the_joint_distribution_is_kept(kind):
     """Geweke 2004: drawing (w, z) from the prior, and alternating a sweep of z with a draw of w
-    given z, must give the same
-    distribution.  Compared: four functions of the counts, by z-scores with batch means."""
+    given z, must give the same distribution. Compared: four functions of the counts, by z-scores
+    with batch means.
+    """
     docs = 4
     words = 4
     topics = 3

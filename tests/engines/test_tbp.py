@@ -233,7 +233,8 @@ def test_start_gives_every_token_to_topics(name):
 )
 def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w, topics):
     """480 blocks a pass, ten passes, rows of n_w tokens: the correction that the driver's rescale
-    would make stays below 1e-5 of the row when nothing is rescaled for all ten passes."""
+    would make stays below 1e-5 of the row when nothing is rescaled for all ten passes.
+    """
     words = 2
     blocks = 480
     rng = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 """Stores and models with other contents, every checksum and total above them made to fit: what a
-stranger makes who knows the format."""
+stranger makes who knows the format.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def reseal_block(
     same: Any = None,
 ) -> None:
     """Put arrays in a block's place; sizes and checksums fit, and (``totals``) so do documents,
-    cells and tokens. Arrays that are those of ``same`` are there already."""
+    cells and tokens. Arrays that are those of ``same`` are there already.
+    """
     manifest = read_json(store / "manifest.json")
     entry = manifest["parts"][part]["blocks"][block]
     for kind, values in arrays.items():

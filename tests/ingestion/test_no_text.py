@@ -1,7 +1,8 @@
 """Strings that are no text, wherever they can stand: lone surrogates, bytes that are not UTF-8,
 NUL.
 
-Data have U+FFFD in their place, as a record's text always had; options are refused by name."""
+Data have U+FFFD in their place, as a record's text always had; options are refused by name.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The values of options that no line of test_pairs tries, on documents of several files and two
 languages.
 
-A command ends well or refuses in the documented way (one line; exit code 2, 3 or 5).  Stores are
-the same bytes, and models
-the same content, for any number of workers and threads.
+A command ends well or refuses in the documented way (one line; exit code 2, 3 or 5). Stores are
+the same bytes, and models the same content, for any number of workers and threads.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Values to try for every option of the commands that people use most.
 
 Options with choices, flags and pairs of flags need no entry: their values follow from their
-declaration.  Every other option
-needs one, so a new option fails the tests until somebody says what a user would give it.  An entry
-is a list of arguments to
-try; where an option means something only beside others, these stand in the same list.
+declaration. Every other option needs one, so a new option fails the tests until somebody says what
+a user would give it. An entry is a list of arguments to try; where an option means something only
+beside others, these stand in the same list.
 """
 
 from __future__ import annotations
@@ -285,9 +284,9 @@ def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[l
     """Command lines on which every two options stand together once, ``size`` options a line, each
     with its first value.
 
-    Cases that are ``refused`` by themselves are left out.  Options that stand on the line of
-    another already (``--meta`` of another
-    option's values), that name different methods or that exclude each other are not combined.
+    Cases that are ``refused`` by themselves are left out. Options that stand on the line of
+    another already (``--meta`` of another option's values), that name different methods or that
+    exclude each other are not combined.
     """
     tried = list(first_values(command, refused).values())
 

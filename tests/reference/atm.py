@@ -16,8 +16,8 @@ def sums(x, mu):
 
 def message(table, phi, lam, own, wrote, alpha, beta, words):
     """Eq. 24-26 for one cell: table, own [A, K]; phi, lam [K]; wrote: bool [A], or [A, K] where
-    only some pairs may have a
-    share.  Returns (mu [A, K], its normaliser)."""
+    only some pairs may have a share. Returns (mu [A, K], its normaliser).
+    """
     rest = table - own
     author = (rest + alpha) / (rest.sum(1, keepdims=True) + table.shape[1] * alpha)
     shared = own.sum(0)

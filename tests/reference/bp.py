@@ -1,9 +1,9 @@
 """Belief propagation, siBP and CVB0 straight from Zeng, Cheung & Liu 2013, dense, float64, one
 message an entry of x.
 
-x: [D, W] counts; mu: [D, W, K], zero rows where x is 0.  ``exclude`` (x, i) -> how much of mu a
-cell leaves out.
-beta: a number, or [W, K] where words have priors of their own in some topics (seed words).
+x: [D, W] counts; mu: [D, W, K], zero rows where x is 0. ``exclude`` (x, i) -> how much of mu a
+cell leaves out. beta: a number, or [W, K] where words have priors of their own in some topics
+(seed words).
 """
 
 import numpy as np
@@ -44,9 +44,9 @@ def synchronous(x, mu, alpha, beta, rule):
 
 def asynchronous(x, mu, alpha, beta, rule, order="documents", lam_by="cell"):
     """Messages in turn, sums moving at once.  order ``documents``: cell after cell of a document;
-    ``words``: the cells
-    of word 0 over the documents, then word 1 ...; lam_by: lam moves after each ``cell``, after each
-    ``word`` or after the ``pass``."""
+    ``words``: the cells of word 0 over the documents, then word 1 ...; lam_by: lam moves after
+    each ``cell``, after each ``word`` or after the ``pass``.
+    """
     mu = mu.copy()
     theta, phi, lam = sums(x, mu)
     cells = (

@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix, diags
 
 def cooccurrence(x: np.ndarray, by_length: bool = False, least: float = 2.0) -> np.ndarray:
     """M [W, W] of counts [D, W]: Fisher, Kozdoba & Mannor, eq. 9 and 10, over documents of
-    ``least`` tokens or more; with ``by_length`` a document weighs as much as it has tokens."""
+    ``least`` tokens or more; with ``by_length`` a document weighs as much as it has tokens.
+    """
     lengths = x.sum(1)
     there = csr_matrix(x[lengths >= least].astype(np.float64))
     length = lengths[lengths >= least]
@@ -39,7 +40,8 @@ def anchors_of(rows: np.ndarray, candidates: np.ndarray, topics: int) -> np.ndar
 def topics_of(m: np.ndarray, anchors: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Convex weights [len(words), K] of those words' rows on the anchors' rows: non-negative least
     squares with the sum held to one by a heavy row (Lawson & Hanson 1974, chapter 23); zero for a
-    word that stands with no other."""
+    word that stands with no other.
+    """
     p = m.sum(1)
     rows = np.divide(m, p[:, None], out=np.zeros_like(m), where=p[:, None] > 0)
     q, r = np.linalg.qr(rows[anchors].T)

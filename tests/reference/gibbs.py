@@ -3,7 +3,8 @@ every token, from plain count arrays.
 
 ``sweep`` draws in SparseLDA's order of search (the word's topics by its list, then the document's,
 then all), so with the same uniforms it must give the same topics; the lists are kept as the sampler
-keeps them."""
+keeps them.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ def bp(x, p, alpha, tol, inner):
 
 def vb(x, counts, alpha, beta, tol, inner, most=None, point=False, from_prior=False):
     """Blei et al. 2003 with Dirichlet topics counts + beta: [W, K] (``point``: their mean); most:
-    responsibilities kept a word, L."""
+    responsibilities kept a word, L.
+    """
     seen = x > 0
     smoothed = counts + beta
     own = smoothed / smoothed.sum(axis=0)

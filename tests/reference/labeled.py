@@ -11,8 +11,8 @@ def visit(x, mu, phi, lam, open_topics, alpha, beta):
     move after each cell, lam (which begins as the column sums of phi) after the block.
 
     x: [D, W]; mu: [D, W, K], all zeros in cells that have not entered yet; phi: [W, K];
-    open_topics: bool[D, K]; alpha:
-    [D, K].  Changes mu and phi; returns p(w | all other cells) [D, W], nan where there is no cell.
+    open_topics: bool[D, K]; alpha: [D, K]. Changes mu and phi; returns p(w | all other cells) [D,
+    W], nan where there is no cell.
     """
     theta = (x[:, :, None] * mu).sum(1)
     words = x.shape[1]

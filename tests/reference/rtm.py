@@ -2,7 +2,8 @@
 4: dense, float64.
 
 x: [D, W] counts; mu: [D, W, K]; linked: for each document the documents that it is linked with
-(both directions, no self-links)."""
+(both directions, no self-links).
+"""
 
 import numpy as np
 
@@ -48,8 +49,8 @@ def message(theta, n, phi, lam, own, x, link, alpha, beta, words, xi):
 
 def one_pass(x, mu, linked, eta, alpha, beta, xi, asynchronous, renormalise=False):
     """(new messages, sum of x log p(w), share of the linked documents' tokens that links explain).
-    Links see the theta of
-    the old messages."""
+    Links see the theta of the old messages.
+    """
     theta, phi, lam = sums(x, mu)
     link = link_message(theta, linked, eta, renormalise)
     new = mu.copy()
@@ -73,7 +74,8 @@ def one_pass(x, mu, linked, eta, alpha, beta, xi, asynchronous, renormalise=Fals
 
 def passes(x, mu, linked, n, alpha, beta, xi, asynchronous, eta_form="rows", renormalise=False):
     """n passes from mu, as the engine makes them: eta is of the theta that the pass before began
-    with, none in the first. Returns messages, eta, log-likelihood of the last pass."""
+    with, none in the first. Returns messages, eta, log-likelihood of the last pass.
+    """
     topics = mu.shape[2]
     eta = np.zeros((topics, topics))
     loglik = 0.0

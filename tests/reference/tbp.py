@@ -11,7 +11,8 @@ def atbp_pass(indptr, words, counts, phi, theta, lam, alpha, beta):
     """Paper 000, Fig. 3, lines 12-21, in place on phi[W, K], theta[D, K], lam[K].
 
     Returns sum x log p, p = sum_k (phi + beta)(theta + alpha) / (lam + W beta) / (n_d - x + sum
-    alpha) after the shrink."""
+    alpha) after the shrink.
+    """
     n_w = np.bincount(words, counts, len(phi))
     n = counts.sum()
     beta = np.broadcast_to(beta, phi.shape)  # a number, or [W, K]: seed words' own

@@ -1,5 +1,6 @@
 """The tokenizer said in plain Python, character by character from ``unicodedata``: slow, and what
-the kernels are tested against."""
+the kernels are tested against.
+"""
 
 from __future__ import annotations
 

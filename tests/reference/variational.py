@@ -51,7 +51,8 @@ def sparse_document(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same with L topics a word, chosen in inner iterations 1-5 and every 10th, and active
     topics that only leave: by ``leave`` (engines/variational/sparse.py), where it is not zero also
-    those with less than two tokens and than an even share at first."""
+    those with less than two tokens and than an even share at first.
+    """
     r = resp(log_phi, most)
     n = x @ r
     if leave > 0:

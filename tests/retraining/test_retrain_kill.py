@@ -1,7 +1,7 @@
 """kill -9 at random instants (of what is done to the disk) of a retrain cycle, then again: the same
-published model, and
-``current`` is whole at every moment in between.  TOPICS_KILLS sets how many instants (default
-8)."""
+published model, and ``current`` is whole at every moment in between. TOPICS_KILLS sets how many
+instants (default 8).
+"""
 
 from __future__ import annotations
 

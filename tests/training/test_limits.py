@@ -1,9 +1,8 @@
 """The memory promise, inside a cgroup of exactly the limit: it finishes, or it refuses beforehand
 with code 5.
 
-The kernel holds the limit: a run that needs more is killed.  Resident memory says less: it also
-counts pages of libraries that
-another process loaded first, which are charged to that one.
+The kernel holds the limit: a run that needs more is killed. Resident memory says less: it also
+counts pages of libraries that another process loaded first, which are charged to that one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Zarr v3 arrays in chunk files, each with its size and checksum, and their metadata.
 
-Codecs: little-endian bytes, Blosc (lz4, shuffle), crc32c.  Stock zarr opens such an array.  It
-reads a missing chunk as zeros,
-so a store or a model records the size and the crc32c of every chunk file, and ``read_chunk``
-verifies them."""
+Codecs: little-endian bytes, Blosc (lz4, shuffle), crc32c. Stock zarr opens such an array. It reads
+a missing chunk as zeros, so a store or a model records the size and the crc32c of every chunk
+file, and ``read_chunk`` verifies them.
+"""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ def parse(text: str) -> Day | None:
     ``May 31, 1999``, ``31. Mai 1999``, an ISO time, the times of mail and of Twitter,
     ``1999年5月31日``, ``c. 1999``, ``1842-1843``, ``1842-43`` or ``1840s`` (the first year), the
     days of a spreadsheet (``42059.48``), the seconds or milliseconds of Unix; None for what is none
-    of these."""
+    of these.
+    """
     text = _ABOUT.sub("", " ".join(text.lower().translate(_EASTERN).split())).rstrip("- ")
     if number := _NUMBER.fullmatch(text):
         day = (

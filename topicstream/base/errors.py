@@ -211,8 +211,8 @@ class Interrupted(TopicsError):
 
 class Stopped(_Portable, BaseException):
     """A signal came in the middle of something (exit 130 or 143).  No ``Exception``: whoever can go
-    on after one must not
-    take this for one."""
+    on after one must not take this for one.
+    """
 
     def __init__(self, message: str, signum: int) -> None:
         super().__init__(message)

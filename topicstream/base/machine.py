@@ -107,5 +107,6 @@ def return_freed_memory() -> None:
 
 def one_blas_thread() -> None:
     """Run NumPy's matrix products in the calling thread from now on: the way a BLAS library splits
-    a product over threads decides the last bits of a sum."""
+    a product over threads decides the last bits of a sum.
+    """
     threadpool_limits(1, user_api="blas")

@@ -1,10 +1,8 @@
 """Memory of a command: the limit, parsed once, and the plan that keeps to it.
 
-A verb's configuration derives from ``MemoryOptions``, which declares ``--mem-limit`` for all verbs.
-The verb passes
-``config.memory``, a ``MemoryLimit``, to whatever it calls, and plans before it starts.  Sizes come
-from the shapes of the
-arrays that the work will hold:
+A verb's configuration derives from ``MemoryOptions``, which declares ``--mem-limit`` for all
+verbs. The verb passes ``config.memory``, a ``MemoryLimit``, to whatever it calls, and plans before
+it starts. Sizes come from the shapes of the arrays that the work will hold:
 
 >>> from topicstream.base.memory import Array, MemoryLimit, plan_memory, total_bytes
 >>> plan = plan_memory(
@@ -23,7 +21,8 @@ memory plan: 509 MB of 512 MB for scoring, 10 threads
   process 304 MB, table 38 MB, rows 156 MB
 
 What the interpreter and the libraries hold (``process``) and what the allocator loses are added
-here and nowhere else."""
+here and nowhere else.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ collector and the like.
 
 The file is written when the command ends, however it ends, and appears whole, in one rename.  It
 replaces the file of the run before, which it knows by the checksum in its first line: a file that
-somebody has written or changed is refused."""
+somebody has written or changed is refused.
+"""
 
 from __future__ import annotations
 

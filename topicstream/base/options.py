@@ -1,7 +1,7 @@
 """The options of a command, written once: a field of its config dataclass is a keyword of the
-library's function, an option of
-the command line (cli/options.py), a line of the docs, and the check of what is given.  See
-docs/extending.md."""
+library's function, an option of the command line (cli/options.py), a line of the docs, and the
+check of what is given. See docs/extending.md.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def option(default: Any, help: str, **about: Any) -> Any:
     value is one more of them), ``parse`` (text -> value), ``stored`` (a store or a model to be
     read, which may be at an address). Shown by the command line: ``flags`` (("-K", "--topics")),
     ``metavar``, ``show`` (the default), ``env``, ``path`` (True, "exists" or "file"), ``pair``
-    (--x/--no-x), ``required``, ``cli``
-    (False: a keyword of the library alone; names of commands: those alone), ``help_COMMAND``
-    (another help there), ``rest`` (a mapping that takes the keywords that are no fields), ``after``
-    (comes behind that field, and those that follow behind it: for configs that derive from others),
-    ``last`` (comes behind all others), ``group`` (the section of ``--help-all`` that shows it).
+    (--x/--no-x), ``required``, ``cli`` (False: a keyword of the library alone; names of commands:
+    those alone), ``help_COMMAND`` (another help there), ``rest`` (a mapping that takes the
+    keywords that are no fields), ``after`` (comes behind that field, and those that follow behind
+    it: for configs that derive from others), ``last`` (comes behind all others), ``group`` (the
+    section of ``--help-all`` that shows it).
 
     What an option is, for those who ask with ``names_tagged``: ``machine`` (how the work is run;
     the result does not depend on it). For training: ``recorded`` (the result depends on it: it
-    goes into the run's record),
-    ``decided`` (by corpus or other options where not given: a resumed run keeps it). For ingest:
+    goes into the run's record), ``decided`` (by corpus or other options where not given: a resumed
+    run keeps it). For ingest:
 
     decides
         What of the store depends on it: ``reading`` (how the input is read), ``tokenizer``,
@@ -62,7 +62,8 @@ def option(default: Any, help: str, **about: Any) -> Any:
     new_store
         Only a new store is made by it: an append may repeat it, but not change it.
     set_by_retrain
-        ``topics retrain`` sets it itself."""
+        ``topics retrain`` sets it itself.
+    """
     return dataclasses.field(default=default, metadata={"help": help, **about})
 
 

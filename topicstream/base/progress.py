@@ -1,7 +1,8 @@
 """Progress of a command, the same for all: to a ``Progress``, to a plain callable, or nowhere.
 
 Lines also go to the logger ``topicstream`` (level INFO, warnings WARNING), which is silent unless
-the program that uses the library sets up logging."""
+the program that uses the library sets up logging.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +62,9 @@ class Progress(Protocol):
         documents: int = 0,
     ) -> None:
         """``phase`` is so far: ``done`` of ``total`` (None: not known) of a unit, or without one,
-        it begins and will tell
-        nothing on the way.  Called often.  Units: cell, B (bytes; with the documents in them),
-                             piece, documents, words."""
+        it begins and will tell nothing on the way. Called often. Units: cell, B (bytes; with the
+        documents in them), piece, documents, words.
+        """
         return
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
@@ -123,9 +124,9 @@ def _bars(terminal: bool) -> Any:
 
 class Shown(Progress):
     """On a stream (default: stderr): a bar on a terminal and in a notebook, else a plain line at
-    least every 10 s.
-    ``verbose`` < 0: nothing; > 0: every pass.  ``stamped``: every line begins with the time
-    [default: where verbose > 0]."""
+    least every 10 s. ``verbose`` < 0: nothing; > 0: every pass. ``stamped``: every line begins
+    with the time [default: where verbose > 0].
+    """
 
     def __init__(
         self, verbose: int = 0, stream: TextIO | None = None, stamped: bool = False

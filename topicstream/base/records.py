@@ -1,10 +1,8 @@
 """Records on disk as types: JSON with a checksum, decoded against a msgspec schema.
 
 A manifest, the record of a run, a checkpoint, an edit, a configuration: each is a ``Record``,
-declared once, beside the code
-that owns it.  ``read_record`` checks the file's checksum, then every field against its declared
-               type, so whoever holds a
-record has nothing left to check.
+declared once, beside the code that owns it. ``read_record`` checks the file's checksum, then every
+field against its declared type, so whoever holds a record has nothing left to check.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records.
 
     A field without a default has to be there; a member that the type does not know is ignored, so
-    that a newer version may
-    add some.  What a type cannot say is checked in ``__post_init__`` by raising ValueError.
+    that a newer version may add some. What a type cannot say is checked in ``__post_init__`` by
+    raising ValueError.
     """
 
 

@@ -2,7 +2,8 @@
 overflow in a folder.
 
 Every result that is stored is ordered by a complete key, so it does not depend on DuckDB's threads
-or on what it spills."""
+or on what it spills.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +107,8 @@ class Relations:
         """Have a thread do work of a connection; whatever ends the wait for it ends the work.
 
         In the main thread the query engine would run the handlers of signals, and lose what they
-        raise."""
+        raise.
+        """
         with self._fitting():
             if threading.current_thread() is not threading.main_thread():
                 return work()

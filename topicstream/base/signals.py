@@ -2,7 +2,8 @@
 for.
 
 Libraries written in C run our handlers, too, and some put an error of their own in the place of
-what a handler raises; the command then knows from here that it was a signal."""
+what a handler raises; the command then knows from here that it was a signal.
+"""
 
 from __future__ import annotations
 

@@ -1,20 +1,17 @@
 """Text for people: results by templates whose missing parts fall away, curves in one line, and what
 a payload is called.
 
-A template holds the lines of a record.  ``{heldout.perplexity:.1f}`` is a value by its path,
-                                         formatted as by ``str.format``, and
-``[, {skipped:,} left out]`` a part that is left out where one of its values is missing, empty or
-zero:
+A template holds the lines of a record. ``{heldout.perplexity:.1f}`` is a value by its path,
+formatted as by ``str.format``, and ``[, {skipped:,} left out]`` a part that is left out where one
+of its values is missing, empty or zero:
 
 >>> render("{model}: {topics:,} topics[, {dropped:,} dropped][, share {share:.1p} %]", {"model":
 "m", "topics": 1200, "share": 0.25}) ['m: 1,200 topics, share 25.0 %']
 
 Formats beside Python's: ``.1p`` shows a share in percent, a blank or ``; `` joins a list, ``?``
-shows nothing (a condition), ``size``
-is an amount of memory, and a count before a word (``{n:document}``) becomes "1 document" or "2
-documents".  A missing value
-outside of brackets is a dash.  A line without anything in it is left out.  Text of others is
-                                escaped for a terminal.
+shows nothing (a condition), ``size`` is an amount of memory, and a count before a word
+(``{n:document}``) becomes "1 document" or "2 documents". A missing value outside of brackets is a
+dash. A line without anything in it is left out. Text of others is escaped for a terminal.
 """
 
 from __future__ import annotations

@@ -157,7 +157,8 @@ class Command(click.Command):
 
     def _with_places(self, ctx: click.Context, args: list[str]) -> list[str]:
         """A line on which a store and a model stand as this command takes them, whether given as
-        ``--corpus`` and ``--model`` or by their paths alone."""
+        ``--corpus`` and ``--model`` or by their paths alone.
+        """
         named = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)} & {
             "--corpus",
             "--model",

@@ -30,7 +30,8 @@ def command(corpus: str) -> Printed:
     such as a training, keep reading the old files, which are deleted when they end. A model keeps
     its topics, but an unfinished training cannot be resumed (start again from its topics with
     --start warm --warm MODEL). If the command is interrupted, the store is either the old one or
-    the new one; run it again to finish."""
+    the new one; run it again to finish.
+    """
     with showing() as progress:
         result = compact(corpus, progress=progress)
     (before, after) = result["blocks"]

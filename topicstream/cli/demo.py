@@ -51,7 +51,8 @@ def command(folder: str, documents: str | None, force: bool) -> Printed:
     """Ingest, train, score and show a small corpus, to see in a minute what the commands do.
 
     The documents are the docstrings of Python's standard library. They, the store and the model lie
-    in FOLDER (default: topicstream-demo), which a second demo replaces."""
+    in FOLDER (default: topicstream-demo), which a second demo replaces.
+    """
     if documents is not None:
         with written(Path(documents), force=force, option="--documents") as file:
             count = write_documents(file)

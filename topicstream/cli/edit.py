@@ -102,7 +102,8 @@ def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
     Edits are a log next to the model; the trained table does not change. `show`, `infer`, `report`,
     `export` and the coherence of `eval` apply them, `update` and `retrain` keep them, and --undo
     removes them. Perplexity always scores the trained table. --drop-words is different: it changes
-    a corpus store permanently. Without options, the current edits are listed."""
+    a corpus store permanently. Without options, the current edits are listed.
+    """
     drop_words = options.pop("drop_words")
     undo = options.pop("undo")
     asked = take_extensions("edit", options)

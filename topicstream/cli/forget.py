@@ -63,7 +63,8 @@ def command(
     store, as hashes. --lift takes ids off the list.
 
     The command lists what it cannot change: raw files, exports, and the topics themselves, which
-    were learned from the documents."""
+    were learned from the documents.
+    """
     try:
         wanted = [
             *ids,

@@ -74,7 +74,8 @@ def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
 
     Each document has id, topics, shares, tokens (including unknown words), oov_rate (share of
     tokens that the model does not know; in a store, among the store's own words) and flag: empty,
-    unknown (no known word; both get the prior), or null."""
+    unknown (no known word; both get the prior), or null.
+    """
     if (
         ctx.get_parameter_source("model") == ParameterSource.DEFAULT
         and len(paths) > 1

@@ -56,7 +56,8 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     words seen in training, cosine and F1 of the fast method against the reference, and held-out
     perplexity. A period with less than 70 % of its words seen is marked, after Yao, Mimno and
     McCallum (2009); compare periods of like size, as the share falls with the number of documents.
-    `topics retrain` decides by unknown tokens and perplexity."""
+    `topics retrain` decides by unknown tokens and perplexity.
+    """
     place = path
     path = str(places().resolve(path))
     kind = _kind(Path(path))

@@ -80,9 +80,9 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
     """Read raw text or counts of any size into a corpus store.
 
     PATH is a file, a folder (read recursively), or - for standard input; gz, bz2, xz and zst files
-    are decompressed.  Formats: text,
-    JSON lines, CSV, Parquet, Arrow, PubMed XML, TEI, HTML, UCI docword, LDA-C, Matrix Market,
-    svmlight, MALLET, SciPy .npz, AnnData (.h5ad, Zarr), 10x (folder, .h5).
+    are decompressed. Formats: text, JSON lines, CSV, Parquet, Arrow, PubMed XML, TEI, HTML, UCI
+    docword, LDA-C, Matrix Market, svmlight, MALLET, SciPy .npz, AnnData (.h5ad, Zarr), 10x
+    (folder, .h5).
 
     Each text file in a folder is a document. A text file given by itself holds one document per
     line, unless --split cuts it; --format files and --format lines choose explicitly.

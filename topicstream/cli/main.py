@@ -132,7 +132,8 @@ ELSEWHERE = {
 
 def explained(error: click.ClickException) -> click.ClickException:
     """A usage error with what the user may have meant: another program's name of an option, where a
-    model or a corpus is given, or the view that an option belongs to."""
+    model or a corpus is given, or the view that an option belongs to.
+    """
     ctx = getattr(error, "ctx", None)
     if ctx is None:
         return error
@@ -186,7 +187,8 @@ def explained(error: click.ClickException) -> click.ClickException:
 
 def fullest(args: Sequence[str]) -> str | None:
     """Of the paths on a command line (and the working folder) the one whose disk has least room: a
-    write that fails in midstream does not say where."""
+    write that fails in midstream does not say where.
+    """
     room: dict[str, int] = {}
     cache = (
         [os.environ.get("TOPICS_CACHE") or os.path.expanduser("~/.cache")]
@@ -237,7 +239,8 @@ def _outcome(args: Sequence[str] | None) -> int:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line (default: the process's) and give its exit code; errors are one line on
-    stderr, with a traceback under ``-vv``."""
+    stderr, with a traceback under ``-vv``.
+    """
     set_verbosity(0)
     forget_signals()
     try:

@@ -19,8 +19,7 @@ def click_option(field: dataclasses.Field[Any], command: str = "", **changes: An
     """The option of a field, with changes of its metadata.
 
     Values are checked when the config is made (``config_of``); click reads numbers and shows
-    choices.  The default is None, not
-    given, unless it is shown.
+    choices. The default is None, not given, unless it is shown.
     """
     about: dict[str, Any] = {"default": field.default, **field.metadata, **changes}
     type_name = (

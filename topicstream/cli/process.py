@@ -39,7 +39,8 @@ def stopping(message: str) -> Callable[[int, object], None]:
 def end_by_signals() -> None:
     """Let signals end the process's command, in one line, unless they are ignored (nohup).
 
-    Commands that go on later have handlers of their own."""
+    Commands that go on later have handlers of their own.
+    """
     signal.signal(signal.SIGTERM, stopping("stopped; nothing was left half-written"))
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
@@ -55,7 +56,8 @@ def stop_with(message: str) -> None:
 
 def hold_streams() -> None:
     """Take the descriptors 0 to 2 where the caller closed them, so that no file of ours gets such a
-    number: input and output fail when they are used, what goes to stderr is lost."""
+    number: input and output fail when they are used, what goes to stderr is lost.
+    """
     for fd, name, mode in (
         (0, "stdin", os.O_WRONLY),
         (1, "stdout", os.O_RDONLY),

@@ -26,7 +26,8 @@ def command(as_json: bool, **values: Any) -> None:
     A changed file is read again (`changed` in the configuration says how). The documents of a
     deleted file stay. A file that cannot be read is left out and named, and the command exits 3
     once all else is done; the third time the file is set aside until it changes. After an
-    interruption, the next run resumes."""
+    interruption, the next run resumes.
+    """
     config = config_of(RetrainConfig, values, quiet=verbosity() < 0)
     if config.init:
         paths = retrain(config)

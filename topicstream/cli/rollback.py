@@ -19,7 +19,8 @@ def command(folder: str, to: int | None, wait: bool) -> Printed:
 
     FOLDER is where `topics retrain` publishes: it holds versions/ and current. The link `current`
     changes in one rename. No version is removed, so --to can go forward again. `topics retrain`
-    leaves an earlier version in place until --release."""
+    leaves an earlier version in place until --release.
+    """
     before, now = rollback(folder, to=to, wait=wait)
     until_release = (
         "; it holds until `topics retrain --release`" if before is not None and now < before else ""

@@ -91,7 +91,8 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
 
     "Running perplexity" is measured during a pass, before each update and in the engine's own
     terms. It decides when to stop. It is not comparable between engines, and differs from the exact
-    figure of `topics eval --training`."""
+    figure of `topics eval --training`.
+    """
     options = asked_values(ctx, values)
     given_options = {
         p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT

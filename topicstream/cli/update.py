@@ -16,11 +16,11 @@ def command(**values: Any) -> Printed:
     """Update a model with documents that were appended to its corpus.
 
     \b
-        topics ingest new/ --out corpus.zarr --append --grow-vocab
-        topics update
+        topics ingest new/ --out corpus.zarr --append --grow-vocab topics update
 
     Training continues from the model, and topics keep their numbers. The finished model replaces
-    the old one in one rename. After an interruption, run the same command again to resume."""
+    the old one in one rename. After an interruption, run the same command again to resume.
+    """
     with showing() as progress:
         updated = update(config_of(UpdateConfig, values, progress=progress))
     result = {

@@ -37,7 +37,8 @@ def command(every: bool) -> Printed:
     start at once.
 
     Compiled kernels are kept in ~/.cache/topicstream/kernels, or in topicstream/kernels under
-    $NUMBA_CACHE_DIR."""
+    $NUMBA_CACHE_DIR.
+    """
     began = time.monotonic()
     click.echo("compiling for this machine (about a minute; with --all several)", err=True)
     with tempfile.TemporaryDirectory(prefix="topics-warm-") as folder:

@@ -173,7 +173,8 @@ def read_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Read, verify and decode one storage block: lengths uint32[docs], ids int32[entries].
 
-    size: ids must lie below it.  StoreError."""
+    size: ids must lie below it.  StoreError.
+    """
     first, stop = entry.rows
     lengths, ids = (
         read_rows(folder, part, kind, first, entry.files[kind], np.uint32) for kind in LISTS

@@ -153,8 +153,7 @@ def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> I
     """Number the distinct words of some cells in ascending order.
 
     ids: int32[nnz] global -> vocab: int32[U + 1] ascending, then scratch, out: int32[nnz] local
-    numbers.  marker: uint8[W], zeros
-    before and after; local: int32[W], scratch.  Returns U.
+    numbers. marker: uint8[W], zeros before and after; local: int32[W], scratch. Returns U.
     """
     cells = ids.view(np.uint32)  # an index that may be negative is looked at twice
     for i in range(len(cells)):

@@ -6,11 +6,12 @@ A formula is a sum of terms; a term is a product of variables:
     a : b        their interaction
     a * b        a + b + a:b
     s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as
-                     stm's ``s()``
+    stm's ``s()``
 
 Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all
 others as categories: one column for each value but the first, the most frequent by default, which
-the others are compared with."""
+the others are compared with.
+"""
 
 from __future__ import annotations
 

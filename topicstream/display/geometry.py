@@ -3,7 +3,8 @@ tree.
 
 The Gram matrix of sqrt(p(w|k)) is added up by ranges of rows, so neither the corpus nor the table
 is ever in memory; its entries are Bhattacharyya coefficients, 1 for the same topic and 0 for no
-word in common."""
+word in common.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def gram(model: TopicModel) -> np.ndarray:
 def layout(similar: np.ndarray) -> np.ndarray:
     """float64[K, 2]: classical scaling of the Hellinger distances (squared: 2 - 2 gram), each axis
     pointing so that its farthest topic is on the positive side; zeros where there is nothing to
-    spread."""
+    spread.
+    """
     k = len(similar)
     out = np.zeros((k, 2))
     centred = similar - similar.mean(axis=0) - similar.mean(axis=1)[:, None] + similar.mean()
@@ -50,9 +52,9 @@ def layout(similar: np.ndarray) -> np.ndarray:
 @dataclass(frozen=True)
 class MergeTree:
     """A merge hierarchy.  left, right: int64[K-1], the two clusters merged at each step (0..K-1 are
-                           topics, K + i the
-    result of step i); height: float64[K-1], ascending; order: int64[K], topics as they lie under
-    the tree."""
+    topics, K + i the result of step i); height: float64[K-1], ascending; order: int64[K], topics
+    as they lie under the tree.
+    """
 
     left: np.ndarray
     right: np.ndarray
@@ -71,7 +73,8 @@ class MergeTree:
 def tree(similar: np.ndarray, sizes: np.ndarray) -> MergeTree:
     """Ward's linkage of the Hellinger distances (Euclidean ones, between sqrt(p)), by SciPy;
     heights are distances, sqrt(1 - gram) for two single topics; under each merge the cluster with
-    more mass (sizes: float64[K]) comes first."""
+    more mass (sizes: float64[K]) comes first.
+    """
     from scipy.cluster.hierarchy import (
         leaves_list,
         linkage,

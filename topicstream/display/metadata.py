@@ -60,7 +60,8 @@ def kept_columns(corpus: Corpus, names: str | Sequence[str] | None) -> list[str]
 
 class Metadata:
     """Rows of some columns for consecutive documents of a part; nulls for documents that the table
-    does not list (replaced by a later version)."""
+    does not list (replaced by a later version).
+    """
 
     def __init__(self, corpus: Corpus, columns: Sequence[str], heldout: bool = False) -> None:
         self._path = corpus.path
@@ -116,7 +117,8 @@ def flattened(values: Any) -> tuple[Any, np.ndarray]:
 
 def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.ndarray]:
     """(document of each entry int64[n], code int64[n]) of a column's values that have a code, which
-    is not negative; a document of a list column has an entry for each of its values (once each)."""
+    is not negative; a document of a list column has an entry for each of its values (once each).
+    """
     flat, docs = flattened(values)
     words = flat.dictionary_encode()
     table = np.array([*map(code, words.dictionary.to_pylist()), -1], np.int64)

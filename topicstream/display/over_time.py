@@ -67,7 +67,8 @@ class OverTimeView(ModelView, heeds=("topics",)):
         kind string (``live``, ``dead`` or ``background``), documents and left_out int64 (without a
         known word), share double, se, low and high double (standard error and interval of 95 %,
         null where no interval would hold, ``Groups``), and slope, slope_se double: the topic's line
-        over the years, where there is time."""
+        over the years, where there is time.
+        """
         if self.by == DATE:
             raise UsageError(
                 f"--by {DATE}: use --over-time for dates (--period sets the length of a period)"

@@ -79,10 +79,9 @@ def snippets(
     text_field
         Field of the text, where it is not that of the ingest.
     asked
-        Read whatever file the store names: of any size, changed since, or never an input.  (A
-        stranger's store may name any
-        file of this machine; so by default only inputs that are as they were at the ingest are
-        read.)
+        Read whatever file the store names: of any size, changed since, or never an input. (A
+        stranger's store may name any file of this machine; so by default only inputs that are as
+        they were at the ingest are read.)
 
     Returns
     -------

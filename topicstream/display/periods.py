@@ -81,8 +81,9 @@ GRAINS = {
 
 def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] | None:
     """The finest grain that gives at most 80 periods, of 20 documents or more on average, and that
-    nine in ten dates are
-    exact enough for; with the numbers of its periods from first to last.  None without dates."""
+    nine in ten dates are exact enough for; with the numbers of its periods from first to last.
+    None without dates.
+    """
     best = None
     for g in GRAINS.values() if grain is None else (GRAINS[grain],):
         numbers = {number for day in days if (number := g.of(day)) is not None}

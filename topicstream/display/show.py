@@ -45,9 +45,8 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
     ``table="words.tex"``, ``theta="shares.parquet"`` (the files are written, and named).
 
     Typical documents are training documents of ``corpus`` with the largest share of the topic;
-    shares come from all their words.
-    Edits of the model are honoured.  Without ``topics``, the order is that of ``topics edit
-                                      --order``, or the largest first.
+    shares come from all their words. Edits of the model are honoured. Without ``topics``, the
+    order is that of ``topics edit --order``, or the largest first.
 
     Returns
     -------
@@ -59,7 +58,7 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
         (the passages with most of the topic's words; near-duplicates are skipped) and ``marks``,
         the (start, end) of those
         words.  Of a model of clusters, ``share`` is of the documents, and each topic has a
-                ``size``.
+        ``size``.
 
     Raises
     ------
@@ -91,7 +90,8 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:
     """The passage of a document, its marked words bold on a terminal (``width``) and between
-    asterisks elsewhere; words that touch, as in scripts without spaces, as one."""
+    asterisks elsewhere; words that touch, as in scripts without spaces, as one.
+    """
     if "text" not in document:
         return []
     text = document["text"]

@@ -38,9 +38,9 @@ _JOINTS = str.maketrans({"_": " ", "\u00a0": " "})
 class ModelView(ShowConfig):
     """One way to look at a model: further options of ``topics show``, and what they show.
 
-    A subclass is a frozen dataclass whose fields are its options.  It is registered by the option
-    that asks for it, in
-    ``topicstream.base.plugins`` or as an entry point in ``topicstream.views``.
+    A subclass is a frozen dataclass whose fields are its options. It is registered by the option
+    that asks for it, in ``topicstream.base.plugins`` or as an entry point in
+    ``topicstream.views``.
     """
 
     title: ClassVar[str] = ""
@@ -168,8 +168,8 @@ def with_mark(entry: Mapping[str, Any]) -> dict[str, Any]:
 def propose(model: TopicModel) -> list[str]:
     """A label for each topic: its most relevant words (by ``RELEVANCE``), without those that say
     the same again (a plural, a word that is part of a phrase in the list); a phrase counts as two.
-    Two topics never get
-    the same label: the later one takes a further word."""
+    Two topics never get the same label: the later one takes a further word.
+    """
     ids, scores = top_words(model, CONSIDERED, RELEVANCE)
     order = np.argsort(-model.sizes, kind="stable")
     numbers = model.column_ids

@@ -20,9 +20,8 @@ class Shape:
     docs, words, cells, tokens: of the training part; topics: K; weighted: cells are real-valued.
 
     axes   ids of the other axes of the corpus; ``bare``: of an axis that topics are named after,
-           the
-           cells of documents that have no id (not there: not counted); ``rows`` documents with a
-           row in a table over documents (removed and empty ones keep theirs; 0: as many as
+           the cells of documents that have no id (not there: not counted); ``rows`` documents with
+           a row in a table over documents (removed and empty ones keep theirs; 0: as many as
            ``docs``)
     seeds  pseudo-counts of seed words: constants of the table ``phi``, which rows and totals of a
            visit have in them

@@ -42,9 +42,8 @@ class Coherence:
     """How well the first words of each topic belong together.
 
     values   of each measure: for every topic and, last, for the words that are in the most
-             documents (Fisher, Kozdoba & Mannor's
-             mean empirical topic), which says how little a high value may mean; float64[K + 1], NaN
-             where no pair could be judged
+             documents (Fisher, Kozdoba & Mannor's mean empirical topic), which says how little a
+             high value may mean; float64[K + 1], NaN where no pair could be judged
     top      words a topic;  docs: documents counted;  unknown: first words that the corpus does not
              have;  kinds: of the topics
     """
@@ -83,7 +82,8 @@ class Coherence:
 def umass(pairs: np.ndarray) -> np.ndarray:
     """pairs: int64[K, n, n] (see ``cooccurrence``) -> float64[K], mean over pairs u after v in the
     list of log((C(u, v) + 1) / C(v)) (Fisher, Kozdoba & Mannor 2019); pairs whose C(v) is 0 are
-    left out, NaN where none is left."""
+    left out, NaN where none is left.
+    """
     single = np.diagonal(pairs, axis1=1, axis2=2).astype(np.float64)
     i, j = np.tril_indices(pairs.shape[1], -1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,7 +94,8 @@ def umass(pairs: np.ndarray) -> np.ndarray:
 def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
     """float64[K], mean over pairs of log(p(u,v) / (p(u) p(v))) / -log p(u,v) with p = documents /
     docs (Bouma 2009): -1 for words never together, 1 for words in every document; pairs with a word
-    of no document are left out."""
+    of no document are left out.
+    """
     single = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     i, j = np.tril_indices(pairs.shape[1], -1)
     both = pairs[:, i, j] / max(docs, 1)
@@ -112,7 +113,8 @@ def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
     of their NPMI with all words and its sum over words.
 
     As gensim computes it, 1e-12 stands for a share of no documents; words of no document are left
-    out."""
+    out.
+    """
     share = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     both = pairs / max(docs, 1) + 1e-12
     occurs = share > 0
@@ -166,7 +168,8 @@ def _plain(values: np.ndarray) -> list[float | None]:
 
 def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
     """How much the ``top`` most probable words of each topic are its own, float64[K] in 0..1: mean
-    of p(w|k) / sum over j of p(w|j) (the exclusivity of Bischof & Airoldi, ICML 2012)."""
+    of p(w|k) / sum over j of p(w|j) (the exclusivity of Bischof & Airoldi, ICML 2012).
+    """
     ids, _ = top_words(model, top)
     out = np.empty(model.n_topics)
     for k in range(model.n_topics):

@@ -2,14 +2,13 @@
 (Zeng et al. 2012).
 
 Each document's cells are split in two by a hash of the document's id and the word's text, so the
-split does not depend on
-block size, order, word ids or vocabulary.  theta of the observed side is what ``infer`` answers for
-                                            those cells, to the bit.
-(A tolerance of 1e-6 moved the perplexity by 0.05 % on 20news.)  The other side is scored with
-p(w|d) = sum_k p(w|k) theta[k], in nats.
+split does not depend on block size, order, word ids or vocabulary. theta of the observed side is
+what ``infer`` answers for those cells, to the bit. (A tolerance of 1e-6 moved the perplexity by
+0.05 % on 20news.) The other side is scored with p(w|d) = sum_k p(w|k) theta[k], in nats.
 
 Every document is computed alone and the logarithms are added one by one in document order in
-float64, so the result has the same bits for any block size and number of threads."""
+float64, so the result has the same bits for any block size and number of threads.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +39,8 @@ from topicstream.numeric.kernels.local_step import PANEL_FLOATS, inverse_norms, 
 @dataclass(frozen=True, kw_only=True)
 class Perplexity:
     """perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0);
-    tokens and docs are those scored, skipped documents could not be."""
+    tokens and docs are those scored, skipped documents could not be.
+    """
 
     perplexity: float
     nats_per_token: float
@@ -52,7 +52,8 @@ class Perplexity:
 @dataclass(frozen=True, kw_only=True)
 class Score(Perplexity):
     """What was measured: cells scored; skipped documents have no cell on one of the two sides;
-    out-of-vocabulary tokens are on neither; inner: iterations of a document, on average."""
+    out-of-vocabulary tokens are on neither; inner: iterations of a document, on average.
+    """
 
     cells: int
     oov_tokens: float
@@ -132,7 +133,8 @@ def score_cells(
     there are none.
 
     indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C];
-    inverse: float32[KP]; theta: float32[D, K] -> loglik, tokens: float64[D]."""
+    inverse: float32[KP]; theta: float32[D, K] -> loglik, tokens: float64[D].
+    """
     width = len(inverse)
     topics = theta.shape[1]
     most = max(8, PANEL_FLOATS // width // 8 * 8)
@@ -186,9 +188,8 @@ def prepare_heldout(
     """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold
     no documents.
 
-    split=False leaves the keys of documents and words out: enough to score all cells.  ``topics``:
-    keeps the blocks small
-    enough for gathered rows of so many topics (never changes a result).
+    split=False leaves the keys of documents and words out: enough to score all cells. ``topics``:
+    keeps the blocks small enough for gathered rows of so many topics (never changes a result).
     """
     flags = [part == "heldout" for part in parts]
     if not any(corpus.part(f).docs for f in flags):
@@ -257,8 +258,8 @@ class ScoredTopics:
     counted  of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored
              are of counts
     shared   the words that ``index`` knows are those that other models know, too: p(w|k) is that of
-             a word given that it is one of
-             them, or a model would lose by every word that it alone has
+             a word given that it is one of them, or a model would lose by every word that it alone
+             has
     """
 
     topics: TopicModel | TopicTable
@@ -320,7 +321,8 @@ class _Visit:
     def __call__(self, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(log-likelihood and tokens of the scored cells of each document, float64[D]; sums of the
         block: documents and cells scored, iterations of the fold-in, unknown tokens, all
-        tokens)."""
+        tokens).
+        """
         block, keys = item
         docs = known_block(block, self.scored.index)
         seen, rest, scored = split_documents(docs, keys, self.word_keys, self.split)

@@ -65,9 +65,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     -------
     dict
         For each score (``topicstream.base.plugins``, SCORERS) a dict whose ``measured`` says in
-        words
-        what was measured.  Perplexity
-        is exp(nats_per_token).
+        words what was measured. Perplexity is exp(nats_per_token).
 
     Raises
     ------

@@ -231,7 +231,7 @@ def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> Top
     what is beyond ``far`` counts as ``far``, when the two are nearer than that; else it is *born*
     with a new id.  An old topic
     that hands its id to none has *died*.  A born topic has *split* from the old one nearest to it,
-                                           and a dead topic has
+    and a dead topic has
     *merged* into the new one nearest to it, where those are nearer than ``far``.
 
     Parameters

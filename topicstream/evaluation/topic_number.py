@@ -2,7 +2,8 @@
 al. 2009, Mimno et al. 2011.
 
 The first two need no held-out documents and are lower for a better number of topics; the third,
-UMass coherence, is higher."""
+UMass coherence, is higher.
+"""
 
 from __future__ import annotations
 
@@ -86,9 +87,9 @@ def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
 
 def loglikelihood(model: TopicModel, corpus: Corpus, counts: np.ndarray) -> float:
     """Log-likelihood of regions and topics of the training cells, in nats, as pycisTopic computes
-    it: log p(w | z) + log p(z)
-    with the topics integrated out (Griffiths & Steyvers 2004).  counts: of the regions in each
-    topic, int32[K, regions]."""
+    it: log p(w | z) + log p(z) with the topics integrated out (Griffiths & Steyvers 2004). counts:
+    of the regions in each topic, int32[K, regions].
+    """
     alpha = model.alpha
     beta = model.beta
     eta = beta * counts.shape[1]

@@ -1,5 +1,6 @@
 """The blocks of a corpus, visited one by one by threads of this process or by the workers of a
-cluster (results in block order), and their documents over the words and the topics of a model."""
+cluster (results in block order), and their documents over the words and the topics of a model.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +121,8 @@ class BlockShares(NamedTuple):
     def counted(self) -> np.ndarray:
         """Tell which documents count in means, rankings and typical documents, bool[D].
 
-        A document without a known word has the prior as its topics, which says nothing of it."""
+        A document without a known word has the prior as its topics, which says nothing of it.
+        """
         return self.tokens > 0
 
 

@@ -1,9 +1,9 @@
 """Documents as inference takes them: cells over the model's own word ids, in small blocks, and
 hashes of their texts.
 
-A cell of a word that the model does not know is left out and counted.  Within a document cells
-ascend by word id, so a
-document has the same cells in the same order whether it comes from a store or from text.
+A cell of a word that the model does not know is left out and counted. Within a document cells
+ascend by word id, so a document has the same cells in the same order whether it comes from a store
+or from text.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def _hash(offsets: Longs, text: Bytes, out: Words) -> None:
 
 def fnv1a(strings: Any) -> np.ndarray:
     """FNV-1a hashes (Fowler, Noll, Vo), which random draws and held-out splits depend on,
-    uint64[n].  strings: Arrow's, or what
-    Arrow converts."""
+    uint64[n]. strings: Arrow's, or what Arrow converts.
+    """
     offsets, text = string_buffers(strings)
     out = np.empty(len(offsets) - 1, np.uint64)
     _hash(offsets, text, out)

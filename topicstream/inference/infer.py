@@ -232,19 +232,18 @@ BATCHES_OF_TASK = 8
 def infer(config: InferConfig) -> Any:
     """Find the topics of documents, in input order.
 
-    Text is tokenised as the model's corpus was.  The answers do not depend on threads.  A document
-    without a token, or without one
-    that the model knows, gets the prior's mean and the flag ``empty`` or ``unknown``.
-    ``topicstream.inference.infer.answers``
-    streams record batches instead.
+    Text is tokenised as the model's corpus was. The answers do not depend on threads. A document
+    without a token, or without one that the model knows, gets the prior's mean and the flag
+    ``empty`` or ``unknown``. ``topicstream.inference.infer.answers`` streams record batches
+    instead.
 
     Returns
     -------
     pyarrow.Table or dict
         Without ``out``, a table: id, topics, shares, tokens, oov_rate, flag; of labelled LDA, also
-        names.  With ``out``, the
-        summary of what was written there: documents, empty, unknown, tokens, oov_tokens, oov_rate,
-        rejected, seconds, documents_per_second, method, topics, model, out.
+        names. With ``out``, the summary of what was written there: documents, empty, unknown,
+        tokens, oov_tokens, oov_rate, rejected, seconds, documents_per_second, method, topics,
+        model, out.
 
     Raises
     ------

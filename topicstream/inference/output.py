@@ -2,7 +2,8 @@
 appears when it is complete.
 
 Answers are record batches of one schema: id, topics list<int32>, shares list<float>, the facts
-(tokens, oov_rate, flag) where they are known, then metadata."""
+(tokens, oov_rate, flag) where they are known, then metadata.
+"""
 
 from __future__ import annotations
 
@@ -316,7 +317,8 @@ def written_answers(
     wide: bool = False,
 ) -> Iterator[AnswerFormat]:
     """Topics of documents to a file that a user named (``outputs.written``), in the format that its
-    suffix says; ``wide``: the schema has a column for each topic."""
+    suffix says; ``wide``: the schema has a column for each topic.
+    """
     make = WIDE[path.suffix] if wide else format_named(path, option)
     with written(path, force=force, option=option, inputs=inputs) as file:
         answers: AnswerFormat = make(file, schema)

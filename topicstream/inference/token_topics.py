@@ -3,7 +3,8 @@ of every block.
 
 A run's folder holds ``training.json``, ``checkpoints/PASSES-ROUNDS/`` (``state.json``,
 ``arrays.npz``) and in ``work`` the file of the blocks' state, which ``memory.old`` of the arrays
-indexes: offset, bytes and checksum of each block."""
+indexes: offset, bytes and checksum of each block.
+"""
 
 from __future__ import annotations
 

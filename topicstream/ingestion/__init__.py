@@ -7,4 +7,5 @@
     upkeep/     a committed store, changed: compaction, removal, words dropped
 
 ``pipeline.py`` runs it; ``config.py`` and ``read_options.py`` hold its options, ``plan.py`` fits it
-to memory."""
+to memory.
+"""

@@ -1,5 +1,6 @@
 """Options of an ingest: the one list that makes ``topicstream.ingest``'s keywords and the options
-of ``topics ingest``; and how a signal ends it."""
+of ``topics ingest``; and how a signal ends it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ CARRIES_ON = "stopped; the same command again carries on where this one was"
 
 class Stop:
     """A signal handler: while reading, the first signal is kept until the next commit; any other
-    stops at once (what is committed is safe, the rest is done again)."""
+    stops at once (what is committed is safe, the rest is done again).
+    """
 
     def __init__(self) -> None:
         self.signum = 0

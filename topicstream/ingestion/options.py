@@ -385,9 +385,8 @@ class ReadOptions:
         stored
             ``remembered`` of the earlier input, from a manifest; checked here.
         kinds
-            Which options: of ``FIELDS``, ``LAYOUT``, ``META``, ``CUT`` and ``OF_FILES``.  Of the
-            columns of
-            metadata those are filled in that were not given.
+            Which options: of ``FIELDS``, ``LAYOUT``, ``META``, ``CUT`` and ``OF_FILES``. Of the
+            columns of metadata those are filled in that were not given.
         """
         if not isinstance(stored, dict):
             return self

@@ -56,10 +56,9 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     """Read raw text or counts of any size into the corpus store ``out``.
 
     Options are those of the command line with underscores (``min_df=5, heldout="1%",
-    stopwords="none"``).  Fields and columns of
-    documents in memory are named as in files (``text_field``, ``id_field``, ``meta``).  The store
-    is the same, byte for byte, for
-    any number of workers and however often the ingest was killed and run again.
+    stopwords="none"``). Fields and columns of documents in memory are named as in files
+    (``text_field``, ``id_field``, ``meta``). The store is the same, byte for byte, for any number
+    of workers and however often the ingest was killed and run again.
 
     Returns
     -------
@@ -302,10 +301,9 @@ class _Ingest:
 
     def _made_before(self, record: InputsRecord) -> dict[str, Any] | None:
         """The summary of the store at ``out`` where this very ingest made it: one that was killed
-        between its commit and the
-        removal of the working folder, or a script that runs an ingest once more than it had to.
-        What another ingest left
-        that was killed there is cleared away."""
+        between its commit and the removal of the working folder, or a script that runs an ingest
+        once more than it had to. What another ingest left that was killed there is cleared away.
+        """
         if self.options.given.force or not (self.out / "manifest.json").exists():
             return None
         store = Corpus.open(self.out, dense=True)

@@ -36,11 +36,10 @@ ENOUGH_DOCUMENTS = round(HELDOUT_LEAST / HELDOUT_SHARE)
 @dataclass(frozen=True)
 class Heldout:
     """How documents are set aside.  One of: share (exact threshold), documents (that many), where
-                                     (field and value: the
-    documents that have it), neither (the default).  by: whole groups, the documents of one value of
-    that field, until the
-    share or the number is reached.  parts: the groups are the documents that ``--split`` cuts, by
-                                     default."""
+    (field and value: the documents that have it), neither (the default). by: whole groups, the
+    documents of one value of that field, until the share or the number is reached. parts: the
+    groups are the documents that ``--split`` cuts, by default.
+    """
 
     asked: str
     share: float | None = None
@@ -199,8 +198,8 @@ class IngestOptions:
 
         Of text words of 5 documents at least by default (one of four teaches no topic, and such
         words are most of the raw types), but never of more than 1 % of the documents; and of half
-        of the documents at most, from 100 documents on (what stands in
-        every second one parts no subjects).  Counts were pruned by whoever made them.
+        of the documents at most, from 100 documents on (what stands in every second one parts no
+        subjects). Counts were pruned by whoever made them.
         """
         config = self.given
         least = share_or_number(config.min_df)

@@ -193,7 +193,8 @@ class ArrayWriter:
 
     def finish(self, dimensions: tuple[str, str], attributes: Mapping[str, Any]) -> int:
         """Write the metadata, with ``totals`` and ``chunks`` among the attributes, and sync
-        everything: the crc32c of ``zarr.json``."""
+        everything: the crc32c of ``zarr.json``.
+        """
         if self.done != self.n_rows:
             raise ValueError(f"{self.done} rows given of {self.n_rows}")
         if not np.isfinite(self.totals).all():

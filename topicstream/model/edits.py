@@ -227,7 +227,8 @@ class EditedModel(TopicModel):
 def _origin_shown(trained: TopicModel, view: View) -> Origin:
     """Describe the origin of the shown topics.
 
-    Seed words move with their topics, and are lost where topics were merged or dropped."""
+    Seed words move with their topics, and are lost where topics were merged or dropped.
+    """
     seeds = None
     if not view.edited and trained.manifest.seed_words is not None:
         place = {columns[0]: k for k, columns in enumerate(view.members)}
@@ -246,7 +247,8 @@ def apply_view(model: TopicModel, view: View) -> TopicModel:
 def view_of(model: TopicModel, *, edits: bool = True) -> View:
     """Make the view of an open model, whose topics keep the names that the model has for them.
 
-    edits: apply the log of `topics edit`; else the topics are those that were trained."""
+    edits: apply the log of `topics edit`; else the topics are those that were trained.
+    """
     ids = model.column_ids.tolist()
     log = read_log(model.path) if edits and model.path is not None else []
     return apply_log(log, ids, names_of(model.manifest, ids))

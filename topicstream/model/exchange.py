@@ -41,10 +41,9 @@ class Format:
     about
         A line of the help.
     write, read
-        ``package.module:function``: (Export) -> summary, and (path, Given) -> Imported;
-        empty where the format goes the
-        other way only.  Topics of documents make no model: ``read`` is (path, out, force=) ->
-                         summary, and writes a table.
+        ``package.module:function``: (Export) -> summary, and (path, Given) -> Imported; empty
+        where the format goes the other way only. Topics of documents make no model: ``read`` is
+        (path, out, force=) -> summary, and writes a table.
     files
         Those of a folder; none: it is one file.
     suffix
@@ -76,7 +75,8 @@ class Format:
 @dataclass(frozen=True)
 class Export:
     """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the
-    format's own options. numbers: of the model's topics, as they are shown."""
+    format's own options. numbers: of the model's topics, as they are shown.
+    """
 
     model: TopicModel
     corpus: Corpus
@@ -231,7 +231,8 @@ def sum_entries(
     is one.
 
     Raises DoesNotFit where memory cannot hold the table twice, InputError for a negative topic or
-    word."""
+    word.
+    """
     words, topics = size
     needed = 8 * words * topics
     room = MemoryLimit.parse(None).bytes

@@ -39,7 +39,8 @@ class TopicIds(Record):
 
     ids: the stable id of each topic, by column; next: the first id that is free; kept, born, died:
     ids; split: pairs of a parent and the topic born from it; merged: pairs of a topic that died and
-    the one that it went into; distance: mean l1 distance of the kept topics, None without any."""
+    the one that it went into; distance: mean l1 distance of the kept topics, None without any.
+    """
 
     ids: list[Count]
     next: Count
@@ -155,7 +156,8 @@ class Origin(Record, omit_defaults=True):
 
     topic_names (``labels`` in the file): topic (by column, as text) -> name; label_docs: training
     documents of each label, of the last topics; sample: share of the training documents that it
-    learned from."""
+    learned from.
+    """
 
     engine: str | None = None
     cites: str | None = None

@@ -2,8 +2,7 @@
 
     strength = 500                                  # of topics without one of their own; optional
 
-    [hockey]
-    words = ["hockey", "nhl", "goalie"]
+    [hockey] words = ["hockey", "nhl", "goalie"]
 
     [space]
     words = ["nasa", "orbit", "shuttle"]
@@ -16,7 +15,8 @@ the next one topic 1, and they carry their names; in labelled LDA each is the to
 the pseudo-count of each word in its topic: the prior of word w in topic k is beta + strength.  By
 default it is the word's
 count in the training documents, so that half of the word's weight stays in the topic, whatever the
-corpus says."""
+corpus says.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
 
 def read_seeds(seeds_given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[SeedTopic]:
     """Seed topics from a TOML file, from a mapping of what such a file holds, or from a list of
-    topics (records, or mappings
-    of name, words and strength).  InputError, one line, for anything else."""
+    topics (records, or mappings of name, words and strength). InputError, one line, for anything
+    else.
+    """
     where = str(seeds_given) if isinstance(seeds_given, (str, Path)) else "seed words"
     if isinstance(seeds_given, (str, Path)):
         seeds_given = _load(Path(seeds_given))
@@ -143,7 +144,8 @@ def _distinct(topics: list[SeedTopic], where: str) -> list[SeedTopic]:
 
 def find_seed_words(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list[np.ndarray]:
     """Ids of each topic's words, int64, -1 where the vocabulary has neither a word nor its small
-    letters; a word that is found twice in a topic counts once."""
+    letters; a word that is found twice in a topic counts once.
+    """
     ids_by_topic = []
     for topic in topics:
         ids = vocabulary.find(list(topic.words))
@@ -168,7 +170,8 @@ def resolve(
 
     n_w: float64[W], training tokens of each word; named: name -> topic, where topics have names of
     their own. UsageError where there are more seed topics than topics; InputError for a topic none
-    of whose words is known."""
+    of whose words is known.
+    """
     if named is None:
         if len(topics) > columns:
             raise UsageError(

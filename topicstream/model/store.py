@@ -2,16 +2,16 @@
 K] with word rows.
 
 The array's attributes hold ``alpha`` [K], ``beta``, ``totals`` [K] (column sums) and ``chunks``:
-size and crc32c of every
-chunk file (arrays.py).  The manifest holds the checksums of ``vocab.parquet`` and of the array's
-                         ``zarr.json``, so every byte
-hangs on the manifest, which is replaced last, in one rename.
+size and crc32c of every chunk file (arrays.py). The manifest holds the checksums of
+``vocab.parquet`` and of the array's ``zarr.json``, so every byte hangs on the manifest, which is
+replaced last, in one rename.
 
 Some engines store more tables (names x topics): ``table-NAME``, arrays of the same kind, with the
 names of their rows in ``names-NAME.parquet``; the manifest lists them under ``tables``.
 
 A save over an older model writes beside it (``topics-2``, ``vocab-2.parquet``), then the manifest,
-then deletes the old; the manifest names the two in use."""
+then deletes the old; the manifest names the two in use.
+"""
 
 from __future__ import annotations
 
@@ -92,10 +92,9 @@ class ModelWriter:
     on disk.
 
     ``write_rows(start, rows)`` takes the topics' rows, float [n, >= K] (padding columns are
-    dropped), ``add_table`` opens
-    another table; ``commit(origin)`` makes the model visible.  Leaving the ``with`` block without a
-    commit deletes what
-    was written.  The caller holds the folder's lock (``durable.lock``) where others may write.
+    dropped), ``add_table`` opens another table; ``commit(origin)`` makes the model visible.
+    Leaving the ``with`` block without a commit deletes what was written. The caller holds the
+    folder's lock (``durable.lock``) where others may write.
     """
 
     def __init__(self, path: str | Path, words: int, topics: int) -> None:
@@ -141,7 +140,8 @@ class ModelWriter:
     ) -> ArrayWriter:
         """A table beside the topics (an author's topics, ...), to be written row by row; axis: what
         its rows are; names: their names in order, piece by piece, which go into a Parquet file of
-        the model."""
+        the model.
+        """
         old = self._old.tables.get(name) if self._old is not None else None
         entry = None
         if names is not None:
@@ -243,7 +243,8 @@ class ModelWriter:
 
 def drop_tables(folder: str | Path, axis: str) -> list[str]:
     """Take the tables over an axis out of a model (``documents``: their topics) and remove their
-    files; the names of those that were there."""
+    files; the names of those that were there.
+    """
     folder = Path(folder)
     manifest = read_manifest(folder)
     dropped = {name: entry for name, entry in manifest.tables.items() if entry.axis == axis}

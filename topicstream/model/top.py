@@ -61,7 +61,8 @@ def _best_words(
     from one stream over the table.
 
     Relevance is lambda log p(w|k) + (1 - lambda) log(p(w|k) / p(w)) (Sievert & Shirley 2014); p(w)
-    is the model's own, from the row sums of its table."""
+    is the model's own, from the row sums of its table.
+    """
     topics = model.n_topics
     beta = model.beta
     best = [Best(min(n, model.n_words), topics) for _ in lambdas]
@@ -85,9 +86,8 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
     by word id.
 
     The score is the relevance of Sievert & Shirley (2014), lambda log p(w|k) + (1 - lambda)
-    log(p(w|k) / p(w)); with
-    lambda = 1 (the default) the logarithm of the probability.  p(w) is the model's own, from the
-    row sums of its table.
+    log(p(w|k) / p(w)); with lambda = 1 (the default) the logarithm of the probability. p(w) is the
+    model's own, from the row sums of its table.
     """
     if not 0.0 <= relevance <= 1.0:
         raise ValueError(f"relevance lambda must lie in 0..1, not {relevance}")

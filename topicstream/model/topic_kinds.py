@@ -125,7 +125,8 @@ def mark_kind(kind: str) -> str:
 def dead_warning(model: TopicModel) -> list[str]:
     """Warn of a model's dead topics: a line, or none.
 
-    It names no topic: `topics retrain` and `update` train before they give topics their numbers."""
+    It names no topic: `topics retrain` and `update` train before they give topics their numbers.
+    """
     dead = list(model.kinds).count(DEAD)
     if not dead:
         return []

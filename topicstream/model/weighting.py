@@ -5,14 +5,13 @@ Cheung & Liu 2013, section 2.3).
     tfidf   x' = c x log(D / df_w)                c so that the training tokens stay as many; D and
             df of training documents
 
-Both keep the scale, because alpha and beta are pseudo-counts.  A word of every training document
-weighs nothing: its cells
-are left out.  Inference weighs new documents alike.
+Both keep the scale, because alpha and beta are pseudo-counts. A word of every training document
+weighs nothing: its cells are left out. Inference weighs new documents alike.
 
 A model of weighted cells is judged on counts: p(w|k) is that of the counts under the same messages,
 phi_count[w, k] =
 sum_d x mu.  With tf-idf a word's cells have one weight, so that is phi[w, k] / (c idf_w); with tf
-             the word's row is brought
+the word's row is brought
 to its count (the messages of a word are taken to be spread alike over long and short documents).  A
 word that weighs
 nothing has each topic's share of the tokens.
@@ -56,8 +55,8 @@ class Weights:
     @classmethod
     def from_counts(cls, kind: str, counts: np.ndarray, df: np.ndarray, docs: int) -> Weights:
         """Of a training part: counts and df [W] of its words; docs: its documents.  InputError
-        where no word tells
-        documents apart."""
+        where no word tells documents apart.
+        """
         tokens = float(counts.sum())
         mean = float(counts.sum()) / max(docs, 1)
         if kind == "tf":

@@ -1,6 +1,7 @@
 """Raw files that cannot be taken in: which of a night's files these are, and why.
 
-A run goes on without them.  Each file is looked at by itself, so that one error names one file."""
+A run goes on without them.  Each file is looked at by itself, so that one error names one file.
+"""
 
 from __future__ import annotations
 

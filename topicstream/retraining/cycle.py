@@ -1,14 +1,14 @@
 """A cycle of ``topics retrain``: scan, measure, decide, append, train, judge, publish.
 
     journal.json   the cycle at work: the step that it is at and all that the steps need; replaced
-                   atomically, removed last.
-                   Each step may be run again from its beginning.
+                   atomically, removed last. Each step may be run again from its beginning.
     state.json     what holds between cycles: the files taken in, dates of trainings
     incoming/      copies of the files being taken in
     runs/NNNN/     training of version NNNN, until it is published or refused
 
 Killed at any instant, the next run finishes the cycle from its step; ``current`` changes in one
-rename."""
+rename.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ class Cycle:
         """Finish the cycle at work, or make a new one; its summary as plain values.
 
         The run goes on without a raw file that cannot be taken in.  Such a file is tried again by
-        the next run; the third time it is set aside."""
+        the next run; the third time it is set aside.
+        """
         self.dry = dry
         while True:
             try:

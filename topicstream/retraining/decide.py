@@ -31,7 +31,8 @@ def fingerprint(config: Config) -> str | None:
 
 def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest | None) -> str:
     """What is new, in words: files, or documents in the corpus that the model has not been trained
-    on (unless the gate refused the model that was); empty when nothing is."""
+    on (unless the gate refused the model that was); empty when nothing is.
+    """
     if scan.any:
         counts = [(len(scan.new), "new"), (len(scan.changed), "changed")]
         return " and ".join(f"{n} {noun} file{'s' if n > 1 else ''}" for n, noun in counts if n)

@@ -7,12 +7,11 @@ These two decide (docs/decisions/drift.md).  Two more are measured, and decide w
 gives them a limit:
 
 seen_words      share of the new documents' distinct words (as tokenised, before any pruning) that
-                the training has
-                seen, words it pruned included (Yao, Mimno & McCallum 2009, the 70 % rule)
+                the training has seen, words it pruned included (Yao, Mimno & McCallum 2009, the 70
+                % rule)
 usage           Jensen-Shannon distance (square root of the divergence in bits: 0 same .. 1 nothing
-                in common) between
-                the mean p(k|d) of new and of old documents, both folded in with the model's topics
-                fixed
+                in common) between the mean p(k|d) of new and of old documents, both folded in with
+                the model's topics fixed
 """
 
 from __future__ import annotations
@@ -68,7 +67,8 @@ def drift_of(
     config: Config, model: TopicModel, scan: Scan, threads: int, log: Progress
 ) -> Drift | None:
     """The figures of the new and changed files, which are ingested into a store that is removed
-    again; None where no document has a word."""
+    again; None where no document has a word.
+    """
     incoming = config.folder / "incoming"
     corpus = Corpus.open(config.corpus)
     limits = {"mem_limit": config.train.mem_limit, "workers": config.train.threads}

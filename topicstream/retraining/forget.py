@@ -58,7 +58,8 @@ def own_words(base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray
     places, gone: int64[n, 4] (document number, part, block, row) of those to forget, and of all
     that are gone; df: int64[W] training documents left with each word, or a few more (of those
     withdrawn while a word was left out of the vocabulary). Reads the blocks of ``places``, and all
-    blocks where one of their words is as rare as they are few."""
+    blocks where one of their words is as rare as they are few.
+    """
     files = {k: v for k, v in base.manifest.files.items() if k != "removed"}
     everything = Corpus(
         base.path, msgspec.structs.replace(base.manifest, files=files)
@@ -158,10 +159,9 @@ def forget(
     trained on it.
 
     The ids go onto a list of the store, as keyed hashes: later ingests into it leave their
-    documents out.  Block state and checkpoints of the runs go, so a run that is continued starts
-                    every block.  The
-    store is compacted on the way.  Called again, it finishes what was left; an id that is not there
-    is no error.
+    documents out. Block state and checkpoints of the runs go, so a run that is continued starts
+    every block. The store is compacted on the way. Called again, it finishes what was left; an id
+    that is not there is no error.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def forget(
         The ids, or a file with an id a line.
     corpus
         The store.  One that lies in the folder of a retrain takes that folder's versions, runs and
-                    state with it.
+        state with it.
     models
         Folders of models and runs.
     lift
@@ -280,8 +280,8 @@ def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[Corp
 
 def trained_on(model: Path, store: str | Path) -> bool:
     """Whether a model's words are those of a store: the most of them there, and in the store's
-    order, as words that came or
-    went since leave it.  True where there is no model yet."""
+    order, as words that came or went since leave it. True where there is no model yet.
+    """
     if not (model / "manifest.json").exists():
         return True
     corpus = Corpus.open(store, dense=True)
@@ -421,8 +421,8 @@ def clear_all(
 
 def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     """Remove the state of a run that has seen the documents: of any run when they were found now
-    (``always``), else of those
-    on another corpus than the present one.  The model stays."""
+    (``always``), else of those on another corpus than the present one. The model stays.
+    """
     if not any((run / name).exists() for name in (*STATE_FOLDERS, *STATE_FILES)):
         return False
     record = RunRecord.read(run)
@@ -499,7 +499,8 @@ def _names(line: bytes, ids: list[str], sources: set[str]) -> bool:
 def _forget_files(home: Path, ids: set[str]) -> list[str]:
     """Take raw files that are a document each, and are gone, out of the list of files that a
     retrain has taken in; a sentence for each that is still there (without its entry the next run
-    would take it in again)."""
+    would take it in again).
+    """
     state = read_retrain_state(home)
     raw = _raw(home)
     still_exists = {name: (raw / name).exists() for name in state.files if name in ids}

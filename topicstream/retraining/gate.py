@@ -3,7 +3,7 @@
 Both are scored on the same held-out tokens: document completion over the words that both know, with
 p(w|k) among
 these words.  The new model's perplexity may be worse by a tolerance; it must have no empty and no
-              identical topics (no more of
+identical topics (no more of
 them than the present model, which would otherwise stay with its own; those of a first model are
 warnings).  That its table
 holds the mass of the corpus was checked after each pass (``training/course.py``).
@@ -40,7 +40,8 @@ class Judgement:
     too few held-out tokens; perplexity, perplexity_before: of the new and the present model on the
     same held-out tokens, so many ``tokens``; error: standard error of their ratio, over documents;
     oov_rate: share of the held-out tokens left out because one of the models does not know their
-    word."""
+    word.
+    """
 
     refused: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -55,10 +56,9 @@ def shared_perplexity(
     models: list[TopicModel], corpus: Corpus, threads: int
 ) -> list[tuple[Score, np.ndarray]]:
     """Scores of several models on the held-out documents, restricted to the words that all of them
-    know: the same
-    observed and the same scored tokens for each; with the log-likelihood of each document,
-    float64[D].  None where nothing can be
-    scored."""
+    know: the same observed and the same scored tokens for each; with the log-likelihood of each
+    document, float64[D]. None where nothing can be scored.
+    """
     words = corpus_vocabulary(corpus).words
     ids = [m.vocabulary.find(words) for m in models]
     common = np.all([i >= 0 for i in ids], axis=0)
@@ -79,7 +79,8 @@ def shared_perplexity(
 
 def ask_room(limit: int | None, topics: int, words: int) -> None:
     """DoesNotFit where a given limit has no room to judge a model of so many topics beside one like
-    it, of a corpus of ``words``: known before anything is trained."""
+    it, of a corpus of ``words``: known before anything is trained.
+    """
     fixed = {
         "words": 3 * A_WORD * words,
         "pairs of topics": A_PAIR * topics**2,

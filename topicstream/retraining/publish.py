@@ -1,9 +1,8 @@
 """Versions of a model: ``versions/NNNN`` folders that never change, and ``current``, a link to one
 of them.
 
-A version is copied beside, synced and renamed; ``current`` is replaced by one rename.  Whoever
-opens ``current`` gets
-one whole version or the other: TopicModel follows the link once.
+A version is copied beside, synced and renamed; ``current`` is replaced by one rename. Whoever
+opens ``current`` gets one whole version or the other: TopicModel follows the link once.
 """
 
 from __future__ import annotations
@@ -70,7 +69,8 @@ def current(folder: Path) -> int | None:
 
 def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
     """Copy the model of a finished run to ``versions/NNNN`` (without checkpoints and block memory);
-    a version of ours that is there already is left as it is, and anything else is refused."""
+    a version of ours that is there already is left as it is, and anything else is refused.
+    """
     final = version_path(folder, number)
     if kind_of(final) == "version":
         return final
@@ -103,7 +103,8 @@ def point_to(folder: Path, number: int) -> None:
 
 def prune(folder: Path, keep: int) -> None:
     """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one
-    that others have put something into."""
+    that others have put something into.
+    """
     present = published_versions(folder)
     now = current(folder)
     up_to_current = {n for n in present if now is not None and n <= now}
@@ -130,9 +131,9 @@ def rollback(
     Returns
     -------
     tuple of int
-        Version before, version now.  The versions themselves stay, and ``topics retrain`` leaves an
-                                      earlier one in its place until
-        it runs with ``--release`` (or, by [when] after_rollback, until there are new files).
+        Version before, version now. The versions themselves stay, and ``topics retrain`` leaves an
+        earlier one in its place until it runs with ``--release`` (or, by [when] after_rollback,
+        until there are new files).
 
     Raises
     ------

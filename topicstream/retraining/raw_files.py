@@ -1,12 +1,11 @@
 """The raw files: which are new, changed or deleted since they were last taken in, and a snapshot of
 those to be read.
 
-Known files are listed with size, mtime and sha256.  A file whose size and mtime are as listed is
-not read; else it is
-copied, and counts as changed only if the hash of the copy differs.  What is ingested is the copy,
-so a file that
-is written to meanwhile cannot tear the corpus: a copy whose file changed under it is thrown away
-and left for the next run."""
+Known files are listed with size, mtime and sha256. A file whose size and mtime are as listed is
+not read; else it is copied, and counts as changed only if the hash of the copy differs. What is
+ingested is the copy, so a file that is written to meanwhile cannot tear the corpus: a copy whose
+file changed under it is thrown away and left for the next run.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +86,8 @@ def walk_raw(raw: Path, patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
 
     The reason is empty for a regular file.  A folder that cannot be listed ends in a slash.
     Left out are hidden files, ``*.tmp`` and ``*.part``, and what ``ingest`` leaves out of a folder:
-    marks of Spark and Hadoop, and README and LICENSE unless a pattern asks for them."""
+    marks of Spark and Hadoop, and README and LICENSE unless a pattern asks for them.
+    """
     about = all(p == "*" for p in patterns)
     if not raw.is_dir():
         raise InputError(f"{raw}: no such folder; new files are expected there (raw in the config)")

@@ -94,7 +94,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
     -------
     dict
         The summary of the cycle.  ``refused`` lists why the gate refused the new model; it is empty
-                                   where the model was published.
+        where the model was published.
 
     Raises
     ------

@@ -58,7 +58,8 @@ class RetrainState(Record):
     """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the
     last model that was published (last_trained) and of the last full training that was begun
     (last_tried); the version that a rollback holds; files that failed; the format that files were
-    read as, where the configuration names none."""
+    read as, where the configuration names none.
+    """
 
     schema: int = 1
     files: dict[str, RawFile] = {}
@@ -75,7 +76,8 @@ class Group(Record):
     """A folder of ``incoming`` and the rule for documents whose ids are known.
 
     base, docs_before: fingerprint and documents of the corpus before the ingest, once that has
-    begun; added: documents, once it is finished."""
+    begun; added: documents, once it is finished.
+    """
 
     name: Annotated[str, Meta(pattern=r"^(new|changed)(\.[1-9][0-9]{0,3})?$")]
     rule: str
@@ -93,7 +95,8 @@ class CycleJournal(Record, kw_only=True):
 
     base: the version that is published, None without one; version: the number of the next;
     settings: digest of those that the training began with; ids: of the new model's topics, once the
-    gate has passed it; format: of the files, where they are of one."""
+    gate has passed it; format: of the files, where they are of one.
+    """
 
     schema: int = 1
     stage: Literal["append", "train", "gate", "publish", "end"]

@@ -2,7 +2,8 @@
 is there.
 
 Every block is started from the model's topics, which keep their numbers; then come passes over
-everything."""
+everything.
+"""
 
 from __future__ import annotations
 
@@ -95,8 +96,8 @@ class UpdateConfig(SchedulerOptions, ThreadedOptions):
 @dataclass(frozen=True)
 class Updated(Trained):
     """What an update did, beside what a training does.  how: ``warm`` (every block began from the
-    model) or ``nothing`` (the model is of this corpus
-    already)."""
+    model) or ``nothing`` (the model is of this corpus already).
+    """
 
     how: str = "warm"
 
@@ -167,7 +168,7 @@ def update(config: UpdateConfig) -> Updated:
     there, and the old one is left as it is.  Killed, the same call resumes.  Engine, options, seed
     and number of topics are the
     model's.  ``force`` forgets an unfinished update (with ``out``: the run there; a model of ours
-              stays until the new one is done).
+    stays until the new one is done).
     What others have put into the model's folder moves to the new one.
 
     Returns
@@ -297,7 +298,8 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
 def _state_of(run: Path, old: Path) -> str:
     """What lies at ``MODEL.update``: nothing, ``begun`` (an update of this model that has not
     ended), or ``replaced`` (the model that the present one was made of: the update was killed
-    between the exchange and its removal)."""
+    between the exchange and its removal).
+    """
     if not os.path.lexists(run):
         return ""
     mark = mark_of(run)

@@ -57,10 +57,10 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
     gives the same model. Stored messages reach a lower perplexity than any engine without, and
     sooner (scripts/benchmarks/bench_quality.md).
 
-    options_given: the engine's options as the user has them; None is for us to decide.  Priors are
-    learned where none is given:
-    held-out perplexity from 1 % worse to 20 % better than with fixed ones on five corpora, the more
-    topics the better."""
+    options_given: the engine's options as the user has them; None is for us to decide. Priors are
+    learned where none is given: held-out perplexity from 1 % worse to 20 % better than with fixed
+    ones on five corpora, the more topics the better.
+    """
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
     options = {**options_given, "learn_priors": learn}
     learned = ", learning its priors" if learn else ""
@@ -106,8 +106,9 @@ def with_engine(
     config: TrainConfig, corpus: Corpus, progress: Progress, run: Callable[[TrainConfig], Result]
 ) -> Result:
     """``run`` with the engine that is asked for.  ``auto``: with that of the run in the folder, or
-    the one that it chooses; where
-    that does not fit, with the one that keeps least, if that may be."""
+    the one that it chooses; where that does not fit, with the one that keeps least, if that may
+    be.
+    """
     if config.algo != "auto":
         return run(config)
     options_given = config.options or {}

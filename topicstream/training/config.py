@@ -1,5 +1,6 @@
 """Options of a training: the one list that makes ``topicstream.train``'s keywords, the options of
-``topics train`` and the settings in the run's record."""
+``topics train`` and the settings in the run's record.
+"""
 
 from __future__ import annotations
 

@@ -65,8 +65,9 @@ class Course:
         record: dict[str, object],
     ) -> tuple[float | None, float | None]:
         """What the documents set aside say after this pass: their perplexity, and what is lowest
-        for the best pass (None: there
-        are none).  More than that goes into ``record``, for the record of the pass."""
+        for the best pass (None: there are none). More than that goes into ``record``, for the
+        record of the pass.
+        """
         if self._engine.about.completion:
             perplexity = low = self._heldout.perplexity(
                 tables["phi"], params["alpha"], float(params["beta"][0])
@@ -114,7 +115,8 @@ class Course:
     ) -> list[str]:
         """A warning where the words' frequencies predict words better than the topics do: on
         documents set aside, where the last pass measured them or has no perplexity of its own, else
-        on those of training, once a run could have settled."""
+        on those of training, once a run could have settled.
+        """
         if (
             not self._engine.about.completion
             or self._engine.about.topics_axis
@@ -258,7 +260,8 @@ def check_pass(
     The other is 2^-24 of the tokens, and not less: ``finish_pass`` scales every row to its mass in
     float64 and rounds each entry once, to within half a step, 2^-24 of the entry; entries are not
     negative, so the errors add up to 2^-24 of their sum at most. They need not cancel: a hundred
-    thousand rows with the same small count all round the same way."""
+    thousand rows with the same small count all round the same way.
+    """
     where = "the start" if number == 0 else f"pass {number}"
     for name, spec in engine.tables.items():
         # a seed table is scaled to the corpus as a whole, its rows are not the words' counts yet
@@ -297,7 +300,8 @@ def worth_a_warning(
 ) -> list[str]:
     """What a user should hear of the topics of a run that has ended: identical ones.
 
-    (``topicstream.model.topic_kinds`` warns of dead topics.)"""
+    (``topicstream.model.topic_kinds`` warns of dead topics.)
+    """
     if engine.about.topics_axis:  # a name without documents has a topic all the same
         return []
     if "phi" in tables:

@@ -1,16 +1,14 @@
 """Who visits the blocks of a round and enters their deltas: threads of this process, or what takes
 their place.
 
-The driver (passes.py) sees statistics and params, never rows.  An executor holds the tables and the
-blocks, visits the
-blocks of a round in any order, and adds up their deltas, which are rounded so that the sum is
-exact: so the bits of a result do not depend on who worked, nor on how many.
+The driver (passes.py) sees statistics and params, never rows. An executor holds the tables and the
+blocks, visits the blocks of a round in any order, and adds up their deltas, which are rounded so
+that the sum is exact: so the bits of a result do not depend on who worked, nor on how many.
 
 What another process or machine needs for a visit can be pickled: the ``Job``, whose corpus is read
-from its path; the key and
-params of the ``Assignment``; the rows (``Rows.portable``, ``PackedRows.portable``), totals and
-state of the ``Visit``.  What it
-sends back are the arrays of ``Out``.
+from its path; the key and params of the ``Assignment``; the rows (``Rows.portable``,
+``PackedRows.portable``), totals and state of the ``Visit``. What it sends back are the arrays of
+``Out``.
 """
 
 from __future__ import annotations
@@ -169,8 +167,8 @@ def new_out(engine: Engine, block: Block) -> Out:
 
 def run_visit(engine: Engine, visit: Visit, out: Out) -> Out:
     """One visit of a block.  Pure: it reads what it is given, writes nothing but ``out``, and gives
-                              the same bits wherever
-    it runs."""
+    the same bits wherever it runs.
+    """
     if visit.key.pass_number == 0:
         engine.start(visit, out)
     else:
@@ -186,15 +184,14 @@ def shrunk(target: Table, blend: tuple[float, float] | None) -> float:
 class Executor(abc.ABC):
     """Who visits blocks and enters deltas: what a driver asks for, pass by pass.
 
-    The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once for
-    each table that the
-    phase writes) round by round, ``end`` and ``settle``; ``rest`` between phases; at last
-    ``release``.  ``gather`` comes before
-    rows are read, ``share`` after they were changed here, ``keep`` before a checkpoint.  Calls come
-    from one thread.
+    The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once
+    for each table that the phase writes) round by round, ``end`` and ``settle``; ``rest`` between
+    phases; at last ``release``. ``gather`` comes before rows are read, ``share`` after they were
+    changed here, ``keep`` before a checkpoint. Calls come from one thread.
 
     ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``; entry points in the
-    group ``topicstream.executors`` give such functions names."""
+    group ``topicstream.executors`` give such functions names.
+    """
 
     tables: RunTables
 
@@ -217,7 +214,8 @@ class Executor(abc.ABC):
         self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool
     ) -> None:
         """Enter the sum of the round's deltas for table ``name`` into ``target``; blend: (rho,
-        scale) of a BLEND table; hold: see ``Table.apply``."""
+        scale) of a BLEND table; hold: see ``Table.apply``.
+        """
 
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
         """The end of a pass: see ``RunTables.settle``."""

@@ -29,7 +29,8 @@ POINTS = 4096
 
 class HeldOut:
     """Completion of the documents set aside, which are read and cut once; or the likelihood of
-    documents or points under the point estimates of a mixture, as ``topics eval`` measures it."""
+    documents or points under the point estimates of a mixture, as ``topics eval`` measures it.
+    """
 
     def __init__(self, engine: Engine, corpus: Corpus, threads: int) -> None:
         self._engine = engine

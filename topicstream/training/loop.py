@@ -53,7 +53,8 @@ ALL_DONE = "all passes done"
 @dataclass(frozen=True)
 class Trained:
     """What ``train`` did: the model's folder, passes made in all, why it stopped, the last history
-    record, the number of topics."""
+    record, the number of topics.
+    """
 
     model: Path
     passes: int
@@ -67,9 +68,8 @@ def train(config: TrainConfig) -> Trained:
     """Train a topic model on a corpus store.
 
     Called again with the same arguments, it resumes an interrupted run, does nothing when the run
-    is finished, and continues it when
-    ``passes`` is higher; ``force`` starts over.  ``mem_limit`` bounds the whole process.  The
-    result does not depend on ``threads``.
+    is finished, and continues it when ``passes`` is higher; ``force`` starts over. ``mem_limit``
+    bounds the whole process. The result does not depend on ``threads``.
 
     Returns
     -------

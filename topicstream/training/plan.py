@@ -1,7 +1,8 @@
 """What a run will hold in memory and on disk, fitted to the limit before it starts.
 
 The plan may choose threads, how far ahead blocks are decoded, and where tables and deltas live; it
-may not choose block size, round width or start, which decide the result."""
+may not choose block size, round width or start, which decide the result.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +140,8 @@ class Plan:
 
 class TableBytes:
     """The bytes of all tables of an engine: see ``Footprint``; ``rows`` and ``fixed`` count the
-    successors of REPLACE tables, ``saved`` does not."""
+    successors of REPLACE tables, ``saved`` does not.
+    """
 
     def __init__(self, engine: Engine, block: BlockShape) -> None:
         specs = engine.tables
@@ -194,7 +196,8 @@ def state_bytes_of_pass(engine: Engine, grid: Grid) -> int:
 
 def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
     """A note where a round, which is as wide on every machine, has fewer blocks than there are
-    threads; "" elsewhere (and where a round is a step of the method)."""
+    threads; "" elsewhere (and where a round is a step of the method).
+    """
     better = min(threads, blocks // ROUNDS_OF_A_PASS)
     if better <= width or any(spec.rule is Rule.BLEND for spec in engine.tables.values()):
         return ""
@@ -268,9 +271,8 @@ def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
     deltas of a whole round.
 
     After its visits: the deltas of its own blocks, copies of those that others add up, and what it
-    adds up of theirs, twice while it
-    arrives.  At the end of the round: all but the copies, and what changed in the tables, its own
-              part of it twice.
+    adds up of theirs, twice while it arrives. At the end of the round: all but the copies, and
+    what changed in the tables, its own part of it twice.
     """
     members = work.members
     blocks = work.layout.round_blocks

@@ -1,5 +1,6 @@
 """``train --dry-run``: the plan of memory and disk, and the time, measured on the first seconds of
-the real training in a folder that goes away again."""
+the real training in a folder that goes away again.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +62,10 @@ def rehearsal_config(config: TrainConfig) -> Iterator[TrainConfig]:
 
 def rehearse(session: Session) -> dict[str, Json]:
     """Train for a few seconds: ``memory_bytes``, ``disk_bytes`` (of the plan), ``passes`` (at
-    most), ``start_seconds``,
-    ``pass_seconds`` and ``expected_seconds`` of the whole run; of a cluster also ``workers``, and
-    ``speedup`` over one of them.  The
-    first passes are slower than the later ones."""
+    most), ``start_seconds``, ``pass_seconds`` and ``expected_seconds`` of the whole run; of a
+    cluster also ``workers``, and ``speedup`` over one of them. The first passes are slower than
+    the later ones.
+    """
     stopping = session.run.stopping
     ends = list[float]()
     rounds = -(-len(session.run.grid) // session.runner.round_blocks)

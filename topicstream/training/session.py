@@ -391,9 +391,9 @@ class Session:
     # ----------------------------------------------------------------------------------------------
     def finish(self, reason: str) -> str:
         """Make the last checkpoint, or that of the best pass, durable; returns the reason, with
-        what is kept.  The buffers of
-        the passes make room for what writing the model takes: the plan counts the larger of the
-        two."""
+        what is kept. The buffers of the passes make room for what writing the model takes: the
+        plan counts the larger of the two.
+        """
         self.executor.gather()
         self.executor.release()
         self.made = self.passes

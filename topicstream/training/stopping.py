@@ -1,10 +1,9 @@
 """When a run stops: passes, tolerance, held-out perplexity, time, signals.
 
 A tolerance that is a ``Share`` means the same on every corpus: running perplexity changed by less
-than that share over
-``SPAN`` passes.  A plain number is a change of perplexity itself, pass to pass, in two passes in a
-                  row: what that is worth depends
-on the corpus (docs/decisions/defaults.md).
+than that share over ``SPAN`` passes. A plain number is a change of perplexity itself, pass to
+pass, in two passes in a row: what that is worth depends on the corpus
+(docs/decisions/defaults.md).
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ class Stopping:
     ``eval_every`` passes the
     held-out perplexity is measured (0: never): then it decides in the place of the running one, and
     its lowest pass is what is
-    kept.  Before ``least`` passes running perplexity does not decide."""
+    kept.  Before ``least`` passes running perplexity does not decide.
+    """
 
     passes: int
     tol: float
@@ -69,7 +69,8 @@ def tolerance(text: float | str) -> float:
 
 def converged(perplexities: Sequence[float], tol: float, passes: int, least: int) -> bool:
     """Running perplexity changed by less than ``tol``, after ``least`` passes at least: a share
-    over the last SPAN passes, a plain number from pass to pass, in two passes in a row."""
+    over the last SPAN passes, a plain number from pass to pass, in two passes in a row.
+    """
     p = perplexities
     if tol <= 0 or passes < least:
         return False
@@ -80,7 +81,8 @@ def converged(perplexities: Sequence[float], tol: float, passes: int, least: int
 
 def risen(measured: Sequence[tuple[int, float]], tol: float) -> bool:
     """Whether held-out perplexity, measured after some passes, has found no new low by ``tol`` in
-    the last SPAN passes and the last two measurements."""
+    the last SPAN passes and the last two measurements.
+    """
     if tol <= 0 or len(measured) < 3:
         return False
     since = min(measured[-1][0] - SPAN, measured[-3][0])

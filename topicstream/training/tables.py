@@ -17,7 +17,8 @@ from topicstream.numeric.tables.table import Table
 
 class Settled(NamedTuple):
     """What is known of a table at the end of a pass: its column sums, what had to be corrected,
-    figures (``Table.finish_pass``, ``Table.summary``)."""
+    figures (``Table.finish_pass``, ``Table.summary``).
+    """
 
     totals: np.ndarray
     worst: np.ndarray
@@ -62,7 +63,8 @@ class RunTables:
 
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
         """End of a pass (None: of the start): the REPLACE tables that it wrote and their successors
-        change places; then see ``Table.finish_pass``."""
+        change places; then see ``Table.finish_pass``.
+        """
         for name in self.written(phase) if phase is not None else ():
             if name in self.successors:
                 self.current[name], self.successors[name] = (

@@ -1,10 +1,10 @@
 """Google's and Azure's object stores: the same publishing and reading as on S3.
 
 Azure: Azurite, Microsoft's emulator, where it is installed (``npm install azurite``; the slow
-suite).  Google has no emulator that
-knows the requests of obstore (its XML interface with conditions), so a small server stands for it
-that heeds conditions on the generation of an object, as Google documents them:
-https://cloud.google.com/storage/docs/xml-api/reference-headers."""
+suite). Google has no emulator that knows the requests of obstore (its XML interface with
+conditions), so a small server stands for it that heeds conditions on the generation of an object,
+as Google documents them: https://cloud.google.com/storage/docs/xml-api/reference-headers.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ def visit(browser):
     the test.
 
     What a test then asks of the page it asks through ``expect``, which waits: events reach the page
-    when they reach it."""
+    when they reach it.
+    """
     wrong: list[str] = []
     contexts = []
 

@@ -1,7 +1,7 @@
 """The mixture of unigrams (Nigam et al. 2000): a document has one topic; EM, batch.
 
 p(k|d)  ~  pi_k prod_w p(w|k)^x_dw,      p(w|k) = (phi_wk + beta) / (lam_k + W beta),      phi_wk =
-        sum_d x_dw p(k|d)
+sum_d x_dw p(k|d)
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """An executor that makes every visit in a process of its own, and adds up what the processes send
 back.
 
-A visit shares nothing with its surroundings: what it is given goes in, what it made comes out.  So
-it runs anywhere that
-numbers can be sent to; here they go through a pipe.
+A visit shares nothing with its surroundings: what it is given goes in, what it made comes out. So
+it runs anywhere that numbers can be sent to; here they go through a pipe.
 """
 
 from __future__ import annotations

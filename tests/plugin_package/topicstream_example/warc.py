@@ -2,9 +2,8 @@
 files too.
 
 Pages are the records ``response`` (an HTTP message), ``resource`` and ``conversion`` whose content
-is HTML or plain text; all
-others are passed over.  Fields of a document: ``text``, ``status``, and the named fields of its
-                         record (``WARC-Target-URI``, ...).
+is HTML or plain text; all others are passed over. Fields of a document: ``text``, ``status``, and
+the named fields of its record (``WARC-Target-URI``, ...).
 """
 
 from __future__ import annotations

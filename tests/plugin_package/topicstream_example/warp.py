@@ -10,7 +10,8 @@ before the visit (their eq. 7):
                         alpha_k) (C_t + W beta))
 
 The document proposes the topic of one of its tokens; the word proposes by an alias table (Walker
-1977) of its counts."""
+1977) of its counts.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from topicstream.numeric.kernels.rng import below, bits, step, stream, uniform
 
 class Alias(NamedTuple):
     """The words' alias tables: word u has ptr[u] .. ptr[u + 1], each a topic, the share of its
-    slot, and who has the rest; mass float64[U], the words' tokens."""
+    slot, and who has the rest; mass float64[U], the words' tokens.
+    """
 
     ptr: Longs
     topic: Ints
@@ -117,9 +119,9 @@ def sweep(
     lengths: Doubles,
 ) -> tuple[int, int, int, float]:
     """Every token once: z from ``before``, uint[tokens].  mine int64[K], zeros, zero again on
-    return; named int64[K] scratch;
-    key: seed, pass, first document.  Returns tokens that kept their topic, documents, their topics,
-                                      log p(z)."""
+    return; named int64[K] scratch; key: seed, pass, first document. Returns tokens that kept their
+    topic, documents, their topics, log p(z).
+    """
     (indptr, words, x) = cells
     (c_w, c_t, alpha, ends) = counts
     n_topics = len(alpha)

@@ -1,20 +1,17 @@
 """The author-topic model by belief propagation: a message over (author, topic) pairs, a second
 table keyed by author.
 
-A document's topics are those of its authors: T (authors x topics) takes the place of the documents'
-own mixtures, and the
-author factor keeps its denominator, which makes authors of few tokens as eligible as prolific ones.
-With one author a
-document, all of them different, it is belief propagation for LDA, message by message.
+A document's topics are those of its authors: T (authors x topics) takes the place of the
+documents' own mixtures, and the author factor keeps its denominator, which makes authors of few
+tokens as eligible as prolific ones. With one author a document, all of them different, it is
+belief propagation for LDA, message by message.
 
     pairs       a document keeps the ``sparsity`` strongest of its authors x topics pairs, so that a
-                cell costs as many numbers,
-                however many authors and topics there are; ``--sparsity 0`` keeps them all (the
-                paper's joint message).  Every
-                ``reopen`` passes a document looks at all of them again
+                cell costs as many numbers, however many authors and topics there are; ``--sparsity
+                0`` keeps them all (the paper's joint message). Every ``reopen`` passes a document
+                looks at all of them again
     authors     of a document that names none: a private one, which is LDA for that document
-                (``own``), or the document is left
-                out (``skip``)
+                (``own``), or the document is left out (``skip``)
     schedules   async and sync, as for the dense engines (engines/message/bp.py)
 """
 
@@ -86,8 +83,9 @@ class AuthorOptions(Options):
 
 class AuthorTopicModel(Engine):
     """Tables: phi (words) and authors (T).  Block state: the documents' pairs, and messages over
-    them, both ragged: document d
-    has min(sparsity, its authors x K) pairs, and as many floats a cell."""
+    them, both ragged: document d has min(sparsity, its authors x K) pairs, and as many floats a
+    cell.
+    """
 
     name = "atm"
     cites = (
@@ -136,8 +134,8 @@ class AuthorTopicModel(Engine):
     @property
     def layout(self) -> Layout:
         """Two copies of a block's messages are in RAM a thread: each near 64 MiB.  Each author is a
-        row of K floats, three
-        times."""
+        row of K floats, three times.
+        """
         cells = min(super().layout.block_cells, (1 << 26) // (4 * int(self._kept(TYPICAL))))
         docs = max(min(1 << 14, (1 << 22) // self.shape.topics), 1 << 8)
         return Layout(max(cells, 1 << 12), docs, super().layout.round_blocks)

@@ -7,10 +7,9 @@ what the cell itself put in:
     mu_ak  ~  (T_ak - x mu_ak + alpha_k) / (sum_k (T_ak - x mu_ak) + sum alpha)
               (phi_wk - x m_k + beta) / (lam_k - x m_k + W beta),     m_k = sum_a mu_ak
 
-normalised over all pairs of the cell.  A document keeps P of its A K pairs, all or the strongest; a
-                                        pair is the number
-``slot * K + topic``, slot being the place of the author in the document's list, and a document's
-pairs ascend.
+normalised over all pairs of the cell. A document keeps P of its A K pairs, all or the strongest; a
+pair is the number ``slot * K + topic``, slot being the place of the author in the document's list,
+and a document's pairs ascend.
 
     indptr int64[D+1], words int32[nnz] local, counts [nnz]     the block's cells
     aptr int64[D+1], authors int32[E]     local author rows of each document
@@ -18,9 +17,8 @@ pairs ascend.
                        floats a cell, at mptr[d] ..
     phi float32[R, Kp], index int64[U], totals float64[Kp]     rows of the words, column sums
     have, change float32[Ua + 1, K]     T as the block found it, and what the block changes; the
-                                        last row is the private author
-                                        of a document that names none, whose T is what the document
-                                        itself has put there
+                                        last row is the private author of a document that names
+                                        none, whose T is what the document itself has put there
 """
 
 from __future__ import annotations
@@ -60,11 +58,10 @@ def start(
     change: Floats,
 ) -> None:
     """First messages.  With seed topics (base float32[R, Kp]): the document's mixture of them,
-                        found in ``rounds`` steps, spread
-    over its authors with a random weight of 0.5 to 1.5 a pair, so that no two authors are alike.
-    Without (base of no rows): a
-    random pair for every cell.  delta float32[U, Kp] and change float32[Ua + 1, K] get the block's
-                                 contribution."""
+    found in ``rounds`` steps, spread over its authors with a random weight of 0.5 to 1.5 a pair,
+    so that no two authors are alike. Without (base of no rows): a random pair for every cell.
+    delta float32[U, Kp] and change float32[Ua + 1, K] get the block's contribution.
+    """
     topics = change.shape[1]
     seeded = len(base) > 0
     private = np.array([len(change) - 1], np.int32)
@@ -144,7 +141,8 @@ def _open(
     tops: Longs,
 ) -> int:
     """Take a document's pairs apart: author row, topic, slot of the topic, slot of the author of
-    each; returns the slots. authors: rows of the document's."""
+    each; returns the slots. authors: rows of the document's.
+    """
     n = 0
     for j in range(len(pairs)):
         a = pairs[j] // topics
@@ -217,8 +215,9 @@ def _weigh(
     p: Floats,
 ) -> Float:
     """p[j] = the unnormalised message of a cell whose own shares are o, m and na; returns the sum.
-    The word's row of counts
-    stands in phi at r, its change in ch at c0; whole: all topics are there, in their order."""
+    The word's row of counts stands in phi at r, its change in ch at c0; whole: all topics are
+    there, in their order.
+    """
     if whole:
         for s in range(n_slots):
             c = phi[r + s] + ch[c0 + s] - m[s]
@@ -285,7 +284,8 @@ def visit(
                      those outside by what they would have with ``gain`` tokens of it to begin with
 
     Returns sum of x log p(w | the other cells, a uniform author) in nats, p as it stood before each
-    update."""
+    update.
+    """
     topics = have.shape[1]
     private = len(have) - 1
     alone = np.array([len(have) - 1], np.int32)

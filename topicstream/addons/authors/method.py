@@ -2,11 +2,11 @@
 the place of a prior.
 
     p(a, k | w)  ~  theta_a[k] p(w|k)          over the document's authors whom the model knows,
-                 each as likely beforehand
+    each as likely beforehand
 
-and the document's share of k is the sum over its words and authors (Zeng, Cheung & Liu 2013, eq. 24
-with the sums of training
-held still): no iteration.  A document that names no author of the model is answered as by ``bp``.
+and the document's share of k is the sum over its words and authors (Zeng, Cheung & Liu 2013, eq.
+24 with the sums of training held still): no iteration. A document that names no author of the
+model is answered as by ``bp``.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ def spread_authors(
 ) -> float:
     """p(a, k | cell) ~ theta[a, k] p(w|k) over all topics and the authors of the cell's document.
 
-    indptr int64[D+1], rows int64[nnz] of base float32[R, >= K], counts float32[nnz]: the documents'
-    cells; beta, inverse float32[>= K]: p(w|k) = (base + beta) inverse; aptr int64[D+1], authors
-    int64[E]: rows of theta float32[A, K]. gained float64[A, K] gains each pair's tokens, explained
-    float64[E] the tokens of each author of each document.
-    Returns sum of x log(mean over the document's authors of p(w|a)).  A cell that no pair explains
-    is left out.
+    indptr int64[D+1], rows int64[nnz] of base float32[R, >= K], counts float32[nnz]: the
+    documents' cells; beta, inverse float32[>= K]: p(w|k) = (base + beta) inverse; aptr int64[D+1],
+    authors int64[E]: rows of theta float32[A, K]. gained float64[A, K] gains each pair's tokens,
+    explained float64[E] the tokens of each author of each document. Returns sum of x log(mean over
+    the document's authors of p(w|a)). A cell that no pair explains is left out.
     """
     topics = theta.shape[1]
     loglik = 0.0

@@ -1,18 +1,17 @@
 """Perplexity of an author-topic model: the words of held-out documents from the topics of their
 authors.
 
-Some of each document's words are observed, the others scored (the split of ``completion.py``).  The
-mixtures theta_a of the
-test documents' authors are found from the observed words of all of them, the topics held still:
+Some of each document's words are observed, the others scored (the split of ``completion.py``). The
+mixtures theta_a of the test documents' authors are found from the observed words of all of them,
+the topics held still:
 
     p(a, k | cell)  ~  theta_a[k] phi_k[w]          theta_a[k] = (sum x p + alpha_k) / (sum over k +
-                    sum alpha)
+    sum alpha)
 
 the fixed point that ``infer`` finds of a document, of authors instead (the document's own word is
 not taken out of the sums). Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the
-share of the observed words that a explains (Zeng, Cheung
-& Liu 2013, eq. 31, for the author-topic model).  ``known``: authors whom the model knows keep the
-mixtures of the training.
+share of the observed words that a explains (Zeng, Cheung & Liu 2013, eq. 31, for the author-topic
+model). ``known``: authors whom the model knows keep the mixtures of the training.
 """
 
 from __future__ import annotations
@@ -53,7 +52,8 @@ again.
 class AuthorScore(Perplexity):
     """What was measured.  authors: of the test documents, private ones of documents
     that name none included; known: those whose mixtures are the training's; sweeps: over the
-    observed words."""
+    observed words.
+    """
 
     authors: int
     known: int
@@ -86,7 +86,8 @@ class AuthorScore(Perplexity):
 @dataclass(frozen=True)
 class _Piece:
     """A block of test documents: both sides of its cells, which are scored, its authors (``ids``
-    int64[U], rows of theta; ``aptr``, ``local``)."""
+    int64[U], rows of theta; ``aptr``, ``local``).
+    """
 
     seen: Documents
     rest: Documents

@@ -1,9 +1,9 @@
 """Who writes about what: the authors of a topic, the topics of an author, and authors like one.
 
-theta_a[k] = (T[a, k] + alpha_k) / (sum_k T[a, k] + sum alpha), T as ``train --algo atm`` leaves it;
-the table is streamed.  Where
-authors are compared with each other (nearest, experts) the mixture begins with EVIDENCE tokens of
-the corpus' topics instead of alpha: an author of one short abstract is not sure to be like anybody.
+theta_a[k] = (T[a, k] + alpha_k) / (sum_k T[a, k] + sum alpha), T as ``train --algo atm`` leaves
+it; the table is streamed. Where authors are compared with each other (nearest, experts) the
+mixture begins with EVIDENCE tokens of the corpus' topics instead of alpha: an author of one short
+abstract is not sure to be like anybody.
 
 Who knows about a text: by the documents that authors wrote, or by their topics.
 """
@@ -112,7 +112,8 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         """The authors who have most tokens of each topic asked for, the largest topic first.
 
         ``topics``: a list of topic, words, share (of all tokens that have an author) and authors
-        (author, tokens, share of the author's own tokens)."""
+        (author, tokens, share of the author's own tokens).
+        """
         shown = self.shown
         table = self.table
         best = Best(min(self.words, table.n_rows), len(shown.view))
@@ -145,9 +146,9 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
     def _of_author(self, name: str) -> dict[str, Json]:
         """The largest topics of an author, and the authors whose topics are most like them.
 
-        Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.  Returns author,
-        tokens, ``topics`` (topic, share,
-        words) and ``nearest`` (author, likeness, tokens).  InputError: no such author.
+        Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same. Returns author,
+        tokens, ``topics`` (topic, share, words) and ``nearest`` (author, likeness, tokens).
+        InputError: no such author.
         """
         shown = self.shown
         table = self.table
@@ -214,8 +215,7 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
     int64[A]), streamed.
 
     A document gives every author of its own the fourth power of its cosine with the text, both
-    weighed by
-    log(1 + count) log(D / df).  InputError: the store has no authors.
+    weighed by log(1 + count) log(D / df). InputError: the store has no authors.
 
     text: float64[W], how often it has each word of the store.
     """
@@ -262,10 +262,9 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         for where there is no store.
 
         ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either
-        likeness (the fourth root of
-        the votes, 1 where one document is all) and documents, or perplexity of the text and tokens.
-        InputError: no word is known,
-        or the store has no authors.
+        likeness (the fourth root of the votes, 1 where one document is all) and documents, or
+        perplexity of the text and tokens. InputError: no word is known, or the store has no
+        authors.
         """
         counts, about = self._words_of_text()
         if (

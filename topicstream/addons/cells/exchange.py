@@ -2,15 +2,14 @@
 pycisTopic's topic models.
 
 AnnData gets shares of topics in ``obsm["X_topic"]``, p(feature | topic) in ``varm["topic"]`` and
-the settings in
-``uns["topicstream"]``, in a file of its own or in a copy of the one that was ingested (``--into``).
-Cells without a feature that the model knows get the prior's mean, as ``infer`` and ``transform``
-give it, and are marked in ``obs["topics_are_prior"]``.  Features that the model does not know get
-NaN in ``varm``.
+the settings in ``uns["topicstream"]``, in a file of its own or in a copy of the one that was
+ingested (``--into``). Cells without a feature that the model knows get the prior's mean, as
+``infer`` and ``transform`` give it, and are marked in ``obs["topics_are_prior"]``. Features that
+the model does not know get NaN in ``varm``.
 
 pycisTopic reads ``PREFIX.K_topics.*`` (its pull request 226): cell-topic probabilities,
-region-topic counts, parameters and
-statistics.  ``cell_names.txt`` and ``region_names.txt`` name their rows.
+region-topic counts, parameters and statistics. ``cell_names.txt`` and ``region_names.txt`` name
+their rows.
 """
 
 from __future__ import annotations
@@ -100,7 +99,8 @@ def rows_by_name(
     row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float | np.ndarray
 ) -> tuple[np.ndarray, int]:
     """(the rows of ``values``, which have these names, in the order of ``row_names``, ``unknown``
-    where there is none; how many there are)."""
+    where there is none; how many there are).
+    """
     places = pc.index_in(row_names, value_set=names)
     rows = np.empty((len(row_names), *values.shape[1:]), values.dtype)
     rows[:] = unknown

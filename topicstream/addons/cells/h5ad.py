@@ -2,9 +2,8 @@
 the cells.
 
 AnnData keeps a matrix of cells x features in ``X`` or a layer (compressed along either, or dense),
-names in ``obs`` and ``var``,
-and columns of ``obs`` as metadata.  10x keeps features x cells in ``matrix``, compressed along the
-                                     cells.
+names in ``obs`` and ``var``, and columns of ``obs`` as metadata. 10x keeps features x cells in
+``matrix``, compressed along the cells.
 """
 
 from __future__ import annotations

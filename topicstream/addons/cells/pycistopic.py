@@ -1,9 +1,8 @@
 """topicstream as a backend of pycisTopic's topic modelling (the interface of its pull request 226).
 
 ``LDATopicstream.run_topic_modeling`` takes the arguments of pycisTopic's own backends and writes
-the files that its other steps
-(``stats``, ``create_anndata``, binarisation) read.  Memory stays within ``mem_limit`` beside the
-matrix that the caller holds.
+the files that its other steps (``stats``, ``create_anndata``, binarisation) read. Memory stays
+within ``mem_limit`` beside the matrix that the caller holds.
 """
 
 from __future__ import annotations
@@ -82,9 +81,9 @@ class LDATopicstream:
         >>> cells, regions = [f"c{i}" for i in range(80)], [f"r{i}" for i in range(300)]
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     LDATopicstream.run_topic_modeling(matrix, cells, regions, f"{folder}/tm", 4,
-                iterations=5)
+        iterations=5)
         ...     sorted(path.suffix for path in Path(folder).iterdir() if
-                path.name.startswith("tm."))
+        path.name.startswith("tm."))
         ['.json', '.json', '.parquet', '.parquet']
         """
         if unknown := sorted(options.keys() - {*TAKEN, *LEARNED}):

@@ -1,8 +1,6 @@
 """Single cells: files as 10x Genomics writes them, ``matrix.mtx``, ``barcodes.tsv`` and
-``features.tsv`` (or ``genes.tsv``,
-``peaks.bed``), each perhaps gzipped and, as GEO has them, with a prefix.  The matrix has a row a
-feature; documents are its
-columns, the cells.
+``features.tsv`` (or ``genes.tsv``, ``peaks.bed``), each perhaps gzipped and, as GEO has them, with
+a prefix. The matrix has a row a feature; documents are its columns, the cells.
 """
 
 from __future__ import annotations

@@ -24,11 +24,9 @@ def command(**values: Any) -> Printed:
     """Train a fast classifier that predicts topics of new documents, for `topics infer --method
     maxent` and `hybrid`.
 
-    Multinomial logistic regression on a document's words (Yao, Mimno and McCallum 2009), trained on
-    the topics that `infer`
-    finds for the training documents.  It is stored in the model, and must be trained again once the
-                                       topics have
-    changed.
+    Multinomial logistic regression on a document's words (Yao, Mimno and McCallum 2009), trained
+    on the topics that `infer` finds for the training documents. It is stored in the model, and
+    must be trained again once the topics have changed.
     """
     with showing() as progress:
         result = train_classifier(config_of(ClassifierConfig, values, progress=progress))

@@ -3,7 +3,8 @@
     z_i  ~  theta_k p(w_i | k)  independently;      theta[k] = (n_k + alpha_k) / (n + sum alpha)
 
 ``resamples`` times, each from the theta before; the draws depend on the document's id and the seed
-alone."""
+alone.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +42,7 @@ def draw_by_shares(
     shares from the counts.
 
     rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W
-    beta); alpha: float64[K];
-    keys: uint64[D].  A token whose weights are all zero counts nowhere.
+    beta); alpha: float64[K]; keys: uint64[D]. A token whose weights are all zero counts nowhere.
     """
     topics = len(alpha)
     n = np.zeros(topics)

@@ -4,7 +4,7 @@ iteration, nothing drawn.
     theta[k]  ~  exp((sum_w x_w weights[w, k] + bias[k]) / temperature)
 
 `topics classifier` trains the weights.  A document without a known word gets the prior's mean, as
-                                         with every method.
+with every method.
 """
 
 from __future__ import annotations

@@ -7,10 +7,8 @@ x by the record's ``features``: the ``counts``; by ``frequency``, the counts ove
 length, times ``length``; by ``root``, the square roots of these.
 
 In the model's folder: ``classifier`` (or ``classifier-2``), an array like the topics' whose last
-row is the bias, and
-``classifier.json``, which names it, holds its checksum and says which topics it was learned for.  A
-classifier of other
-topics is refused.
+row is the bias, and ``classifier.json``, which names it, holds its checksum and says which topics
+it was learned for. A classifier of other topics is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +38,8 @@ ADVICE = "`topics classifier --model %s` learns one"
 
 class _Topics(Record):
     """What tells a model's topics from any others: the checksum of their array (which holds those
-    of its chunks, and the priors) and the hash of the words."""
+    of its chunks, and the priors) and the hash of the words.
+    """
 
     crc32c: Crc
     vocab_sha256: str
@@ -94,7 +93,8 @@ def read_classifier(folder: Path) -> ClassifierRecord | None:
 
 def described(model: TopicModel) -> dict[str, Any] | None:
     """What the record of a model's classifier says of it, and ``stale``: whether the topics have
-    changed since; None without one."""
+    changed since; None without one.
+    """
     record = read_classifier(model.path) if model.path is not None else None
     return (
         None
@@ -105,8 +105,8 @@ def described(model: TopicModel) -> dict[str, Any] | None:
 
 class Classifier:
     """A stored classifier.  bias: float32[K]; temperature; features, length: see the module's head,
-                             0 with counts; facts: how
-    it was learned; weights: float32[W, K] once loaded."""
+    0 with counts; facts: how it was learned; weights: float32[W, K] once loaded.
+    """
 
     def __init__(self, rows: StoredArray, record: ClassifierRecord) -> None:
         self._stored = rows
@@ -120,7 +120,8 @@ class Classifier:
     @classmethod
     def open(cls, model: TopicModel) -> Classifier:
         """The classifier of a model; InputError where it has none, or one that was learned for
-        other topics; StoreError where it is damaged."""
+        other topics; StoreError where it is damaged.
+        """
         if model.path is None:
             raise InputError("a model in memory has no classifier; save it first")
         record = read_classifier(model.path)
@@ -157,8 +158,9 @@ def save_classifier(
     facts: ClassifierFacts,
 ) -> None:
     """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K]
-    each.  The old one, where
-    there is one, serves until the record is replaced.  The caller holds the folder's lock."""
+    each. The old one, where there is one, serves until the record is replaced. The caller holds
+    the folder's lock.
+    """
     folder = model.path
     topics = _Topics.of_model(model)
     assert folder is not None

@@ -4,20 +4,18 @@ eq. 13 and 17):
     loss(weights) = - sum_d sum_k theta_dk log p(k|d)  +  sum of weights^2 / (2 variance)
     p(k|d)        ~ exp(sum_w weights[w, k] x_wd + weights[W, k])
 
-The last row (the bias) is not penalised.  AdaGrad with one step size a word, the root of what its
-                                           row's squared gradients sum up
-to (Duchi, Hazan and Singer 2011): counts of words differ by orders of magnitude.
-docs/decisions/classifier.md has the figures.
+The last row (the bias) is not penalised. AdaGrad with one step size a word, the root of what its
+row's squared gradients sum up to (Duchi, Hazan and Singer 2011): counts of words differ by orders
+of magnitude. docs/decisions/classifier.md has the figures.
 
 ``topicstream.train_classifier``: learn to name a document's topics by one sparse product (Yao,
 Mimno and McCallum 2009).
 
 Multinomial logistic regression on a document's words (``addons/classifier/model.py``), fitted by
-minibatches (``softmax.py``) to theta of
-the training documents as ``infer`` finds it by belief propagation.  The temperature that the logits
-are divided by afterwards is
-chosen on training documents that the weights were not fitted to (every 20th), by the
-Kullback-Leibler divergence from theta.
+minibatches (``softmax.py``) to theta of the training documents as ``infer`` finds it by belief
+propagation. The temperature that the logits are divided by afterwards is chosen on training
+documents that the weights were not fitted to (every 20th), by the Kullback-Leibler divergence from
+theta.
 """
 
 from __future__ import annotations
@@ -81,7 +79,8 @@ class Examples:
 @dataclass(frozen=True)
 class Fitted:
     """weights: float32[W + 1, K]; loss: penalised, of all documents, as the last pass came by them;
-    passes; converged: stopped by ``tol``."""
+    passes; converged: stopped by ``tol``.
+    """
 
     weights: np.ndarray
     loss: float

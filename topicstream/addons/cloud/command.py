@@ -22,7 +22,8 @@ def command(folder: str, address: str) -> Printed:
 
     FOLDER is a store, a model, or the link `current` of `topics retrain`; ADDRESS is
     s3://BUCKET/NAME, gs:// or az://. Readers see the version before until everything is uploaded.
-    Of several publishers one wins, and the others exit with 4."""
+    Of several publishers one wins, and the others exit with 4.
+    """
     stop_with(
         "stopped; readers still see the version before, and the same command uploads what is "
         "missing"

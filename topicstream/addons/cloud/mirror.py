@@ -1,15 +1,15 @@
 """Stores and models at addresses, read through folders of this machine that are filled as files are
 opened.
 
-Each version of a store or a model has a folder in the cache, its *mirror*.  ``plain.open_plain``
-fetches a file of a mirror that
-is not there yet.  Versions never change, so what was fetched once is good for ever.
+Each version of a store or a model has a folder in the cache, its *mirror*. ``plain.open_plain``
+fetches a file of a mirror that is not there yet. Versions never change, so what was fetched once
+is good for ever.
 
-The cache is bounded (``TOPICS_CACHE_SIZE``).  The chunks of mirrors opened longest ago make room
-for those of others.  Where a
-single store is larger than the cache, the chunks that came first stay and the others are fetched in
-each pass: a pass reads all in turn, so throwing out the oldest would throw out each chunk just
-before it is read again."""
+The cache is bounded (``TOPICS_CACHE_SIZE``). The chunks of mirrors opened longest ago make room
+for those of others. Where a single store is larger than the cache, the chunks that came first stay
+and the others are fetched in each pass: a pass reads all in turn, so throwing out the oldest would
+throw out each chunk just before it is read again.
+"""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ def is_published(name: str) -> bool:
 
 def fetched(path: str | os.PathLike[str]) -> int | None:
     """A descriptor of a file that its mirror has not had yet; None where the path lies in no
-    mirror.  FileNotFoundError where
-    there is no such object; InputError."""
+    mirror. FileNotFoundError where there is no such object; InputError.
+    """
     place = Path(os.path.abspath(path))
     cache = cache_folder()
     if not place.is_relative_to(cache):

@@ -1,9 +1,9 @@
 """Objects in buckets and on web servers: ``s3://``, ``gs://``, ``az://``, ``https://``.
 
-The extra ``cloud`` (obstore) is imported when the first address is used.  Credentials come from the
-environment as the
-provider's own tools name it (docs/storage.md); no message repeats a credential or the query of an
-address."""
+The extra ``cloud`` (obstore) is imported when the first address is used. Credentials come from the
+environment as the provider's own tools name it (docs/storage.md); no message repeats a credential
+or the query of an address.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The executor of a Dask cluster: members visit the blocks and hold the tables (member.py), the
 driver keeps params, statistics, checkpoints and the decision to stop.
 
-The rows of the tables are the members'.  They come here where something reads them, and go back
-                                          where that changed them: they and
-block state travel through the run's folder, which all machines share; the sums of a round travel
-between members."""
+The rows of the tables are the members'. They come here where something reads them, and go back
+where that changed them: they and block state travel through the run's folder, which all machines
+share; the sums of a round travel between members.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ visits its blocks and
 sends to each other what that one adds up: deltas are rounded so that their sum is exact, so it does
 not matter who adds, nor in
 which order.  With the next question it hears how the round ends; each adds up what is its own, and
-              sends to all what came out.
+sends to all what came out.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class JoinOrder:
 
 class Answer(NamedTuple):
     """What a member answers; seconds in which it has visited blocks and added up since the pass
-    began, and bytes that it has sent other members."""
+    began, and bytes that it has sent other members.
+    """
 
     value: Any
     working: float
@@ -209,8 +210,8 @@ class Member(WorkerPlugin):
 
     async def ask(self, question: str, given: bytes, changes: bytes) -> dict[str, bytes]:
         """End the round that there is, with these changes; then a method by its name, and what it
-        leaves for other members is
-        sent to them.  Both run in the member's thread."""
+        leaves for other members is sent to them. Both run in the member's thread.
+        """
         if ended := loads(changes):
             entered = await self.work(self.enter, ended)
             await self.hear(self.number, entered)

@@ -1,7 +1,8 @@
 """A Dask cluster, as ``--scheduler`` names it: connected, checked, and given tasks.
 
 Tasks are long (seconds), write their results themselves and are made again where a worker is lost,
-so they may run twice. Dask is imported only once a scheduler is given."""
+so they may run twice. Dask is imported only once a scheduler is given.
+"""
 
 from __future__ import annotations
 
@@ -363,7 +364,8 @@ def _unpickled(pickled: bytes, item: Any) -> Any:
 def _without_script() -> Iterator[None]:
     """Processes that start meanwhile do not run the script again that this one runs, as
     `multiprocessing` would have it: it may have no ``if __name__ == "__main__":``, and they need
-    nothing of it."""
+    nothing of it.
+    """
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

@@ -47,11 +47,11 @@ def respond(
     scores: Doubles, nonempty: Bools, topics: int, most: int, cluster: Shorts, share: Floats
 ) -> tuple[float, float]:
     """The ``most`` largest scores of each row, normalised -> cluster: uint16[n, L], share:
-    float32[n, L]; rows of points that are
-    not ``nonempty`` are 0.  Returns (entropy, sum of log sum_k exp score).
+    float32[n, L]; rows of points that are not ``nonempty`` are 0. Returns (entropy, sum of log
+    sum_k exp score).
 
     scores: float64[n, >= topics].  Among equal scores the first ones are taken; with L = K clusters
-                                    stay in their order.
+    stay in their order.
     """
     entropy = 0.0
     fit = 0.0
@@ -115,7 +115,8 @@ def changes(
     sizes: Doubles,
 ) -> None:
     """What changed of each point: count[n] pairs (which[n, :], by[n, :]) of cluster and change of
-    its share, those that did not left out; sizes: float64[topics] += the changes."""
+    its share, those that did not left out; sizes: float64[topics] += the changes.
+    """
     total = np.zeros(topics)
     for d in range(len(cluster)):
         n = 0
@@ -197,8 +198,8 @@ class ClusterOptions(Options):
 
 class ClusterEngine(SteppingEngine):
     """Base of the mixtures.  ``sizes`` has N_k in two rows, what float32 holds of a block's and the
-                              rest: the sum of both is
-    exact to 48 bits."""
+    rest: the sum of both is exact to 48 bits.
+    """
 
     Options: ClassVar[Any] = ClusterOptions
     about = About(

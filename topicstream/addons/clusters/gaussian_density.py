@@ -1,9 +1,8 @@
 """Densities of many Gaussians at many points, by eigenvectors and NumPy's products.
 
 With v the eigenvalues of a scale matrix, ascending, and V its eigenvectors, y = v^-1/2 V' (x - m)
-has (x - m)' scale^-1 (x - m) as its
-squared length.  Its first numbers, those of the narrowest directions, are most of it for a point
-                 that is far from a component.
+has (x - m)' scale^-1 (x - m) as its squared length. Its first numbers, those of the narrowest
+directions, are most of it for a point that is far from a component.
 """
 
 from __future__ import annotations
@@ -73,7 +72,8 @@ def near_parts(points: int, n: int) -> Iterator[slice]:
 def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | None) -> np.ndarray:
     """As ``log_density``, and -inf of components that cannot be among the ``most`` best of a point,
     or are NOTHING to it; near: int[D, >= most], different components of each point that are likely
-    to be (None: unknown)."""
+    to be (None: unknown).
+    """
     topics = len(of.plus)
     n = x.shape[1]
     if of.turn.ndim == 2 or n < 16 or 2 * most > topics:
@@ -114,9 +114,9 @@ def _of_one(x: np.ndarray, of: Densities, k: int) -> np.ndarray:
 
 class Screen:
     """What densities are at most, by the first numbers of y in float32, less what rounding may have
-    added to the length of y:
-    (n + 4) eps (|x| |turn_k| + |shift_k|), whatever order a product adds in (Higham 2002, 3.5).
-    What is no number screens nothing."""
+    added to the length of y: (n + 4) eps (|x| |turn_k| + |shift_k|), whatever order a product adds
+    in (Higham 2002, 3.5). What is no number screens nothing.
+    """
 
     def __init__(self, x: np.ndarray, of: Densities) -> None:
         n = x.shape[1]

@@ -2,14 +2,14 @@
 (Hughes & Sudderth 2016, B.1).
 
     Lambda_k ~ Wishart(nu, B),  mu_k ~ N(m, (kappa Lambda_k)^-1)  or 0;      nu_k = nu + N_k,
-                                kappa_k = kappa + N_k,
+    kappa_k = kappa + N_k,
     m_k = (kappa m + s_k) / kappa_k,      B_k = B + S_k + kappa m m' - kappa_k m_k m_k'      (zero
-                                          mean: B + S_k)
+    mean: B + S_k)
     E[log F(x)] = (E[log |Lambda_k|] - nu_k (x - m_k)' B_k^-1 (x - m_k) - n / kappa_k - n log 2 pi)
     / 2
 
 with s_k = sum r x, S_k = sum r x x'.  Diagonal: the same in one dimension, n times over.  Products
-                                       are those of NumPy's BLAS.
+are those of NumPy's BLAS.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Statistics(NamedTuple):
 @dataclass(frozen=True)
 class Prior:
     """covariance: E[Sigma], [n, n] or [n], and B, which is (nu - n - 1) E[Sigma] with nu = n + 2
-    (diagonal: 3, and n is 1); mean float64[n] and kappa, or kappa 0: means are zero."""
+    (diagonal: 3, and n is 1); mean float64[n] and kappa, or kappa 0: means are zero.
+    """
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -113,7 +114,8 @@ def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
 def storable(covariance: np.ndarray) -> np.ndarray:
     """Covariances that are ones in float32, too, as a model holds them: where rounding would take
     an eigenvalue below zero (data without full rank), variances grow by what it may take, n 2^-24
-    of the largest, twice."""
+    of the largest, twice.
+    """
     for matrix in covariance if covariance.ndim == 3 else ():
         try:
             np.linalg.cholesky(matrix.astype(np.float32).astype(np.float64))
@@ -186,8 +188,9 @@ def summed(
     x: np.ndarray, count: np.ndarray, which: np.ndarray, by: np.ndarray, topics: int, diagonal: bool
 ) -> Statistics:
     """Statistics of changes: point d gives by[d, j] to component which[d, j], j < count[d].  Points
-    are gathered by component, a
-    product each: N L n^2, of which most is left out once few responsibilities move."""
+    are gathered by component, a product each: N L n^2, of which most is left out once few
+    responsibilities move.
+    """
     n = x.shape[1]
     squares = np.zeros((topics, n) if diagonal else (topics, n, n))
     sums = np.zeros((topics, n))

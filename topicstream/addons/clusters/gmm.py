@@ -336,10 +336,10 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         self, sample: np.ndarray, number: int, seed: int, params: Mapping[str, np.ndarray]
     ) -> np.ndarray:
         """A hard group of every point, int64[S], in turn of k-means; of equal distances from the
-        mean, as components of patches differ
-        in scale before all (they end 1 to 1.5 nats above k-means); of seeds far apart in units of
-        the data's spread.  EM on a sample
-        fits its few points too closely: left out, patches end 0.5 to 3 nats higher."""
+        mean, as components of patches differ in scale before all (they end 1 to 1.5 nats above
+        k-means); of seeds far apart in units of the data's spread. EM on a sample fits its few
+        points too closely: left out, patches end 0.5 to 3 nats higher.
+        """
         topics = self.shape.topics
         if number % 3 == 0:
             return nearest_means(sample, topics, seed)
@@ -401,7 +401,8 @@ def far_apart(
     int64[S].
 
     With the data's covariance made the unit, a seed s stands for mean s, or for covariance (1 + s
-    s') / 2 where means are zero."""
+    s') / 2 where means are zero.
+    """
     y = (
         x / np.sqrt(covariance)
         if covariance.ndim == 1

@@ -2,9 +2,8 @@
 ``images``: Pillow).
 
 A square without its mean has N^2 - 1 numbers: its products with the orthonormal cosines of two
-dimensions, but for the constant
-one.  Lengths and angles are those of the pixels, so densities are too, in the space that the
-      squares fill.
+dimensions, but for the constant one. Lengths and angles are those of the pixels, so densities are
+too, in the space that the squares fill.
 """
 
 from __future__ import annotations

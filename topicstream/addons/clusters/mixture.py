@@ -2,12 +2,13 @@
 sections 2 and 3, B.2).
 
     phi_k ~ Dir(beta),      E[log F(x_d | phi_k)] = sum_w x_dw (psi(S_wk + beta) - psi(sum_w S_wk +
-                            W beta)).
+    W beta)).
     S_wk = sum_d r_dk x_dw    is the table ``phi``: words of a cluster, as many as its documents
                               have.
 
 A block keeps the responsibilities of its documents, and gives what changed of them since it was
-last seen."""
+last seen.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +77,8 @@ def words_of_clusters(
     value: Floats,
 ) -> int:
     """What changed of the documents, by words: a SparseDelta's ptr: int64[U+1], topic: uint16,
-    value: float32; returns its
-    length.  count, which, by: of ``clusters.changes``."""
+    value: float32; returns its length. count, which, by: of ``clusters.changes``.
+    """
     start, owner, counts = cells
     total = np.zeros(topics)
     seen = np.zeros(topics, np.bool_)

@@ -118,7 +118,8 @@ POINTS = 4096  # scored at a time
 class GaussianModel:
     """sizes float64[K], points of the components; pi, their mean shares; means [K, n]; covariances
     [K, n, n], or [K, n] of diagonal ones; patches: width of the image patches that the points are,
-    0: none."""
+    0: none.
+    """
 
     def __init__(self, path: str | Path) -> None:
         opened = TopicModel.open(path, memory_limit=-1, dense=True)

@@ -9,8 +9,8 @@ after a few steps of classification EM (Celeux & Govaert 1992),
     2 log L = const - sum_k n_k log |C_k|,
 
 with n_k the points and C_k the covariance of group k, to which the prior's counts as one point.
-Partition weigh alike: with
-their sizes in it, the likelihood of hard groups empties those that overlap.
+Partition weigh alike: with their sizes in it, the likelihood of hard groups empties those that
+overlap.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
 
 def halved(groups: Partition, group: int) -> tuple[float, np.ndarray] | None:
     """What a group's cost falls by when it is split in two across its longest axis, and the members
-    of the second half; None where it has too few points."""
+    of the second half; None where it has too few points.
+    """
     members = np.flatnonzero(groups.assigned == group)
     if len(members) < 4:
         return None

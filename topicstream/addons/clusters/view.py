@@ -36,7 +36,8 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
     def result(self) -> dict[str, Json]:
         """Components, the largest first, or those asked for: number, share, size, standard
         deviations along the first eigenvectors (of diagonal ones: of the coordinates that vary
-        most)."""
+        most).
+        """
         opened = GaussianModel(self.model)  # type: ignore[arg-type]
         if self.plot is not None:
             return {"plot": self.plot, "components": self._sheet(opened, self.plot)}
@@ -61,7 +62,8 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
 
     def _sheet(self, opened: GaussianModel, path: str) -> int:
         """Draw the first eigenvectors of every component of image patches (with the components'
-        numbers and shares), a row a component, the largest first; how many rows."""
+        numbers and shares), a row a component, the largest first; how many rows.
+        """
         if not opened.patches:
             raise UsageError(
                 f"--plot {path}: the model's vectors are not image patches (ingest images with "

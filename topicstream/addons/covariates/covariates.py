@@ -383,7 +383,8 @@ def _averaged(
 ) -> dict[str, list[str]]:
     """The documents over whose other covariates a prediction is averaged: where a category
     interacts, those of its value, so that it is not predicted for times or groups that it never
-    had; else all."""
+    had; else all.
+    """
     number = len(next(iter(sample.values())))
     rows = set(range(number))
     for factor, covariate in design.covariates.items():

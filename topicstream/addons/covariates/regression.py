@@ -17,8 +17,8 @@ Tingley 2019, stm's ``estimateEffect``), with these changes:
   counts: the classical one, and for the robust variance that of Box (1954), which compares the sum
   of squares with its expectation.
 - To both comes the variance between draws of the documents' topics from their posterior (the
-  method of composition, Tanner 1996), which for a Dirichlet has a closed form:
-  A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior variance. No draws are made.
+  method of composition, Tanner 1996), which for a Dirichlet has a closed form: A X'W diag(v) WX A
+  with A = (X'WX)^-1 and v the posterior variance. No draws are made.
 - Documents are read once; their shares wait in a scratch file for the residuals.
 
 docs/decisions/effects.md has the level and the coverage in simulations on real shares.
@@ -418,7 +418,8 @@ class Regression:
     ) -> None:
         """Documents: rows of the design float64[D, P], their shares float[D, K] and tokens
         float64[D], above 0; the names of what they are parts of (or their own), one after the
-        other."""
+        other.
+        """
         # what the words alone say, without the pull of the prior; a little outside of 0 to 1 at
         # times
         y = ((self._alpha_sum + tokens)[:, None] * shares - self._alpha) / tokens[:, None]

@@ -1,9 +1,9 @@
 """Topics of documents, as Parquet and as MALLET writes them.
 
 Parquet has id, topics, shares, tokens, oov_rate, flag, as ``topics infer --out x.parquet`` writes
-them.  MALLET's doc-topics
-have a line a document, in two layouts: dense, ``number name p0 p1 ...`` parted by tabs; pairs, with
-a head line ``#doc name topic proportion ...`` and the topics from the largest on.
+them. MALLET's doc-topics have a line a document, in two layouts: dense, ``number name p0 p1 ...``
+parted by tabs; pairs, with a head line ``#doc name topic proportion ...`` and the topics from the
+largest on.
 
 Documents' topics alone make no model: they are read into Parquet (id, topics, shares).
 """

@@ -49,11 +49,9 @@ HELD_BYTES = 128 << 20
 def export_model(config: ExportConfig) -> dict[str, Json]:
     """Write a model, its documents' topics, or its corpus in another program's format.
 
-    ``topics export --help`` lists the formats.  Merged and dropped topics
-    are
-    written as they are shown, in that
-    order, with their names where the format has room.  The table is read from disk in parts, and
-    documents are streamed.
+    ``topics export --help`` lists the formats. Merged and dropped topics are written as they are
+    shown, in that order, with their names where the format has room. The table is read from disk
+    in parts, and documents are streamed.
 
     Returns
     -------
@@ -181,9 +179,8 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     """Read another program's model into the folder ``model``.
 
     It is shown, scored, compared, inferred with and started from (``train --start warm --warm``)
-    like one of ours.  Without a
-    tokenizer (and where the file does not say) text is split into words by the default rules,
-    without stop words.
+    like one of ours. Without a tokenizer (and where the file does not say) text is split into
+    words by the default rules, without stop words.
 
     Returns
     -------

@@ -2,7 +2,8 @@
 topic-keys (topic, alpha, words).
 
 alpha is in the keys only, beta in neither: it is the smallest weight, as long as any word is
-missing from any topic."""
+missing from any topic.
+"""
 
 from __future__ import annotations
 

@@ -48,10 +48,9 @@ TOKENS = 1 << 18
 
 def write(job: Export) -> dict[str, float]:
     """One gzipped file.  Only engines that give every token a topic of its own have a state; its
-                          training
-    folder must still be there.  Topics are counted from 0 in the order of their numbers.  A corpus
-                                 keeps no order of words: ``pos`` counts the tokens of a
-                                 document by word."""
+    training folder must still be there. Topics are counted from 0 in the order of their numbers. A
+    corpus keeps no order of words: ``pos`` counts the tokens of a document by word.
+    """
     model = job.model
     words = job.corpus.words
     tokens = 0

@@ -1,7 +1,8 @@
 """Models of gensim, scikit-learn and tomotopy in the caller's process.
 
 Their files are pickles or dumps of C++ objects, which run or crash on whatever they hold, so no
-file is read or written."""
+file is read or written.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +45,8 @@ def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = N
     ----------
     tokenizer
         How raw text becomes its words: the options of ``ingest`` (``{"min_length": 3, "stopwords":
-        ["the"]}``), or a model
-        whose tokenizer it has.  None: by the default rules, without stop words; documents may also
-                                 be lists of words.
+        ["the"]}``), or a model whose tokenizer it has. None: by the default rules, without stop
+        words; documents may also be lists of words.
     """
     if isinstance(tokenizer, TopicModel):
         recipe = tokenizer.manifest.tokenizer
@@ -73,8 +73,8 @@ def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = N
 
 def to_gensim(model: TopicModel) -> Any:
     """A ``gensim.models.LdaModel`` with the same topics and priors: ``inference``, ``update`` and
-    coherence work.
-    Takes 4 K W bytes twice (float32).  ImportError where gensim is missing."""
+    coherence work. Takes 4 K W bytes twice (float32). ImportError where gensim is missing.
+    """
     try:
         from gensim.models import LdaModel
     except ImportError:
@@ -96,8 +96,9 @@ def to_gensim(model: TopicModel) -> Any:
 
 def from_sklearn(model: Any, words: Any = None) -> TopicModel:
     """A fitted ``LatentDirichletAllocation``, or our own estimator.  words: names of the columns
-    (of the vectorizer's
-    ``get_feature_names_out``), where the model was fitted on an array without names."""
+    (of the vectorizer's ``get_feature_names_out``), where the model was fitted on an array without
+    names.
+    """
     try:
         components = np.asarray(model.components_, np.float64)
         beta = float(getattr(model, "topic_word_prior_", 0.0))
@@ -122,9 +123,9 @@ def from_sklearn(model: Any, words: Any = None) -> TopicModel:
 
 def to_sklearn(model: TopicModel) -> Any:
     """A ``LatentDirichletAllocation`` that transforms and can be fitted on (``partial_fit``): K W
-    doubles, twice.  It has one
-    alpha for all topics: ours where they are equal, else their mean.  ImportError where
-    scikit-learn is missing."""
+    doubles, twice. It has one alpha for all topics: ours where they are equal, else their mean.
+    ImportError where scikit-learn is missing.
+    """
     try:
         from sklearn.decomposition import LatentDirichletAllocation
     except ImportError:

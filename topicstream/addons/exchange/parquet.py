@@ -1,18 +1,15 @@
 """phi as Parquet, counts without the prior (float32); seed words' pseudo-counts are among them, and
-are taken out again when
-one of our files is read.  Topics have the numbers that ``topics show`` prints, which after edits
-                           have gaps.
+are taken out again when one of our files is read. Topics have the numbers that ``topics show``
+prints, which after edits have gaps.
 
     parquet        a row a word: word, count, df, then topic_0, topic_1, ...
     csv            p(word | topic), a row a word, a column a topic; not read again
     parquet-long   a row an entry: topic int32, word, count float32, p double.  Only counts above
-                   zero are written (p of the
-                   others is beta / (total + W beta)); a word without any has one row of zero, so
-                   that no word is lost
+                   zero are written (p of the others is beta / (total + W beta)); a word without
+                   any has one row of zero, so that no word is lost
 
-The priors and the tokenizer are in the file's metadata under ``topicstream``.  A file of another
-program needs the same
-columns and ``alpha`` and ``beta`` from the caller.
+The priors and the tokenizer are in the file's metadata under ``topicstream``. A file of another
+program needs the same columns and ``alpha`` and ``beta`` from the caller.
 """
 
 from __future__ import annotations
@@ -55,8 +52,8 @@ CARRIED = ("tokenizer", "seed_words", "topic_names", "label_docs", "weighting")
 
 class ExportedFacts(Origin, kw_only=True, omit_defaults=True):
     """What a file says of a model beside its table.  alpha: empty in a file of another program;
-    numbers: of the topics, in
-    the order of the table; empty: 0, 1, ..."""
+    numbers: of the topics, in the order of the table; empty: 0, 1, ...
+    """
 
     numbers: list[int] = []
     alpha: list[Amount] = []

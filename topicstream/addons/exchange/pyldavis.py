@@ -1,6 +1,6 @@
 """The JSON that pyLDAvis and LDAvis show (Sievert & Shirley 2014), made without the documents: the
-model's own counts are
-the sizes.  Topic k of the model is topic k + 1 of the page, in the same order.
+model's own counts are the sizes. Topic k of the model is topic k + 1 of the page, in the same
+order.
 
 The file holds only the first words of each topic; a model read from it knows no others.
 """

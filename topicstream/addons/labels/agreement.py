@@ -47,7 +47,8 @@ def agreement(table: np.ndarray) -> tuple[float, float]:
 class Agreement:
     """nmi, ari: as of ``agreement``; purity: share of documents of the class that is largest in
     their cluster; left_out: documents without one label; clusters: those that any document is
-    in."""
+    in.
+    """
 
     nmi: float
     ari: float
@@ -63,7 +64,8 @@ def score_agreement(
     model: TopicModel, store: Corpus, parts: tuple[str, ...], field: str, threads: int
 ) -> Agreement:
     """NMI and ARI of the likeliest clusters and a column of the documents; those without a value,
-    or with several, are left out."""
+    or with several, are left out.
+    """
     if field not in store.manifest.columns:
         raise UsageError(
             f"--label-field {field}: {store.path} has no such column; ingest with --meta "

@@ -12,19 +12,16 @@ default; with the sparse prior of inference, labels of few documents starve besi
 alpha for the rest.
 
 The ``free`` shared topics are numbers 0 .. free - 1, label l is topic free + l: labels that an
-append brings are new last
-columns.  A document of one topic has mu = 1: it is counted at the start and costs nothing but its
-          likelihood afterwards.
+append brings are new last columns. A document of one topic has mu = 1: it is counted at the start
+and costs nothing but its likelihood afterwards.
 
-A document without labels has every topic open.  It enters in pass 1, into topics that the labelled
-documents have made: were
-its cells spread at random first, a label of few documents would drown in them.  Or (``skip``) it is
-left out.
+A document without labels has every topic open. It enters in pass 1, into topics that the labelled
+documents have made: were its cells spread at random first, a label of few documents would drown in
+them. Or (``skip``) it is left out.
 
 A block is swept word by word (within a word, document by document): phi_w and theta_d move after
-each cell, lam after each
-block.  A message is stored as 16-bit integers q, mu_k = q_k / sum q: what is stored is what was
-        added, so exclusion is exact.
+each cell, lam after each block. A message is stored as 16-bit integers q, mu_k = q_k / sum q: what
+is stored is what was added, so exclusion is exact.
 """
 
 from __future__ import annotations
@@ -146,7 +143,8 @@ class Documents(NamedTuple):
 
 class Topics(NamedTuple):
     """phi of local word u is base[row[u]]; lam: float64[K], lam + W beta (SEEDED: column sums), no
-    less than ``least`` after exclusion."""
+    less than ``least`` after exclusion.
+    """
 
     base: Floats
     row: Longs
@@ -173,8 +171,7 @@ def sweep(
     """Visit every cell of a block once.  Returns the entries of the delta.
 
     mode    VISIT; RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first
-            document); SEEDED: first
-            messages from base, rows of seed topics
+            document); SEEDED: first messages from base, rows of seed topics
     old, new    uint16[.]: stored messages, cell by cell
     likely  float64[nnz]: p(w | all other cells) before the update;  change: float64[K], zeros
     """
@@ -324,7 +321,8 @@ class LabeledBeliefPropagation(Engine):
     @property
     def layout(self) -> Layout:
         """Documents without labels have K messages a cell, and a block may have only such: it is
-        cut so that the messages, lists and deltas of a thousand topics fit 512 MB."""
+        cut so that the messages, lists and deltas of a thousand topics fit 512 MB.
+        """
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
         docs = max(min(1 << 16, (1 << 21) // padded(self.shape.topics)), 1 << 8)
         return Layout(max(min(cells, (1 << 23) // padded(self.shape.topics)), 1 << 12), docs, 8)

@@ -5,9 +5,8 @@ How well the topics that are labels predict the labels of documents: F1 of what 
 their words.
 
 Theta of a document is folded in on all its words with every topic open, the prior of labels in
-proportion to their training
-documents (Prior-LDA of Rubin et al. 2012).  The score of a label is the likelihood that the
-document loses without it,
+proportion to their training documents (Prior-LDA of Rubin et al. 2012). The score of a label is
+the likelihood that the document loses without it,
 
     sum_w x_w log [ p(w) / p(w without the label) ] + log (share of the label among those of
     training)
@@ -15,7 +14,7 @@ document loses without it,
 the other topics taking its place in proportion: a share says how much of a document a label
 explains, this whether it applies
 (docs/decisions/labels.md compares both).  Labels whose score reaches a threshold are predicted;
-                                           and, where that does better,
+and, where that does better,
 the best one of a document in which none reaches it.  Both are chosen on a tenth of the training
 documents (by their ids), each
 without its own contribution to the topics, for micro F1.  Documents without labels are left out.
@@ -181,9 +180,8 @@ def lost_without(
     """lost[d, j] = nats that document d loses without the j-th of the last topics, the others in
     its place in proportion.
 
-    indptr: int64[D+1], rows, counts: [nnz], cells;  base: float32[U, KP], rows of phi;  inverse:
-    float32[KP], 1 / (lam + W
-    beta);  theta: float32[D, K];  lost: float32[D, L]
+    indptr: int64[D+1], rows, counts: [nnz], cells; base: float32[U, KP], rows of phi; inverse:
+    float32[KP], 1 / (lam + W beta); theta: float32[D, K]; lost: float32[D, L]
     """
     topics = theta.shape[1]
     labels = lost.shape[1]
@@ -257,7 +255,8 @@ class _Judge:
         """Cells and norms without what a training document contributed to its topics
         ``own_topics``.
 
-        A topic that no other document has is closed to it."""
+        A topic that no other document has is closed to it.
+        """
         model = self.model
         inverse = self.rows.inverse
         (indptr, rows, counts, base) = cells
@@ -385,9 +384,8 @@ def score_labels(
 ) -> LabelScore:
     """Score the labels predicted for parts of ``store``.
 
-    Without a threshold it is chosen on the training documents of the corpus.  InputError: no labels
-    here, or no threshold
-    and no training documents.
+    Without a threshold it is chosen on the training documents of the corpus. InputError: no labels
+    here, or no threshold and no training documents.
     """
     model = run.model
     at_least_one = False

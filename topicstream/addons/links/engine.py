@@ -8,9 +8,9 @@ A cell's message weighs the factor of its own document against that of the links
     m_eta =  mean over the linked documents d' of eta theta_d' / n_d'
     eta   =  sum over links of theta_d theta_d'^T, each row scaled to the sum 1
 
-Links count in both directions.  The printed eq. (29) adds up unnormalised theta, whose size would
-                                 be that of the linked
-documents; the mean, not renormalised over topics, is what the authors' published code does.
+Links count in both directions. The printed eq. (29) adds up unnormalised theta, whose size would
+be that of the linked documents; the mean, not renormalised over topics, is what the authors'
+published code does.
 
 The documents' theta is a table over documents, read along the links: a visit sees what the linked
 documents had at the end
@@ -21,7 +21,8 @@ yet and is that of ``bp``.
 (The paper computes eta within each iteration, the first too.)  A learned eta smears topics over the
 linked documents' ones;
 the default is the identity, a link to the same topics, which tells links far better
-(docs/decisions/links.md)."""
+(docs/decisions/links.md).
+"""
 
 from __future__ import annotations
 
@@ -69,10 +70,9 @@ def link_messages(
 
     Shapes: as in messages.py; the links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1],
     rows of theta (of the pass before) at theta[row[local]]; link, sums float32[D, Kp]; weight
-    float32[D], the sum of a document's link message, 0 where
-    it has none; eta float32[K, K]; renormalise: scale a document's message to the sum 1.  sums gets
-    the linked documents' theta added up,
-    not normalised: what eq. (28) needs.
+    float32[D], the sum of a document's link message, 0 where it has none; eta float32[K, K];
+    renormalise: scale a document's message to the sum 1. sums gets the linked documents' theta
+    added up, not normalised: what eq. (28) needs.
     """
     k_all = eta.shape[0]
     mean = np.empty(k_all, np.float32)
@@ -158,8 +158,8 @@ class RelationalOptions(DenseOptions):
 
 class RelationalTopicModel(DenseMessages):
     """Tables: phi, and theta over documents.  Params beside the priors: eta [K, K], ends [K] (share
-    of the links' ends by
-    topic: ends_k eta_kj is symmetric), xi [1]."""
+    of the links' ends by topic: ends_k eta_kj is symmetric), xi [1].
+    """
 
     name = "rtm"
     cites = (

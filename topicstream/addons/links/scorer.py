@@ -10,10 +10,9 @@ pair are the products
 theta_dk theta_d'k, each scaled by its largest value in training; ``root`` takes their square roots.
 
 It is fitted to topics of words alone: those that training gave to linked documents depend on the
-very link, which is unknown
-at the test.  (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots 0.752 fitted to trained
-              topics, 0.818 so;
-without links in training 0.773 and 0.771.  docs/decisions/links.md.)
+very link, which is unknown at the test. (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots
+0.752 fitted to trained topics, 0.818 so; without links in training 0.773 and 0.771.
+docs/decisions/links.md.)
 """
 
 from __future__ import annotations
@@ -96,7 +95,8 @@ def check_model(model: TopicModel, corpus: Corpus) -> None:
 def bytes_held(corpus: Corpus, topics: int) -> int:
     """Bytes that ``link_prediction`` holds at most beside a thread's own: the links, topics of
     every document of a pair, of words and of training, and what the classifier makes of those of
-    the pairs."""
+    the pairs.
+    """
     figures = (
         corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
     )
@@ -113,11 +113,10 @@ def bytes_held(corpus: Corpus, topics: int) -> int:
 # --------------------------------------------------------------------------------------------------
 class Pairs:
     """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the
-                                  training rows there are).
+    training rows there are).
 
     training  int64[n, 2] both in training, first < second;  testing: the second of them set aside,
-              or both; of each at most
-              MOST, evenly drawn
+              or both; of each at most MOST, evenly drawn
     """
 
     def __init__(self, corpus: Corpus, rng: np.random.Generator) -> None:
@@ -215,8 +214,8 @@ def _some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 # --------------------------------------------------------------------------------------------------
 def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Weights float64[n + 1] (the last the intercept, not penalised) of an L2-penalised logistic
-    regression, by Newton's
-    method.  x: float64[m, n]; y: [m] of 0 and 1."""
+    regression, by Newton's method. x: float64[m, n]; y: [m] of 0 and 1.
+    """
     x = np.concatenate((x, np.ones((len(x), 1))), 1)
     w = np.zeros(x.shape[1])
     penalty = np.full(x.shape[1], PENALTY)
@@ -234,7 +233,8 @@ def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 @dataclass(frozen=True)
 class LinkScore:
     """pairs: linked ones, of training and of testing; product, root: F, precision, recall and AUC
-    by those features, means over the draws, and ``f_sd``, the standard deviation of F."""
+    by those features, means over the draws, and ``f_sd``, the standard deviation of F.
+    """
 
     pairs: dict[str, int]
     draws: int
@@ -288,10 +288,9 @@ def link_prediction(
     progress: Callable[[int, int], None] | None = None,
 ) -> LinkScore:
     """How well the links of the documents set aside are predicted, over DRAWS draws of the
-    negatives.  Where it is judged, training documents
-    have the theta that the model was trained to (if it holds them), else that of their words;
-    ``theta`` [train documents, K],
-    counts by topic, stands in for the former.  InputError where there is nothing to predict.
+    negatives. Where it is judged, training documents have the theta that the model was trained to
+    (if it holds them), else that of their words; ``theta`` [train documents, K], counts by topic,
+    stands in for the former. InputError where there is nothing to predict.
     """
     rng = np.random.default_rng([0, 0])
     pairs = Pairs(corpus, rng)
@@ -383,8 +382,8 @@ def _trained(
 # ----------------------------------------------------------------------------------------------
 def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """What its links say of each document, float64[D, K]: eq. (29) with the model's own eta.
-    theta: [E, K] of the linked
-    documents, unnormalised; lengths: [D] how many of each."""
+    theta: [E, K] of the linked documents, unnormalised; lengths: [D] how many of each.
+    """
     eta = model.table("eta").gather(np.arange(model.n_topics)).astype(np.float64)
     options = model.manifest.options
     used = {"rows": eta, "columns": eta.T, "identity": np.eye(len(eta))}[options.get("eta", "rows")]

@@ -246,7 +246,8 @@ class Anchors(Engine):
     @property
     def least_docs(self) -> int:
         """Documents that an anchor is in, at least: enough that its row is no noise, few enough
-        that a topic's own words have them (with one topic a document each of K has D/K)."""
+        that a topic's own words have them (with one topic a document each of K has D/K).
+        """
         if self.options.min_docs is not None:
             return int(self.options.min_docs)
         return int(max(2, self.shape.docs * min(1.0 / self.shape.topics, 0.05)))
@@ -369,9 +370,8 @@ def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
     alone.
 
     ratio   M[s_k, s_j] / (p(s_k) p(s_j)), in sums over documents, so that a_kj = ratio p_k p_j mass
-            for topics with anchors
-            (its diagonal is left alone: a word that a document has once it often has again,
-            whatever the topic)
+            for topics with anchors (its diagonal is left alone: a word that a document has once it
+            often has again, whatever the topic)
     """
     joint = ratio * mass * np.outer(sizes, sizes)
     return float(joint.sum() - np.trace(joint))
@@ -379,10 +379,9 @@ def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
 
 def dirichlet_of(apart: float, sizes: np.ndarray) -> np.ndarray:
     """alpha float64[K] of the Dirichlet under which two tokens of a document are of different
-    topics with probability
-    ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k; sizes: p_k.  alpha0
-    is held to
-    ALPHA_SUM_BOUNDS."""
+    topics with probability ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0
+    p_k; sizes: p_k. alpha0 is held to ALPHA_SUM_BOUNDS.
+    """
     possible = float(1.0 - (sizes**2).sum())
     total = apart / (possible - apart) if 0.0 < apart < possible else (np.inf if apart > 0 else 0.0)
     return np.asarray(float(np.clip(total, *ALPHA_SUM_BOUNDS)) * np.maximum(sizes, 1e-6))

@@ -3,10 +3,8 @@
     M = sum over documents of two tokens or more of (c c^T - diag(c)) / (l - 1)
 
 (Fisher, Kozdoba & Mannor, eq. 9 and 10): M[u, v] is proportional to p(u, v) of two tokens of a
-document at different
-positions; a document weighs as much as it has tokens.  For any X of a row a word, M X sums c_d
-(c_d^T X) - diag(c_d) X over
-documents.
+document at different positions; a document weighs as much as it has tokens. For any X of a row a
+word, M X sums c_d (c_d^T X) - diag(c_d) X over documents.
 """
 
 from __future__ import annotations
@@ -68,7 +66,8 @@ def pairs_of(block: Block, least: float) -> Pairs:
 
 def signs(seed: int, words: np.ndarray, columns: int) -> Any:
     """Rows of the projection, float32 [U, columns] sparse: each word has +1 or -1 in one of each
-    ``SIGNS`` columns, by its global id."""
+    ``SIGNS`` columns, by its global id.
+    """
     shape = len(words), columns // SIGNS
     column = np.empty(shape, np.int32)
     sign = np.empty(shape, np.float32)

@@ -5,7 +5,7 @@ Every pass is an E-step over the blocks and an exact M-step, so the cross-entrop
 rises:
 
     a <- a o G,  mu_t(u) <- mu_t(u) [a z_u]_t,  z_u = sum over v of m_uv / p(u, v) mu_v,  G = sum
-                 over u of z_u mu_u^T
+    over u of z_u mu_u^T
 
 The paper's steps on softmax parameters (Adam) end higher, later (docs/decisions/moments.md).
 """

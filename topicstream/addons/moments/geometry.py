@@ -10,10 +10,9 @@ The word problems of anchor words: convex weights of a word's row on the anchors
     minimise over the simplex  f(c) = c^T G c - 2 b^T c       (|q - sum_k c_k q_k|^2 less |q|^2)
 
 Arora et al. 2013 go there by exponentiated gradient, which takes thousands of steps for the last
-digits.  Few weights of a
-word are above zero, so an active-set method (Wolfe 1976, Finding the nearest point in a polytope;
-Lawson & Hanson 1974, chapter 23) reaches the minimum itself in about as many steps as there are
-such weights.
+digits. Few weights of a word are above zero, so an active-set method (Wolfe 1976, Finding the
+nearest point in a polytope; Lawson & Hanson 1974, chapter 23) reaches the minimum itself in about
+as many steps as there are such weights.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ NOISE = 0.1
 
 class Picked(NamedTuple):
     """anchors int64[K], rows in the order in which they were chosen; distances float64[K] at which
-    they were: from zero, from the first, then from the span of those before."""
+    they were: from zero, from the first, then from the span of those before.
+    """
 
     anchors: np.ndarray
     distances: np.ndarray
@@ -53,7 +53,7 @@ def pick(
     (float64[candidates]).
 
     pieces()  (first row, rows [n, >= columns]) in order: read ``topics`` times, and nothing of
-              their size is held
+    their size is held
     step      called after each with how many are chosen
     """
     inverse = 1.0 / row_sums
@@ -156,9 +156,9 @@ class Workspace(NamedTuple):
 @kernel
 def _factor(gram: Doubles, b: Doubles, known: int, n: int, work: Workspace) -> int:
     """Columns ``known`` to n - 1 of the Cholesky factor and entries of u and v, those before
-    standing (a new anchor adds one
-    column: a word of s anchors costs s^3, not s^4).  Returns the first column that lies in the span
-    of those before, or n."""
+    standing (a new anchor adds one column: a word of s anchors costs s^3, not s^4). Returns the
+    first column that lies in the span of those before, or n.
+    """
     support = work.support
     upper = work.upper
     u = work.u
@@ -297,7 +297,8 @@ def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> i
 
     anchor int64[n]: the topic whose anchor a word is (its c is that vertex), or -1; a right-hand
     side with NaN: c = 0. Returns how many words' weights were not found: rounding led in a circle
-    (they are near the minimum)."""
+    (they are near the minimum).
+    """
     k_all = len(gram)
     work = Workspace(
         np.empty(k_all + 1, np.int64),

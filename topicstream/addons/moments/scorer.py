@@ -23,7 +23,8 @@ from topicstream.model.topic_model import TopicModel
 @dataclass(frozen=True)
 class PairScore:
     """Nats a pair, and how many of them are divergence from the pairs' own distribution (None:
-    words x words float64 do not fit the memory limit)."""
+    words x words float64 do not fit the memory limit).
+    """
 
     cross_entropy: float
     kl: float | None

@@ -4,7 +4,8 @@
     p(u, v) = mu_u^T a mu_v,    mu_u[t] = p(u | topic t),    a [T, T] symmetric, summing to one
 
 The E-step of all pairs of a document takes a dot product and two sums of T numbers a pair; what is
-left is a product with a for each word of the block."""
+left is a product with a for each word of the block.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +63,10 @@ def expect(
     """z float32[U, P] = sum over pairs of words (u, v) of m_uv / p(u, v) mu_v; sums: pairs' m log p
     and m, and documents.
 
-    x = mu, y = mu a, float32[U, P].  A document's weight is ``scale``, spread evenly over its pairs
-                                      of different tokens.  Of
-    a document of more than ``limit`` pairs of words so many pairs of tokens are drawn, always the
-    same (0: all pairs of all)."""
+    x = mu, y = mu a, float32[U, P]. A document's weight is ``scale``, spread evenly over its pairs
+    of different tokens. Of a document of more than ``limit`` pairs of words so many pairs of
+    tokens are drawn, always the same (0: all pairs of all).
+    """
     z[:] = np.float32(0.0)
     loglik = 0.0
     mass = 0.0

@@ -26,7 +26,8 @@ def command(model: str, **values: Any) -> Printed:
     by relevance, typical documents, shares over time and by metadata, scores and settings.
 
     The file works offline and loads nothing else. It holds summary statistics and a few documents,
-    whatever the size of the corpus."""
+    whatever the size of the corpus.
+    """
     with showing() as progress:
         result = report(config_of(ReportConfig, {"model": model, **values}, progress=progress))
         for note in result["notes"]:

@@ -1,9 +1,8 @@
 """Plain values and number arrays as one compressed text, and the page that carries it.
 
 Bytes: uint32 length of the JSON (little-endian), the JSON, padding to 8, then the arrays one after
-another, each at a
-multiple of 8; gzip, base64.  The JSON's member ``arrays`` says of each: type, offset (from the
-                              first array), shape.
+another, each at a multiple of 8; gzip, base64. The JSON's member ``arrays`` says of each: type,
+offset (from the first array), shape.
 
 ``topicstream.report``: one HTML file that shows a model, from one stream over the corpus and one
 over the table.
@@ -110,7 +109,8 @@ def quantised(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Turn non-negative float[rows, columns] into whole numbers of dtype and float32[columns].
 
-    value = number * scale[column]; NaN is 0. ``most``: the largest number (default: of dtype)."""
+    value = number * scale[column]; NaN is 0. ``most``: the largest number (default: of dtype).
+    """
     clean = np.nan_to_num(values, nan=0.0, posinf=0.0)
     most = np.iinfo(dtype).max if most is None else most
     scale = (clean.max(axis=0, initial=0.0) / most).astype(np.float32)
@@ -191,9 +191,8 @@ class WrittenPage(TypedDict):
 def report(config: ReportConfig) -> WrittenPage:
     """Write one HTML file that shows a model, offline.
 
-    Topics of the documents are streamed once; memory does not grow with the corpus.  Edits of the
-    model are honoured; perplexity is
-    that of the trained table.
+    Topics of the documents are streamed once; memory does not grow with the corpus. Edits of the
+    model are honoured; perplexity is that of the trained table.
 
     Returns
     -------

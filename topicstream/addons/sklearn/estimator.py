@@ -2,7 +2,8 @@
 ``LatentDirichletAllocation``.
 
 Needs scikit-learn (``pip install 'topicstream[sklearn]'``), which nothing else of the package
-imports."""
+imports.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ def command(path: str | None, force: bool, **values: Any) -> Printed:
     seeds), and recommend a number of topics with the reason.
 
     The choice uses one half of the held-out documents; the reported scores use the other. After an
-    interruption, run the same command again to resume."""
+    interruption, run the same command again to resume.
+    """
     figure = Figure(path, "--plot", force=force) if path is not None else None
     said = (lambda line: click.echo(line, err=True)) if verbosity() >= 0 else None
     result = sweep(config_of(SweepConfig, values, said=said))

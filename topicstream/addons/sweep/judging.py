@@ -106,7 +106,8 @@ class HalfScores:
 
     def error(self, setting: Setting, other: Setting | None = None) -> float:
         """Standard error of ``nats``, or of the difference from another setting's on the same
-        documents: that of documents and that of seeds."""
+        documents: that of documents and that of seeds.
+        """
         value = self.loglik[setting].mean(axis=0)
         if other is None:
             value = value + self.nats(setting) * self.tokens
@@ -121,7 +122,8 @@ class HalfScores:
     def _of_seeds(self, setting: Setting) -> float:
         """What the seeds add to the variance of ``nats``: of the seeds' means, without what differs
         by document and seed, which the documents' variance has in it already (a two-way model of
-        random effects)."""
+        random effects).
+        """
         x = self.loglik[setting] / self.total
         seeds, documents = x.shape
         if seeds < 2 or documents < 2:
@@ -193,8 +195,9 @@ def choose(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Setting, dict[str, Any], str]:
     """The setting with the fewest topics that ties with the lowest perplexity on the choosing half
-    (a difference within two
-    standard errors; paired by documents).  Returns it, its best row and the reason in words."""
+    (a difference within two standard errors; paired by documents). Returns it, its best row and
+    the reason in words.
+    """
     first = scores[runs[0]].choosing
     documents = HalfScores(runs, scores, first)
     reported = HalfScores(runs, scores, ~first)

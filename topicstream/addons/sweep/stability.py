@@ -103,9 +103,8 @@ def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreem
 
 def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path) -> np.ndarray:
     """Write the model that the others have in common: each topic is the mean of the central model's
-    and of those matched to it
-    that share at least half of their probability.  Returns how many those are with the central one,
-    int64[K].
+    and of those matched to it that share at least half of their probability. Returns how many
+    those are with the central one, int64[K].
 
     Rows are read and written a span at a time.
     """
@@ -136,7 +135,8 @@ def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path)
 
 def topic_rows(model: TopicModel, agreement: SeedAgreement, seeds: np.ndarray) -> pa.Table:
     """A row a topic of the consensus: topic, kind, share, words, seeds (that have it), stability,
-    low, high."""
+    low, high.
+    """
     mean, low, high = agreement.by_topic()
     first, _ = top_words(model, 10)
     return pa.table(

@@ -2,11 +2,9 @@
 which suits, and why.
 
 Where the documents set aside have fewer than 20,000 tokens to score, every training leaves out the
-same share of the training
-documents, which are scored as well.  Every training is chosen by one half of the held-out documents
-                                      and reported on the other: the best of many is the lucky
-one too, and its own score would flatter it.  The halves are by the documents' ids, the same for
-every run.
+same share of the training documents, which are scored as well. Every training is chosen by one
+half of the held-out documents and reported on the other: the best of many is the lucky one too,
+and its own score would flatter it. The halves are by the documents' ids, the same for every run.
 """
 
 from __future__ import annotations
@@ -259,7 +257,8 @@ def _scores_and_rows(
 
 def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
     """The share of the training documents that every run learns from; None: all, because enough are
-    set aside, or because it was asked which, or because an engine reads what cannot be sampled."""
+    set aside, or because it was asked which, or because an engine reads what cannot be sampled.
+    """
     rule = store.manifest.heldout
     engines = {run.algo for run in runs} - {"auto"}
     if rule.where or rule.by or store.width or any(engine_facts(algo).axes for algo in engines):

@@ -45,7 +45,8 @@ def command(
 
     Words are matched by text, so vocabularies may differ. Topics are matched one to one with the
     smallest total distance. Time grows with words x topics of A x topics of B; memory grows with
-    the vocabulary only by its words."""
+    the vocabulary only by its words.
+    """
     named = {p for p in ctx.params if ctx.get_parameter_source(p) == ParameterSource.COMMANDLINE}
     of_two, of_methods = (
         {k: v for k, v in values.items() if k in config.__dataclass_fields__}

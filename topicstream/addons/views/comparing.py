@@ -2,8 +2,8 @@
 user's own documents.
 
 The question of Yao, Mimno and McCallum (2009): how near does each method come to sampling all new
-documents together, and
-at what cost?  A second run of the reference with another seed is the ceiling.
+documents together, and at what cost? A second run of the reference with another seed is the
+ceiling.
 """
 
 from __future__ import annotations
@@ -297,7 +297,8 @@ def joined(blocks: Sequence[Documents]) -> Documents:
 
 def parts_of(docs: Documents, model: TopicModel, split: float) -> tuple[Documents, Documents]:
     """The observed and the scored cells of documents, split by word type as ``evaluate`` does it; a
-    document without a cell on one of the two sides is empty on both."""
+    document without a cell on one of the two sides is empty on both.
+    """
     seen, rest, scored = split_documents(
         docs, hash_strings(docs.ids), hash_strings(model.vocabulary.words), split
     )

@@ -1,8 +1,8 @@
 """``topicstream.drift``: how well a model still fits documents, period by period.
 
 seen        share of the period's distinct words (as tokenised, before any pruning) that training
-            has met, pruned ones too:
-            below 70 % a classifier's answers lose quality (Yao, Mimno and McCallum 2009, section 5)
+            has met, pruned ones too: below 70 % a classifier's answers lose quality (Yao, Mimno
+            and McCallum 2009, section 5)
 cosine, f1  of the fast method's answers against the reference's, on the same documents
 perplexity  document completion of the period's documents
 """

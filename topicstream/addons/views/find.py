@@ -61,7 +61,8 @@ def query_scores(
     """Mean log-likelihood of the words in each document, streamed: (first document, float64[D]).
 
     A word's probability is .7 times its frequency in the document, with Dirichlet smoothing, plus
-    .3 times its probability under the document's topics (Wei & Croft, SIGIR 2006)."""
+    .3 times its probability under the document's topics (Wei & Croft, SIGIR 2006).
+    """
     index = match_words(model.vocabulary, corpus)
     method = make_block_method(model)
     table = model.probabilities(words)
@@ -101,7 +102,8 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
     def result(self) -> dict[str, Json]:
         """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words
         are of the topic, by its size and p(w|k)) and ``documents`` (score: mean log-likelihood of
-        the words)."""
+        the words).
+        """
         shown = self.shown
         store = self.store
         columns = kept_columns(store, self.with_columns)

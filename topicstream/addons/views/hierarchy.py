@@ -64,7 +64,8 @@ class TreeView(ModelView, heeds=()):
 
         ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height:
         topics, or earlier merges, which are numbered from ``first_merge`` on), and ``clusters``:
-        lists of ids, what ``topics edit --merge`` takes."""
+        lists of ids, what ``topics edit --merge`` takes.
+        """
         ids = self.shown.view.ids
         model = self.shown.model
         if self.reduce_to is not None and not 1 <= self.reduce_to <= len(ids):

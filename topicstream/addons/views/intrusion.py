@@ -185,8 +185,8 @@ class IntrusionView(ModelView, heeds=()):
         nearly none of, mixed.
 
         question, document string, text string, topic_1 ... string (their first words), intruder,
-        place.  The documents are drawn
-        from all training documents by the seed; the corpus is streamed once.
+        place. The documents are drawn from all training documents by the seed; the corpus is
+        streamed once.
         """
         shown = self.shown
         view = self.shown.view

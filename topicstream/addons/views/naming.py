@@ -38,11 +38,9 @@ def proposals(
     """Labels for the topics that have none: stable id -> label.
 
     program  a command line; it gets a prompt (words and, where there is a corpus, the titles and
-             beginnings of ``docs``
-             typical documents) on standard input, and the first line it prints is the label.  It is
-             run without a shell,
-             once a topic, each time for five minutes at most; TopicsError where it fails.  None:
-             the topics' own words.
+             beginnings of ``docs`` typical documents) on standard input, and the first line it
+             prints is the label. It is run without a shell, once a topic, each time for five
+             minutes at most; TopicsError where it fails. None: the topics' own words.
     """
     shown = look_at(model, None, threads)
     ids = shown.view.ids

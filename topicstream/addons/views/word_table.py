@@ -25,11 +25,9 @@ def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
     """Measures of each word in each topic, float[K, W] (in memory), larger for words that say more
     of the topic.
 
-    ``probability``: p(w|k).  ``frex``: harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of
-                              p(w|j) (Bischof & Airoldi,
-    ICML 2012, equal weights, as stm).  ``lift``: p(w|k) / p(w) (Taddy 2012).  ``score``: p(w|k)
-                                        (log p(w|k) - mean of
-    log p(w|j)) (as R's lda).
+    ``probability``: p(w|k). ``frex``: harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of
+    p(w|j) (Bischof & Airoldi, ICML 2012, equal weights, as stm). ``lift``: p(w|k) / p(w) (Taddy
+    2012). ``score``: p(w|k) (log p(w|k) - mean of log p(w|j)) (as R's lda).
     """
     from scipy.stats import rankdata  # half a second, which other views need not spend
 

@@ -2,7 +2,8 @@
 line between blocks.
 
 Of what a TEI edition says twice the reading text is kept (``reg``, ``corr``, ``expan``, not
-``orig``, ``sic``, ``abbr``). Entities are never resolved, no DTD is loaded."""
+``orig``, ``sic``, ``abbr``). Entities are never resolved, no DTD is loaded.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +169,8 @@ def _name(element: Any) -> str:
 
 def text_of(walker: Any, headed: bool) -> str:
     """The text of a document, of lxml's walk over it: a blank line between blocks, a line break
-    between verses; ``headed``: ``#`` before a heading."""
+    between verses; ``headed``: ``#`` before a heading.
+    """
     parts: list[str] = []
     for event, element in walker:
         name = _name(element)

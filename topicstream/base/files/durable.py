@@ -45,7 +45,8 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 def sync_all(files: Sequence[Path], *, levels: int) -> None:
     """fsync many files, several at a time (each waits for the disk, and the file system joins
-    them), then so many levels of the folders that they lie in."""
+    them), then so many levels of the folders that they lie in.
+    """
     folders = {folder for path in files for folder in list(path.parents)[:levels]}
     with ThreadPoolExecutor(8, thread_name_prefix="sync") as pool:
         for paths in (files, sorted(folders)):
@@ -55,8 +56,9 @@ def sync_all(files: Sequence[Path], *, levels: int) -> None:
 @contextlib.contextmanager
 def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
     """A new, empty file beside ``target``, which takes the place of a file of ours, or of none,
-    where the block ends without
-    an error.  ``durable=False`` leaves out the fsyncs (survives a kill, not a power cut)."""
+    where the block ends without an error. ``durable=False`` leaves out the fsyncs (survives a
+    kill, not a power cut).
+    """
     new = beside(target)
     try:
         yield Path(owned.reserve(new))
@@ -89,11 +91,10 @@ def write_json(
     """Replace ``path`` by the JSON of ``value`` (UTF-8, sorted keys, NaN refused) in one rename.
 
     An object gets a first member ``checksum``, the crc32c of all that follows its line, which
-    ``read_json`` verifies and
-    takes out again (``checked=False``: none, for files whose members others lay down).  StoreError
-    where JSON cannot hold
-    the value: numbers that are none, half a character, lists without end come from files that a
-    stranger made."""
+    ``read_json`` verifies and takes out again (``checked=False``: none, for files whose members
+    others lay down). StoreError where JSON cannot hold the value: numbers that are none, half a
+    character, lists without end come from files that a stranger made.
+    """
     try:
         line = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
         text = msgspec.json.format(line, indent=1) + b"\n"  # with an indent, json encodes in Python
@@ -116,8 +117,8 @@ def with_checksum(text: bytes) -> bytes:
 
 def read_json(path: str | os.PathLike[str]) -> Any:
     """The JSON value in ``path``; StoreError naming the file when it is missing or damaged.  A file
-    without a checksum
-    (written by hand) is taken as it is."""
+    without a checksum (written by hand) is taken as it is.
+    """
     try:
         data = read_plain(path)
     except FileNotFoundError:
@@ -190,7 +191,8 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
 
     A last line without a newline, which a kill cut short, is left out without a sentence; who
     knows how many lines there were looks for it.  Lines without a checksum (made by hand) are taken
-    as they are.  No file: nothing."""
+    as they are.  No file: nothing.
+    """
     records: list[dict[str, Any]] = []
     damaged: list[str] = []
     try:
@@ -249,7 +251,8 @@ def file_problem(
 
 def exchange_folders(new: Path, old: Path) -> None:
     """Let two folders change names in one step; where the system or the file system cannot, in two
-    (a reader may then miss the old one for an instant)."""
+    (a reader may then miss the old one for an instant).
+    """
     if not system.exchange_names(new, old):
         aside = old.with_name(old.name + ".old")
         owned.move_folder(old, aside)
@@ -267,8 +270,9 @@ def lock(
     kind (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes
     with the process,
     however it ends.  A folder that was made here and holds nothing but lock and mark when the work
-                      fails (refused before
-    it began) goes again.  kind: None for any folder of ours."""
+    fails (refused before
+    it began) goes again.  kind: None for any folder of ours.
+    """
     path = Path(folder) / LOCK
     parent_existed = path.parent.is_dir()
     kind = kind or kind_of(folder)

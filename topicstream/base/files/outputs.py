@@ -3,7 +3,8 @@
 Each appears when it is complete, in one rename.  One rule for what is there already, whatever it
 looks like: a file is replaced with ``force``, and only then.  Links, folders and special files
 are never replaced, nor is a file that a folder of ours holds for itself.  In an export or a sweep
-only files on its list are replaced."""
+only files on its list are replaced.
+"""
 
 from __future__ import annotations
 

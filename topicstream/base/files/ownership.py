@@ -549,7 +549,8 @@ def _refuse_other_manifest(folder: Path, kind: Kind) -> None:
 
 def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None:
     """UsageError when a folder to be made is the working folder, the root, the user's home or a
-    folder above them, or an input, or lies within one, or holds one."""
+    folder above them, or an input, or lies within one, or holds one.
+    """
     real = Path(os.path.realpath(place))
     for name, role in (
         (os.getcwd(), "the working folder"),
@@ -738,7 +739,8 @@ def discard_all(paths: Iterable[Path], home: Path) -> None:
 
 def sweep(folder: Path, *patterns: str) -> None:
     """Remove what a kill left directly in a folder of ours: temporary and scratch files and
-    folders, or those that match; the caller holds its lock."""
+    folders, or those that match; the caller holds its lock.
+    """
     for path in sorted(p for pattern in patterns or (".*.tmp",) for p in folder.glob(pattern)):
         if owns(path):
             discard(path)
@@ -810,7 +812,8 @@ def clear(folder: Where, kind: str, keep: Iterable[str] = (MARK, LOCK)) -> None:
 
 def remove_within(path: Where) -> None:
     """Remove what is ours below a path within a folder of ours (a checkpoint, a chunk, a table);
-    what is not ours stays, and so do the folders that it lies in."""
+    what is not ours stays, and so do the folders that it lies in.
+    """
     if os.path.isdir(path) and not os.path.islink(path):
         _take_down(Path(path))
         with contextlib.suppress(OSError):

@@ -2,8 +2,7 @@
 arrays or Parquet.
 
 No link is followed (it could lead out of the folder), and nothing but a regular file is opened (a
-fifo or a device never
-answers, or never ends).  SECURITY.md says what is promised.
+fifo or a device never answers, or never ends). SECURITY.md says what is promised.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ def open_plain(path: _Where, flags: int = os.O_RDONLY) -> int:
     FileNotFoundError, OSError.
 
     A file of a store at an address is fetched first where its mirror does not have it
-    (base/places.py)."""
+    (base/places.py).
+    """
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise StoreError(f"{path}: {_kind(path)}, not a regular file; restore the file")
@@ -49,8 +49,9 @@ def open_plain(path: _Where, flags: int = os.O_RDONLY) -> int:
 
 def arrow_file(file: BinaryIO) -> Any:
     """The open file as Arrow reads it by itself.  What a Python file hands over, Arrow's threads
-    give back under Python's
-    lock, and one that asks for it while the interpreter ends aborts the process (134)."""
+    give back under Python's lock, and one that asks for it while the interpreter ends aborts the
+    process (134).
+    """
     import pyarrow as pa
 
     try:
@@ -93,9 +94,9 @@ def read_given(path: _Where, most: int = MOST_LISTED) -> bytes:
 
 def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
     """StoreError naming the first link or special file below ``folder`` (itself it may be a link),
-    or a folder that cannot
-    be listed.  ``but``: names directly in the folder that are not looked into.  Before anything is
-                written or removed."""
+    or a folder that cannot be listed. ``but``: names directly in the folder that are not looked
+    into. Before anything is written or removed.
+    """
     folders = [os.fspath(folder)]
     skipped = set(but)
     while folders:
@@ -124,7 +125,8 @@ def refuse_linked_folders(folder: Path, inner: Iterable[str]) -> None:
 
 def load_arrays(path: _Where) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` file by their names, or of an ``.npy`` file by the name ``array``;
-    StoreError where it is none, or holds Python objects."""
+    StoreError where it is none, or holds Python objects.
+    """
     data = read_plain(path)
     try:
         loaded = np.load(io.BytesIO(data), allow_pickle=False)

@@ -1,8 +1,7 @@
 """Asynchronous tiny belief propagation (Zeng, Liu & Cao 2012, Fig. 3).
 
-No message is stored.  Before a cell's update each of its three sums is shrunk by the share that the
-                       cell has in it,
-which stands for the message that is taken out; then the new message is put in:
+No message is stored. Before a cell's update each of its three sums is shrunk by the share that the
+cell has in it, which stands for the message that is taken out; then the new message is put in:
 
     phi[w,:] *= 1 - x/n_w    theta[d,:] *= 1 - x/n_d    lam *= 1 - x/N                      (lines
                              13-15)
@@ -61,9 +60,8 @@ class Rows(NamedTuple):
     phi of local word u is base[index[u]]. Its prior is words[of[u]]: beta or, for seed words, beta
     and pseudo-counts, which no shrinking touches.
 
-    base, words float32[., KP];  row int64[U];  of int32[U];  alpha float32[KP], padding zero;
-                                 spread float32[KP]: sums of
-    the priors over all words
+    base, words float32[., KP]; row int64[U]; of int32[U]; alpha float32[KP], padding zero; spread
+    float32[KP]: sums of the priors over all words
     """
 
     base: Floats
@@ -113,11 +111,9 @@ def sweep(
     place; delta: written whole.
 
     theta[d, :] is held as ``left`` times what is in the array until the document's end: the shrink
-    of line 14 costs one
-    number, not a row.  1/(lam + W beta) is renewed before the tokens that have passed since could
-                        have changed any
-    topic's by a ``DRIFT``-th part; in a small corpus that is before every cell, the figure to the
-    letter.
+    of line 14 costs one number, not a row. 1/(lam + W beta) is renewed before the tokens that have
+    passed since could have changed any topic's by a ``DRIFT``-th part; in a small corpus that is
+    before every cell, the figure to the letter.
 
     Returns the sum of x log(sum_k u_k / (n_d - x + sum alpha)): the words' probability before their
     update, own share taken out.

@@ -9,10 +9,9 @@ gives 10, and the priors grow without end. ``expected_rise`` takes their expecta
 
 What is approximate: counts enter through bins a quarter octave wide (four a doubling), each
 standing for its middle, so a count is off by at most 12 %, half of it up and half down; counts
-below 2^-16 are left out (they add less than
-2^-16 / alpha each).  The bins let one pass over the documents serve any number of fixed-point
-                      steps.  The rows of phi
-are sampled: one word in 16, chosen by a hash of its id.
+below 2^-16 are left out (they add less than 2^-16 / alpha each). The bins let one pass over the
+documents serve any number of fixed-point steps. The rows of phi are sampled: one word in 16,
+chosen by a hash of its id.
 """
 
 from __future__ import annotations
@@ -127,8 +126,8 @@ def expected_rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     [..., n].
 
     A mean says nothing of how n lies about it; taken is the least possible, the two whole numbers
-    next to it.  Between
-    them the value is linear, and psi(n + 1 + prior) - psi(n + prior) = 1 / (n + prior).
+    next to it. Between them the value is linear, and psi(n + 1 + prior) - psi(n + prior) = 1 / (n
+    + prior).
     """
     whole = np.floor(counts)
     rise = (counts - whole) / (whole + prior)

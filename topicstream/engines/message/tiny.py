@@ -204,8 +204,7 @@ def assign(
     theta    float32[D, KP]; in: where the documents stand, or anything where they are folded in;
              out: theta'
     inner    sweeps before the writing one, from the even spread, or fewer when no more than a share
-             ``tol`` of the tokens
-             moves; 0: theta is not folded in
+             ``tol`` of the tokens moves; 0: theta is not folded in
     delta    float32[U, KP] is written whole, whatever it held; of no rows: there is no writing
              sweep
     -> sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep

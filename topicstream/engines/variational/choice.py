@@ -47,9 +47,8 @@ def collect(
 
     They go to topic and value [at ..]. A value 0 ends the list.
 
-    At most ``most`` are positive.  Sixteen entries are written each time: lists are filled in
-                                    ascending order, and up to
-    16 long they are zeros to their end, topics too.
+    At most ``most`` are positive. Sixteen entries are written each time: lists are filled in
+    ascending order, and up to 16 long they are zeros to their end, topics too.
     """
     n = 0
     for k in range(0, width, 16):

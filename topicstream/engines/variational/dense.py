@@ -238,8 +238,7 @@ def dense_step(
     reports                 float64[6], added to: bound, log-likelihood, inner iterations, documents
                             capped, restarts tried, accepted
     own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3,
-                            P], [longest + 32],
-                            [2, longest + 16]
+                            P], [longest + 32], [2, longest + 16]
     """
     src, (indptr, words, counts), e, log_scale, alpha = (
         of  # apart: a function that takes a tuple counts all its references

@@ -1,10 +1,8 @@
 """Memoized sparse-L variational inference (Hughes & Sudderth 2016, section 3.4).
 
 Each block keeps its statistics; a visit puts new ones in their place, S += S_new - S_old, and the
-topics follow at the end
-of the round.  Documents are started cold at each visit: from where their last visit left them they
-               are caught in poor
-optima (Hughes & Sudderth, Fig. 5).
+topics follow at the end of the round. Documents are started cold at each visit: from where their
+last visit left them they are caught in poor optima (Hughes & Sudderth, Fig. 5).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Hoffman, Blei & Bach 2010):
     beta-hat_kw = phi_wk + beta             x = scale * base[index[u], k] + beta
     E[log phi_kw] = psi(beta-hat_kw) - psi(sum_w beta-hat_kw)        (``dirichlet``)
                   = log(beta-hat_kw) - log(sum_w beta-hat_kw)        (``point``: Zeng, Liu & Cao
-                                                                     2012; Zeng et al. 2013)
+                  2012; Zeng et al. 2013)
     e[u, k] = exp(E[log phi_kw] - log_scale[u])     rows of e sum to one
 
 A softmax over topics does not depend on a factor of its word, so each row is scaled to one. float32

@@ -35,7 +35,8 @@ def methods() -> Iterator[type[Method]]:
 
 def method_of(model: TopicModel, name: str = DEFAULT) -> str:
     """The name of the method that answers where ``name`` was asked for: where that is the default,
-    a model may require its engine's own."""
+    a model may require its engine's own.
+    """
     engine = str(model.manifest.engine)
     has_method = engine in plugins.entries(plugins.METHODS)
     return (
@@ -47,7 +48,8 @@ def method_of(model: TopicModel, name: str = DEFAULT) -> str:
 
 def make_method(name: str, rows: TopicRows, beside: type | None = None, **options: Any) -> Method:
     """A method by its name with its options; UsageError for a name or an option that does not exist
-    (or is one of ``beside`` mistyped)."""
+    (or is one of ``beside`` mistyped).
+    """
     method = find_method(name)
     if method.dense != bool(rows.model.manifest.width):
         raise UsageError(

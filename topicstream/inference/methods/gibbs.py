@@ -3,19 +3,17 @@ still, or with ``own_counts`` adding to the training counts, which stay (their G
 ``joint``, all together, adding (their Gibbs2).
 
     p(z_i = k | rest)  ~  (phi_wk + beta) / (lam_k + W beta) * (n_dk + alpha_k)
-                       alone
+    alone
     p(z_i = k | rest)  ~  (phi_wk + m_wk + beta) / (lam_k + m_k + W beta) * (n_dk + alpha_k)
-                       adding
+    adding
 
 n_dk counts the document's other tokens, m the other tokens of this document (``own_counts``) or of
-all (``joint``).  The shares are the mean of
-(n_dk + alpha_k) / (n_d + sum alpha) over ``sweeps`` sweeps after ``burn``.
+all (``joint``). The shares are the mean of (n_dk + alpha_k) / (n_d + sum alpha) over ``sweeps``
+sweeps after ``burn``.
 
 A document alone draws from a stream keyed by its id and the seed, so the same document gets the
-same answer whatever its
-neighbours, order or threads.  Joint sampling holds all documents in memory and runs on one thread;
-                               its answer depends on
-the documents and their order.
+same answer whatever its neighbours, order or threads. Joint sampling holds all documents in memory
+and runs on one thread; its answer depends on the documents and their order.
 
 A token whose word is impossible in every topic (a model without a prior) has no topic.  A cell of
 count x is x tokens; of a weight that is no whole number the last token has the rest.
@@ -23,11 +21,10 @@ count x is x tokens; of a weight that is no whole number the last token has the 
 Gibbs sampling of new documents together with the training documents (Yao, Mimno and McCallum
 2009, Gibbs1).
 
-All tokens are sampled, old and new; the old ones go on from the topics that the run left them with,
-so topics keep their
-numbers.  Each new token is first drawn given what has a topic by then.  What the faster methods are
-          measured by: it holds
-corpus and topics in memory, on one thread, and its answers depend on the documents and their order.
+All tokens are sampled, old and new; the old ones go on from the topics that the run left them
+with, so topics keep their numbers. Each new token is first drawn given what has a topic by then.
+What the faster methods are measured by: it holds corpus and topics in memory, on one thread, and
+its answers depend on the documents and their order.
 """
 
 from __future__ import annotations
@@ -98,7 +95,8 @@ def sample_alone(
     """Every document of a block by itself -> shares float32[D, K].
 
     rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W
-    beta); alpha: float64[K]; keys: uint64[D]."""
+    beta); alpha: float64[K]; keys: uint64[D].
+    """
     topics = len(alpha)
     longest = 0
     most = 0
@@ -179,12 +177,11 @@ def sample_together(
 ) -> None:
     """All documents at once -> shares float32[D, K], sums over the sweeps in place.
 
-    base: float32[U, K], the rows of the words that occur; extra: float64[U, K] gains base and beta,
-    then with totals:
-    float64[K] (the sizes of the topics) the new tokens; width: W beta; key: uint64 of the stream of
-    draws.  z:
-    int32[tokens], the topics of documents that have them, which extra and totals hold already; -1,
-    of all tokens of a document: to be drawn."""
+    base: float32[U, K], the rows of the words that occur; extra: float64[U, K] gains base and
+    beta, then with totals: float64[K] (the sizes of the topics) the new tokens; width: W beta;
+    key: uint64 of the stream of draws. z: int32[tokens], the topics of documents that have them,
+    which extra and totals hold already; -1, of all tokens of a document: to be drawn.
+    """
     topics = len(alpha)
     n = np.zeros((len(indptr) - 1, topics), np.float32)
     coef = np.zeros(topics)

@@ -4,20 +4,18 @@
           alpha_k
 
 ``phi``: own is exp E[log phi_wk] under the topics' Dirichlet posterior, psi(phi_wk + beta) -
-psi(lam_k + W beta) in the
-exponent (``dirichlet``), or the point estimate p(w|k) (``point``; variational EM).  The arithmetic
-is the local step's
-(numeric/kernels/local_step.py) with the weight DIRICHLET.
+psi(lam_k + W beta) in the exponent (``dirichlet``), or the point estimate p(w|k) (``point``;
+variational EM). The arithmetic is the local step's (numeric/kernels/local_step.py) with the weight
+DIRICHLET.
 
 ``begin``: r begins with all topics alike (``even``), or with the variational parameters at alpha
-(``prior``; Yao, Mimno and
-McCallum 2009, section 4).  Where alpha was learned, exp psi(alpha) of a large and of a small topic
-                            are many powers of ten
-apart, and a document then ends with the corpus' large topics (docs/reproduce/streaming.md).
+(``prior``; Yao, Mimno and McCallum 2009, section 4). Where alpha was learned, exp psi(alpha) of a
+large and of a small topic are many powers of ten apart, and a document then ends with the corpus'
+large topics (docs/reproduce/streaming.md).
 
 ``sparse`` = L (Hughes and Sudderth 2015): a cell's responsibilities keep their L largest topics.
-Selections are made in
-inner iterations 1 to 5 and every 10th; between them only the kept ones are weighed again.
+Selections are made in inner iterations 1 to 5 and every 10th; between them only the kept ones are
+weighed again.
 """
 
 from __future__ import annotations

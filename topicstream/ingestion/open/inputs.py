@@ -214,7 +214,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
 def file_keys(names: list[str]) -> dict[str, str]:
     """What each input that is no folder is called in ids and sources: its base name; where several
     have the same, the path as given, and an absolute one from the folder on that all those of the
-    name have in common."""
+    name have in common.
+    """
     same: dict[str, list[str]] = {}
     for name in names:
         same.setdefault("stdin" if name == "-" else Path(name).name, []).append(name)
@@ -253,12 +254,12 @@ def input_places(names: list[str]) -> list[str]:
 
 def walk(root: Path) -> Iterator[tuple[str, str]]:
     """(path, key) of the regular files below root in sorted order; left out: hidden ones, and what
-    Spark, Hadoop and
-    Hugging Face write beside the data (``_SUCCESS``, ``*.crc``, ``dataset_infos.json``).  The key
-    is the path below root with forward slashes.
+    Spark, Hadoop and Hugging Face write beside the data (``_SUCCESS``, ``*.crc``,
+    ``dataset_infos.json``). The key is the path below root with forward slashes.
 
     InputError at a link that leads out of the tree; one to a folder within it is passed over, their
-    files are read at their own place."""
+    files are read at their own place.
+    """
     real = root.resolve()
     stack = [(str(root), "")]
     while stack:
@@ -297,8 +298,8 @@ class _Kinds:
 
     def __call__(self, path: str, name: str, key: str) -> str:
         """What a file is: a format, ``unknown`` (``error`` says why), or one of ASIDE.  name: for
-        messages; key: below the
-        folder."""
+        messages; key: below the folder.
+        """
         base = os.path.basename(path)
         if is_vocab_name(base):
             return "vocab"

@@ -1,8 +1,8 @@
 """``.inputs.json`` of a store: where its inputs lay and how they were asked to be read.
 
-It tells a finished ingest that is run again, and a report where the raw files are.  It is no part
-of the store's content:
-no fingerprint, no manifest and no checksum knows of it, and a store without it lacks nothing else.
+It tells a finished ingest that is run again, and a report where the raw files are. It is no part
+of the store's content: no fingerprint, no manifest and no checksum knows of it, and a store
+without it lacks nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ NAME = ".inputs.json"
 
 class InputPlace(Record):
     """Where an input lay, whether it is a folder, and what tells it from a changed one (``stamp``;
-    of a store from elsewhere it may be anything)."""
+    of a store from elsewhere it may be anything).
+    """
 
     place: str
     folder: bool
@@ -129,12 +130,10 @@ def file_of(source: str) -> str:
 
 def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None]:
     """Where the file of a source lies: a function of the source's file name as stored, to the path
-    of a file that is
-    there, or None.
+    of a file that is there, or None.
 
     known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who
-           cannot know that, leads
-           to no file of this machine
+           cannot know that, leads to no file of this machine
     """
     inputs = load(store).inputs
     files = [e for e in inputs if not e.folder and e.place != "-"]

@@ -1,6 +1,7 @@
 """Documents that are already in memory: lists and generators of strings or dicts, Arrow tables,
 data frames, matrices. They become the same batches as files do, a piece at a time, so a generator
-is never held whole."""
+is never held whole.
+"""
 
 from __future__ import annotations
 
@@ -134,8 +135,9 @@ def as_inputs(
     documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = None, layer: str | None = None
 ) -> list[str] | InMemory:
     """What the caller gave as names of files or as documents.  A ``Path`` is a file or folder, an
-    element of a list that
-    is a ``str`` a document; ``path``: whether a ``str`` alone is a path (else a document)."""
+    element of a list that is a ``str`` a document; ``path``: whether a ``str`` alone is a path
+    (else a document).
+    """
     places().renew()
     if isinstance(documents, InMemory):
         return documents

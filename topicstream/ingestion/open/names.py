@@ -1,6 +1,7 @@
 """What the names of inputs say, and their first bytes: the format of a file, marks of Spark and
 Hadoop, files about a corpus, documents of office programs, addresses, patterns, and ``key=value``
-folders."""
+folders.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +84,8 @@ def is_about(name: str) -> bool:
 
 def conversion(name: str, head: bytes) -> str | None:
     """What a file that no reader takes is, and what to do with it; None for any other.  Suffix and
-    first bytes must agree
-    where the suffix is used for text, too."""
+    first bytes must agree where the suffix is used for text, too.
+    """
     suffix = os.path.splitext(name.lower())[1]
     if "fragments.tsv" in os.path.basename(name.lower()):
         return (
@@ -105,7 +106,8 @@ IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
 
 def partitions(key: str) -> dict[str, str | None]:
     """The fields of a path like ``date=2020-01/lang=en/part-0.parquet``, as Hive and Spark write
-    them (values in URL escapes; their word for none: None)."""
+    them (values in URL escapes; their word for none: None).
+    """
     values: dict[str, str | None] = {}
     for part in key.split("/")[:-1]:
         name, mark, value = part.partition("=")
@@ -170,7 +172,8 @@ FEATURES = ("features.tsv", "genes.tsv", "peaks.bed")
 
 def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
     """The file of one of these names, gzipped or not, in a folder, or beside a matrix and with its
-    prefix (GEO's ``GSM1_matrix.mtx.gz``)."""
+    prefix (GEO's ``GSM1_matrix.mtx.gz``).
+    """
     folder, prefix = (
         (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
     )
@@ -180,7 +183,8 @@ def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
 
 def matrix_form(place: Path) -> str | None:
     """The reader of a folder that is one matrix, 10x's files (``tenx``) or AnnData in Zarr
-    (``h5ad``), or of a matrix that has 10x's other files beside it."""
+    (``h5ad``), or of a matrix that has 10x's other files beside it.
+    """
     named = place.is_dir() or MATRIX[0] in place.name
     if (
         named
@@ -212,8 +216,7 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     resembles.
 
     Text without a format of its own is ``files`` (one document) in a folder, ``lines`` else.
-    InputError that names
-    ``--format`` when neither name nor content tell.
+    InputError that names ``--format`` when neither name nor content tell.
     """
     suffix = plain_suffix(name)
     formats = readers()

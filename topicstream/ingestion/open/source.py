@@ -198,9 +198,8 @@ class Input:
 
 class Source(Input):
     """One file, or standard input (``path`` None).  Reading yields UTF-8 bytes without a mark;
-    bytes that the encoding
-    cannot decode come out as 0xFF.  Where lines end with carriage returns alone, they end with line
-    feeds here.
+    bytes that the encoding cannot decode come out as 0xFF. Where lines end with carriage returns
+    alone, they end with line feeds here.
 
     Attributes
     ----------
@@ -308,8 +307,9 @@ class Source(Input):
 
     def read(self, n: int) -> bytes:
         """n decoded bytes, fewer only at the end, so that pieces are the same on every run.
-        BadFile where compressed data are
-        damaged and the input is read strictly, once all before is read."""
+        BadFile where compressed data are damaged and the input is read strictly, once all before
+        is read.
+        """
         parts = [self.head(n)]
         have = len(parts[0])
         self._ahead = self._ahead[n:]

@@ -3,11 +3,9 @@
 What readers yield: Arrow record batches of documents, a row each.
 
 The first columns are ``id``, ``source`` and what the document holds: ``text``; or ``words``
-(positions in the source's
-vocabulary, ascending) and ``counts``; or ``vector``.  All further columns are metadata by their
-names in the store.
-``as_documents`` makes a batch from columns as the input has them, and leaves out the rows that
-cannot be used.
+(positions in the source's vocabulary, ascending) and ``counts``; or ``vector``. All further
+columns are metadata by their names in the store. ``as_documents`` makes a batch from columns as
+the input has them, and leaves out the rows that cannot be used.
 """
 
 from __future__ import annotations
@@ -387,9 +385,9 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
 # --------------------------------------------------------------------------------------------------
 class DocumentCells(NamedTuple):
     """Counts of documents over the words of their source: indptr int64[D+1]; words int32[c],
-    ascending and unique within a
-    document; counts int64[c] above 0, or float32[c].  Of dense rows: all words, and any number of
-    each."""
+    ascending and unique within a document; counts int64[c] above 0, or float32[c]. Of dense rows:
+    all words, and any number of each.
+    """
 
     indptr: np.ndarray
     words: np.ndarray
@@ -458,7 +456,8 @@ def western(data: bytes) -> bytes | None:
     characters in it than broken ones), or like no text.
 
     Where the user names no encoding this is decided record by record, so that what is UTF-8 stays
-    what it is."""
+    what it is.
+    """
     high = len(_HIGH.findall(data))
     if not high or high > MOST_HIGH * len(data) or _UNDEFINED.search(data):
         return None

@@ -1,11 +1,9 @@
 """What a reader is.  Ours are in ``readers/``, registered in ``plugins.OWN`` as those of other
-                      packages are.
+packages are.
 
 A reader turns one source into record batches of documents (parsing/documents.py), in one thread;
-batches are counted in a
-pool.  They are a function of the source and the options alone, so documents come out the same for
-       any number of workers
-and on a resume.
+batches are counted in a pool. They are a function of the source and the options alone, so
+documents come out the same for any number of workers and on a resume.
 """
 
 from __future__ import annotations
@@ -53,9 +51,9 @@ class Reader:
         Parameters
         ----------
         source
-            A ``Source``: ``read``, ``reject`` for records that cannot be used, ``note`` for what is
-            odd.  A reader of counts sets
-            its ``words``, in the order of their numbers, before the first batch.
+            A ``Source``: ``read``, ``reject`` for records that cannot be used, ``note`` for what
+            is odd. A reader of counts sets its ``words``, in the order of their numbers, before
+            the first batch.
         options
             What the user said about the input.
 

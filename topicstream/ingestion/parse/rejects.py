@@ -31,8 +31,9 @@ def add_notes(notes: Counter[str], more: Mapping[str, int]) -> None:
 
 class BadFile(InputError):
     """A file as a whole cannot be read on (a broken header, a truncated archive).  ``--on-error
-    skip`` leaves the rest
-    of it out; every other InputError of a reader is the user's to mend and stops either way."""
+    skip`` leaves the rest of it out; every other InputError of a reader is the user's to mend and
+    stops either way.
+    """
 
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
@@ -68,7 +69,8 @@ class Rejects:
     """The bad records of some input.
 
     ``notes`` counts what is odd but not bad (``records without abstract``), for the summary; a note
-    that begins with ``LEFT_OUT`` names a field that no option asked for."""
+    that begins with ``LEFT_OUT`` names a field that no option asked for.
+    """
 
     records: list[Reject] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
@@ -78,7 +80,8 @@ class Rejects:
 
     def lines(self, name: str, key: str) -> bytes:
         """The lines of ``rejects.jsonl``: the file (of the source ``name``, which is stored as
-        ``key``), line, reason and start; bytes that are not UTF-8 are written as \\xNN."""
+        ``key``), line, reason and start; bytes that are not UTF-8 are written as \\xNN.
+        """
         text = ""
         for record in self.records:
             file = (

@@ -1,9 +1,9 @@
 """What the formats of matrices of counts share: documents by rows or by columns, of cells that come
 in the order of either.
 
-Cells that come in the order of the documents are read as they lie.  Others are put in order out of
-core: they go to ranges of
-documents, each small enough for memory, in scratch files; then range by range is sorted.
+Cells that come in the order of the documents are read as they lie. Others are put in order out of
+core: they go to ranges of documents, each small enough for memory, in scratch files; then range by
+range is sorted.
 
 What the formats with one cell a line share: a header of sizes, then ``document word count`` in
 the order of documents.
@@ -157,8 +157,8 @@ class Side:
         size: int,
     ) -> pa.RecordBatch:
         """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0.  Of a
-        file among others, or in a
-        folder, an id that is a name begins with the file's."""
+        file among others, or in a folder, an id that is a name begins with the file's.
+        """
         numbers = np.arange(first + self.first, first + self.first + size)
         ids = (
             positions(source.key, numbers, self.mark)
@@ -179,7 +179,8 @@ class Side:
 @dataclass(frozen=True)
 class Matrix:
     """A matrix in a file, open: its cells, whether their lines are its rows (else its columns), and
-    its sides, the documents first, unless it is transposed."""
+    its sides, the documents first, unless it is transposed.
+    """
 
     cells: MatrixCells
     by_row: bool
@@ -410,7 +411,8 @@ _REAL = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
 @dataclass(frozen=True)
 class MatrixHeader:
     """D, W and NNZ as the file says; fields a line (2: no count, it is 1); whether counts are
-    decimal numbers; the header's bytes."""
+    decimal numbers; the header's bytes.
+    """
 
     documents: int
     words: int
@@ -498,8 +500,8 @@ def _cells(
     first: int | None,
 ) -> tuple[np.ndarray, int]:
     """The good cells [c, 3] of some lines, and how many lines are not blank.  first: the least
-    document, from which on they
-    have to ascend; None: in any order."""
+    document, from which on they have to ascend; None: in any order.
+    """
     filled = matching(lines, r"[^ \t\r]")
     pattern = r"\s+".join([_WHOLE, _WHOLE, _REAL if header.real else _WHOLE][: header.fields])
     good = matching(lines, rf"^\s*{pattern}\s*$")

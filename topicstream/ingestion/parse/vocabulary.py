@@ -116,7 +116,8 @@ def beside(path: Path) -> Path | None:
     """The vocabulary file of a bag-of-words file, by the usual names; None when there is none.
 
     For ``docword.kos.txt.gz``: vocab.kos.txt, kos.vocab, docword.kos.vocab … and at last vocab.txt,
-    words.txt."""
+    words.txt.
+    """
     name = path.name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
@@ -162,10 +163,9 @@ def _ask(size: int, name: str, options: ReadOptions | None) -> None:
 
 def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
     """The words of a source: the file given as --words, one beside it, or the file of --vocab where
-    that has a line for
-    each word; None when there is none of these.  InputError when the file has another length than
-    ``size`` (the number
-    that the source's own header says)."""
+    that has a line for each word; None when there is none of these. InputError when the file has
+    another length than ``size`` (the number that the source's own header says).
+    """
     path = (
         Path(options.words)
         if options.words is not None
@@ -206,8 +206,8 @@ def numbered(
     size: int, first: int, name: str, options: ReadOptions | None = None
 ) -> pa.LargeStringArray:
     """Words for a file without any: their numbers.  InputError when there are too many to be
-    believed, DoesNotFit when
-    there are too many for the memory limit."""
+    believed, DoesNotFit when there are too many for the memory limit.
+    """
     if size > MOST_NUMBERED:
         raise InputError(
             f"{name}: uses words up to number {size}, but no file names them; give it as --words"

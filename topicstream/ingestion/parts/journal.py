@@ -150,8 +150,8 @@ class Journal:
 
     def commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
         """Make what was read so far durable: spools first, the state last.  ``durable=False``:
-        remember it in this process
-        alone; after a kill it is read again."""
+        remember it in this process alone; after a kill it is read again.
+        """
         state = self.state
         self.durable = durable
         for name, spool in self._spools():
@@ -208,14 +208,12 @@ class Spool:
     """What was read, kept on disk until the vocabulary is known: an append-only file of frames.
 
     A frame is its length and an Arrow stream of one row, the arrays as lists, compressed with lz4;
-    one that is the same as the
-    frame before is a length of 0 alone.  Frames are encoded and decoded in worker threads.
-                                          ``entries`` lists (offset, size)
-    of each, of the same frames the first one's.
+    one that is the same as the frame before is a length of 0 alone. Frames are encoded and decoded
+    in worker threads. ``entries`` lists (offset, size) of each, of the same frames the first
+    one's.
 
     ``Spool(path)`` opens or creates; ``truncate(frames, size)`` goes back to a committed state.
-    One writer; ``read`` is
-    thread-safe (pread).
+    One writer; ``read`` is thread-safe (pread).
     """
 
     def __init__(self, path: Path) -> None:

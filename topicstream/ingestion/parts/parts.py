@@ -75,8 +75,8 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
 
 def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -> pa.RecordBatch:
     """The parts of some documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone
-    are left out, but a
-    document has one part at least.  ``notes`` counts those that have one."""
+    are left out, but a document has one part at least. ``notes`` counts those that have one.
+    """
     assert options.split is not None
     if content_kind(batch) != "text":
         raise InputError("--split cuts text, but the input contains word counts")
@@ -133,7 +133,8 @@ def _between(
 
 def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
     """Where runs of so many words begin, a character of a script without spaces being one; a rest
-    of less than half of them stays with the run before."""
+    of less than half of them stays with the run before.
+    """
     data = np.frombuffer(raw + b" ", np.uint8)
     in_word = np.isin(data, _SPACE, invert=True)
     alone = np.isin(data[:-1].astype(np.uint16) << 8 | data[1:], _UNSPACED)

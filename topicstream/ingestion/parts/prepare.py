@@ -2,11 +2,11 @@
 order.
 
 A prepared piece is two frames.  The *cells* frame: lengths uint32[D], words int32[nnz] (numbers of
-                                 the piece's own
+the piece's own
 types), counts, and of text pieces the types themselves; provisional ids of the types go into a
 third, small file, as
 they are known in input order only.  The *documents* frame: id hashes, whether a document was taken
-                                     as training so far,
+as training so far,
 and the metadata as an Arrow stream.
 """
 
@@ -110,8 +110,9 @@ def _types_of(
     source: pa.LargeStringArray, words: np.ndarray
 ) -> tuple[pa.LargeStringArray, np.ndarray]:
     """The words of a piece among those of its source, and ``words`` as numbers of these.  A piece
-    that has many of them takes
-    all, so that they are spooled, counted and looked up once for all such pieces of the source."""
+    that has many of them takes all, so that they are spooled, counted and looked up once for all
+    such pieces of the source.
+    """
     used = np.bincount(words, minlength=len(source)) > 0
     if 4 * np.count_nonzero(used) > len(source):
         return source, words

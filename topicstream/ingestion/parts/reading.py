@@ -38,7 +38,8 @@ class Reading:
     """Takes prepared pieces in order into the journal's spools.
 
     same: whether the inputs are known to be those that an earlier run read, so that those it
-    finished are not read again."""
+    finished are not read again.
+    """
 
     def __init__(
         self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop, *, same: bool

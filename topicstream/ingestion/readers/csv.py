@@ -1,6 +1,6 @@
 """CSV and TSV, parsed by Python's ``csv``; quoted fields may hold line breaks.  The first line
-names the columns; without a
-header they are called by their numbers, from 1."""
+names the columns; without a header they are called by their numbers, from 1.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ csv.field_size_limit(64 << 20)  # of the process; the default is 128 kB, less th
 @dataclass(frozen=True)
 class CsvLayout:
     """Names of the columns, the delimiter (and whether blanks follow it, perhaps before a quote)
-    and the quote, which columns hold text, and how many lines precede the first record."""
+    and the quote, which columns hold text, and how many lines precede the first record.
+    """
 
     names: tuple[str, ...]
     delimiter: str
@@ -237,7 +238,8 @@ def _wanted(options: ReadOptions) -> list[str]:
 
 def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:
     """Whether the first record looks like a document's and not like names: it lacks a name that is
-    wanted, and wanted are numbers, or the user did not name the text and values stand in it."""
+    wanted, and wanted are numbers, or the user did not name the text and values stand in it.
+    """
     missing = set(_wanted(options)) - set(first)
     unsaid = {"text"} if options.text_fields == ["text"] else set()
     if numbers := missing - unsaid:

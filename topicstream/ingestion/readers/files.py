@@ -79,9 +79,9 @@ def document_batches(
     Parameters
     ----------
     contents
-        Name for messages, id and content of each.  What is not UTF-8 is read as windows-1252 where
-        it looks like that and the
-        user names no encoding, else rejected with the line of the bad byte.
+        Name for messages, id and content of each. What is not UTF-8 is read as windows-1252 where
+        it looks like that and the user names no encoding, else rejected with the line of the bad
+        byte.
     prefix
         What stands before the id in the column ``source``.
     """
@@ -144,7 +144,8 @@ class Tar(Reader):
     """A tar archive, compressed or not; a document's id is the name of its member.
 
     Members are read from the stream and never written to disk; linked members, devices and hidden
-    files are passed over."""
+    files are passed over.
+    """
 
     name = "tar"
     about = "a tar archive of text files, one document a file"

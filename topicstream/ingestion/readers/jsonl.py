@@ -1,7 +1,8 @@
 """JSON lines: one object a line, parsed by orjson.
 
 What orjson refuses and Python's own parser takes (NaN, Infinity, lone surrogates) is read by that,
-which also says what is wrong with the rest."""
+which also says what is wrong with the rest.
+"""
 
 from __future__ import annotations
 

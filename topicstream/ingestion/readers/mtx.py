@@ -2,7 +2,8 @@
 the other way, in any order.
 
 ``integer`` and ``pattern`` matrices hold counts; so do ``real`` ones, or with ``--weighted``
-weights (float32 cells)."""
+weights (float32 cells).
+"""
 
 from __future__ import annotations
 

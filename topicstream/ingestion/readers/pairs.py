@@ -33,7 +33,8 @@ _QID = re.compile(rb"\sqid:\S*")
 
 class PairLines(NamedTuple):
     """Lines taken apart: bool[L], which hold a document; of those, the heads, numbers of pairs
-    int64[D], and the pairs float64[c, 2]; bool[L], which are neither that nor blank."""
+    int64[D], and the pairs float64[c, 2]; bool[L], which are neither that nor blank.
+    """
 
     good: np.ndarray
     heads: list[bytes]

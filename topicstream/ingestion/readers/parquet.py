@@ -49,7 +49,8 @@ class Parquet(Reader):
 @contextmanager
 def seekable(source: Source) -> Iterator[Any]:
     """What a library opens that goes to and fro in a file: the path, an object read by ranges, or a
-    copy of what is compressed as a whole or comes from a stream."""
+    copy of what is compressed as a whole or comes from a stream.
+    """
     if source.path is not None and not source.as_bytes().compressed:
         source.close()
         yield places().open_file(source.path)

@@ -1,8 +1,8 @@
 """PubMed and MEDLINE XML as NLM ships it: one document a citation, title and abstract.
 
 Citations are taken from the stream one by one, so a baseline file of any size needs little memory.
-Entities are never
-resolved, no DTD is loaded.  Withdrawn citations (DeleteCitation) are rows without text.
+Entities are never resolved, no DTD is loaded. Withdrawn citations (DeleteCitation) are rows
+without text.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ def words_of_training(
     journal: Journal, decision: Decision, pool: ThreadPoolExecutor, ahead: int
 ) -> Iterator[pa.Table]:
     """The words of the documents of pieces that have the same words, with counts and document
-    frequencies in training documents (``vocabulary.SCHEMA``)."""
+    frequencies in training documents (``vocabulary.SCHEMA``).
+    """
 
     last: tuple[tuple[int, int], pa.Array] = (-1, 0), None
 

@@ -1,8 +1,8 @@
 """The last half of an ingest: from the spools to a store that is committed by one rename.
 
-A new store is built in the working folder and renamed into place.  An append writes files that no
-manifest mentions into
-the store (higher rows, new parts, files of the new generation) and replaces the manifest last.
+A new store is built in the working folder and renamed into place. An append writes files that no
+manifest mentions into the store (higher rows, new parts, files of the new generation) and replaces
+the manifest last.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Json]:
 
 def put_in_place(new: Path, out: Path) -> None:
     """Rename ``new`` to ``out``; a store that is there is exchanged in one step and then removed.
-    What others have put
-    into it stops this before anything has changed."""
+    What others have put into it stops this before anything has changed.
+    """
     if out.exists() and any(out.iterdir()):
         claim(out, "corpus")
         refuse_strangers(out)

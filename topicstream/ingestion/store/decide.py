@@ -1,8 +1,7 @@
 """Once everything is read: which documents count, and which of them are held out.
 
-Documents are identified by the hash of their id (``corpus/documents.py``).  A withdrawal ends a
-life of its id: of the documents
-of one life one is kept, and of the lives the last.
+Documents are identified by the hash of their id (``corpus/documents.py``). A withdrawal ends a
+life of its id: of the documents of one life one is kept, and of the lives the last.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ def decide(
     ----------
     rule
         ``skip`` keeps the first document of an id, ``replace`` the last, ``fail`` raises
-        InputError.  A withdrawal removes
-        what came before it under any rule.
+        InputError. A withdrawal removes what came before it under any rule.
     relations
         Without tables, before and after; sorts the ids.
     removed
@@ -201,9 +199,9 @@ def _events(high: np.ndarray, low: np.ndarray, time: np.ndarray) -> pa.Table:
 
 def _split(journal: Journal, piece: int, heldout: Heldout) -> np.ndarray:
     """uint64[D], compared with the threshold: the hash of the id, or of the field that decides.  Of
-    a field that must have a
-    value: 0 where the document has it, else the largest number; of others the hash of the id where
-    a document has none."""
+    a field that must have a value: 0 where the document has it, else the largest number; of others
+    the hash of the id where a document has none.
+    """
     arrays = journal.docs.read(piece)
     if heldout.split is None:
         return arrays["high"]

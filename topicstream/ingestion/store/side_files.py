@@ -2,9 +2,9 @@
 whatever the documents' format.
 
 A file with names (CSV and TSV with a header, JSON lines, Parquet) is read by the reader of its
-format; TSV and CSV without a
-header take the names that the user gives: ``authors.tsv:row,authors``.  The last of them, where it
-is a list column, takes all further fields of its line.
+format; TSV and CSV without a header take the names that the user gives:
+``authors.tsv:row,authors``. The last of them, where it is a list column, takes all further fields
+of its line.
 """
 
 from __future__ import annotations
@@ -56,14 +56,12 @@ class SideOptions:
     """What belongs to the documents but does not stand in them.
 
     meta_files  ``FILE`` or ``FILE:COLUMN,...``: the columns to keep (``field=column`` renames one),
-                or the names of the
-                columns of a file without a header
+                or the names of the columns of a file without a header
     links       files of two columns, citing and cited
     key         how their rows find their documents: ``id``; ``row``: the number of the document in
-                the input, from 1 (a
-                file without a column ``row``: the k-th record is of the k-th document); ``file``:
-                the column ``file`` names the file (path or base name) of the documents; or the name
-                of the column that holds the documents' ids
+                the input, from 1 (a file without a column ``row``: the k-th record is of the k-th
+                document); ``file``: the column ``file`` names the file (path or base name) of the
+                documents; or the name of the column that holds the documents' ids
     """
 
     meta_files: tuple[str, ...] = ()
@@ -149,7 +147,8 @@ class SideFile:
     def tables(self) -> Iterator[tuple[pa.Array, pa.Table]]:
         """The rows in bounded pieces: where each stands (``file:line``), and its fields and
         ``KEY``, strings or lists of them. InputError with file and line at the first row that
-        cannot be read."""
+        cannot be read.
+        """
         wanted = dict(self.fields) | ({KEY: self.key} if self.key is not None else {})
         with _SideSource(self.path, Path(self.path), encoding=self.read.encoding) as source:
             yield from (
@@ -284,8 +283,8 @@ def _delimiter(form: str, head: bytes) -> str:
 
 def _names(path: str, form: str, first: list[str], given: dict[str, str]) -> tuple[str, ...] | None:
     """The columns given for a file without a header, None where the first record has them all.
-    InputError where it lacks
-    some."""
+    InputError where it lacks some.
+    """
     missing = [column for column in given.values() if column not in first]
     if missing and form in ("tsv", "csv") and (len(missing) == len(given) or len(given) == 1):
         return tuple(given.values())

@@ -1,8 +1,8 @@
 """Side files joined to the documents by the query engine.
 
-A row finds its documents by a key: their id, number or file.  The spool of the documents is written
-again, each piece with
-what its documents got: lists of several rows joined, of other fields the last.
+A row finds its documents by a key: their id, number or file. The spool of the documents is written
+again, each piece with what its documents got: lists of several rows joined, of other fields the
+last.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class SideJoin:
 
     def _keys(self, id_column: str) -> Iterator[pa.Table]:
         """Numbers, ids and keys of the documents; those of a file have up to three keys: its path,
-        its base name, and that without its ending, as tables of metadata name it."""
+        its base name, and that without its ending, as tables of metadata name it.
+        """
         for i in range(len(self._docs)):
             metadata = piece_metadata(self._docs.read(i))
             numbers = np.arange(self._documents, self._documents + len(metadata))
@@ -288,7 +289,8 @@ def join_side_files(
     memory: int,
 ) -> tuple[Spool, dict[str, str], Counter[str]]:
     """Write the documents' spool again, with the fields of the side files: the new spool, the
-    columns added (name -> ``list`` or ``string``), and notes for the summary (see ``SideJoin``)."""
+    columns added (name -> ``list`` or ``string``), and notes for the summary (see ``SideJoin``).
+    """
     target = Spool(folder / "sided.spool")
     target.truncate(0, 0)
     with Relations(folder, memory) as relations:

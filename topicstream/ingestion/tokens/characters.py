@@ -96,8 +96,9 @@ EMOJI_RANGES = (
 
 def lower(text: str) -> str:
     """Simple lower case, one character for one: what the kernels do, in Python.  The two characters
-    that ``str.lower``
-    treats by context or makes two of (capital sigma, dotted capital I) are mapped first."""
+    that ``str.lower`` treats by context or makes two of (capital sigma, dotted capital I) are
+    mapped first.
+    """
     return text.replace("\u03a3", "\u03c3").replace("\u0130", "i").lower()
 
 
@@ -235,7 +236,8 @@ def spaced_word(
     at: int,
 ) -> tuple[Int, Int, Int, Bool, Int]:
     """Copy the word at ``i``, lower-cased, to ``out[at:]``: (end in text, end in out, letters and
-    digits, has a letter, code points)."""
+    digits, has a letter, code points).
+    """
     length = np.int64(0)
     letter = False
     points = np.int64(0)

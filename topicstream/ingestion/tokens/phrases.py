@@ -3,7 +3,8 @@
 Bouma, "Normalized (Pointwise) Mutual Information in Collocation Extraction", GSCL 2009: npmi(a, b)
 = ln(p(a b) / (p(a) p(b))) / -ln p(a b), from -1 over 0 (independent) to 1 (never apart); p(a b)
 over the pairs of neighbours, p(a) over the words, as the recipe makes them (stop words part a
-pair)."""
+pair).
+"""
 
 from __future__ import annotations
 
@@ -40,9 +41,10 @@ def learn_phrases(
     that occur ``min_count`` times or more with an npmi of ``threshold`` or more, the ``MOST``
     frequent ones if there are more, in the order of their bytes.
 
-    Counts every pair exactly, out of core in the scratch ``folder``.  Phrases that the recipe has
-    already are replaced.
-    InputError for a threshold outside [-1, 1].  asked: tools that the command names."""
+    Counts every pair exactly, out of core in the scratch ``folder``. Phrases that the recipe has
+    already are replaced. InputError for a threshold outside [-1, 1]. asked: tools that the command
+    names.
+    """
     if not -1.0 <= threshold <= 1.0:
         raise InputError(f"phrase threshold {threshold}: normalised PMI lies between -1 and 1")
     tokenizer = Tokenizer(

@@ -2,8 +2,8 @@
 
 ASCII words are cut out of windows of 64 bytes, whose letters and digits are one mask of bits, and
 lower-cased eight bytes at a time in one register; a word of at most eight bytes is its own key in
-the table, so that most words are never compared
-byte by byte.  Everything else goes code point by code point through the class table.
+the table, so that most words are never compared byte by byte. Everything else goes code point by
+code point through the class table.
 
 text     uint8[B]      the run's UTF-8              offsets  int64[D+1]   documents in it
 classes  uint8[0x110000]  characters.py             lower_case  int32[LOWERED]
@@ -138,13 +138,13 @@ def _scan(
     whether all is done.
 
     Words are cut into a queue and then looked up together: the table is mostly not in the nearest
-    cache, and the loads of
-    a queue overlap where those of one word after another would wait.  queue uint64[3, 64]: key,
-    length, slot; the words'
-    bytes stand one after another behind those of the types.  A length of 0 is a break.
+    cache, and the loads of a queue overlap where those of one word after another would wait. queue
+    uint64[3, 64]: key, length, slot; the words' bytes stand one after another behind those of the
+    types. A length of 0 is a break.
 
     No array is made or replaced here: numba then keeps reference counting out of the loop, which
-    halves its time."""
+    halves its time.
+    """
     lowercase = rules[0] != 0
     min_length = rules[1]
     numbers = rules[2] != 0
@@ -379,8 +379,7 @@ class Counted:
         are numbers of the types, unique within a document
     characters  code points read
     discarded   code points that are neither white space nor part of a word: punctuation, symbols,
-                emoji unless kept, and
-                words left out as too short or numbers.  Stop words are words
+                emoji unless kept, and words left out as too short or numbers. Stop words are words
     unspaced    code points of scripts without spaces that went into overlapping pairs (see
                 ``Recipe.unspaced``)
     """
@@ -427,10 +426,9 @@ def scan_run(
     ask: Callable[[int, int], None] | None = None,
 ) -> Counted:
     """Count the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64);
-    listed, ``words`` is their
-    sequence, -1 a break, and ``counts`` empty.  ``ask``: called before a large table grows with
-    what all of it takes then, and
-    about when it grows last."""
+    listed, ``words`` is their sequence, -1 a break, and ``counts`` empty. ``ask``: called before a
+    large table grows with what all of it takes then, and about when it grows last.
+    """
     size = int(offsets[-1] - offsets[0])
     documents = offsets.size - 1
     stops = rules.stop_ends.size - 1

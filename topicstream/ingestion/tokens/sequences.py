@@ -1,7 +1,8 @@
 """From sequences of words to counts: learned phrases joined, n-grams added.
 
 A sequence lists the words of the documents in order, as numbers in a list of words; -1 stands where
-something was left out. ``documents`` has the document of each place."""
+something was left out. ``documents`` has the document of each place.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class WordSequence:
 
     def neighbours(self, left: np.ndarray) -> np.ndarray:
         """int64[n]: a number for each place and the entry of ``left`` at the place before it; -1
-        where one of the two is -1, or where a document begins."""
+        where one of the two is -1, or where a document begins.
+        """
         pairs = np.full(len(self.places), -1, np.int64)
         adjacent = (
             (left[:-1] >= 0) & (self.places[1:] >= 0) & (self.documents[1:] == self.documents[:-1])

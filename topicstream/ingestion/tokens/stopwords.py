@@ -1,11 +1,10 @@
 """Stop words, and the language whose stop words a corpus still has.  English ones are our own:
 function words, that is articles, pronouns, prepositions, conjunctions, auxiliaries, and the halves
-that an apostrophe
-leaves behind (the tokenizer splits ``don't`` into ``don`` and ``t``).
+that an apostrophe leaves behind (the tokenizer splits ``don't`` into ``don`` and ``t``).
 
-Grouped by what they are, so that a reader can see why a word is in the list.  Words that carry a
-subject (``system``,
-``company``, ``found``) are left in: a topic model sets them aside better than a list does.
+Grouped by what they are, so that a reader can see why a word is in the list. Words that carry a
+subject (``system``, ``company``, ``found``) are left in: a topic model sets them aside better than
+a list does.
 """
 
 from __future__ import annotations
@@ -161,11 +160,11 @@ def listed_words(name: str) -> tuple[str, ...]:
 
 def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
     """(what they are called, the words) of all the choices together.  Each is a language
-    (``german`` or ``de``), the path of a
-    UTF-8 file (words parted by white space, ``#`` opens a comment line), several of these joined by
-    ``+``, or, alone, ``none``.
+    (``german`` or ``de``), the path of a UTF-8 file (words parted by white space, ``#`` opens a
+    comment line), several of these joined by ``+``, or, alone, ``none``.
 
-    UsageError for what is neither; InputError when a file cannot be read."""
+    UsageError for what is neither; InputError when a file cannot be read.
+    """
     parts = [p for c in choices for p in ([c] if Path(c).is_file() else c.split("+"))]
     if "none" in parts:
         if len(parts) > 1:

@@ -1,10 +1,9 @@
 """Text in, counts of words out: ``Tokenizer(recipe).count(texts)``.
 
 Three ways to the same result: the kernel counts directly (the common case); the kernel lists the
-words and stems, phrases
-and n-grams are made of the list; a regular expression of the user's own runs in Python's ``re``.
-What they must yield is said
-in plain Python in ``tests/reference/tokens.py``.
+words and stems, phrases and n-grams are made of the list; a regular expression of the user's own
+runs in Python's ``re``. What they must yield is said in plain Python in
+``tests/reference/tokens.py``.
 """
 
 from __future__ import annotations
@@ -132,11 +131,10 @@ class Tokenizer:
 
     def count(self, texts: pa.Array, ask: Callable[[int, int], None] | None = None) -> Counted:
         """The counts of documents, large_string[D].  Pure: the same texts give the same bytes,
-        whatever was counted before.  Releases the GIL
-        but for a pattern of the user's own and for stems not met before.  ``ask``: called before a
-        table of very many
-        different words grows, with the bytes that all takes then, and about at the end; may
-        raise."""
+        whatever was counted before. Releases the GIL but for a pattern of the user's own and for
+        stems not met before. ``ask``: called before a table of very many different words grows,
+        with the bytes that all takes then, and about at the end; may raise.
+        """
         texts = prepared(texts, self.recipe, self._tools.segment)
         offsets, text = string_buffers(texts)
         text.flags.writeable = False  # whoever read it: compiled once

@@ -1,7 +1,8 @@
 """The words of a corpus: ids, counts, lookup, file.
 
 ``vocab.parquet`` has the columns word (large_string), count and df (int64), a row a word in the
-order of the ids; stock pyarrow reads it."""
+order of the ids; stock pyarrow reads it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class TokenVocabulary(Vocabulary):
     """The words with their ids 0..W-1, which ``lookup`` finds by a hash table.
 
     One that an ingest has chosen is in descending count, equal counts in the order of the words'
-    bytes; words that it grew by stand behind in that same order."""
+    bytes; words that it grew by stand behind in that same order.
+    """
 
     @property
     def table(self) -> pa.Table:
@@ -81,7 +83,8 @@ class TokenVocabulary(Vocabulary):
     @cached_property
     def hash(self) -> str:
         """sha256 (hex) of the words in the order of their ids, each as its length in bytes (int64,
-        little endian) in one list and its bytes in the next."""
+        little endian) in one list and its bytes in the next.
+        """
         ends, data = string_buffers(self.words)
         digest = hashlib.sha256(np.diff(ends).astype("<i8").tobytes())
         digest.update(data.tobytes())
@@ -96,9 +99,9 @@ class TokenVocabulary(Vocabulary):
         cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None
     ) -> TokenVocabulary:
         """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty
-        lines and a repeated word
-        are errors that name the line).  ``ask`` receives how many words there are before they take
-                                         memory.  InputError."""
+        lines and a repeated word are errors that name the line). ``ask`` receives how many words
+        there are before they take memory. InputError.
+        """
         if are_counted_words(path):
             return cls.read(path)
         try:
@@ -144,7 +147,8 @@ def are_counted_words(path: str | os.PathLike[str]) -> bool:
 
 def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
     """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty
-    lines do no harm). InputError."""
+    lines do no harm). InputError.
+    """
     if are_counted_words(path):
         return set(TokenVocabulary.read(path).words.to_pylist())
     try:

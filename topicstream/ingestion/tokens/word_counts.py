@@ -2,7 +2,8 @@
 
 The query engine (``topicstream.base.relations``) sums the counts of all pieces, applies the limits,
 and orders by count and by the bytes of the word, so neither the order of the pieces nor what does
-not fit memory shows in the result."""
+not fit memory shows in the result.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class WordLimits(Record, frozen=True, kw_only=True):
 @dataclass(frozen=True)
 class ChosenWords:
     """The chosen vocabulary, and figures of the words: distinct words and their occurrences before
-    the choice, the same of those left out, and the words that ``drop_top`` left out."""
+    the choice, the same of those left out, and the words that ``drop_top`` left out.
+    """
 
     vocabulary: TokenVocabulary
     distinct: int
@@ -153,7 +155,7 @@ class WordCounts:
         room: Room | None = None,
     ) -> ChosenWords:
         """Choose the vocabulary.  Ids go by descending count, equal counts by the bytes of the
-                                   word.
+        word.
 
         Parameters
         ----------

@@ -1,10 +1,9 @@
 """The hash table of words that the tokenizer and the vocabulary share.
 
-A word is bytes.  Its *key* is a uint64: the bytes themselves (little endian) when there are at most
-                  eight, so that equal
-keys are equal words; else a hash whose lowest byte is 0, which no short word without NUL has, so
-that only equal keys of
-that form need their bytes compared.  Open addressing, linear probing, at most half full:
+A word is bytes. Its *key* is a uint64: the bytes themselves (little endian) when there are at most
+eight, so that equal keys are equal words; else a hash whose lowest byte is 0, which no short word
+without NUL has, so that only equal keys of that form need their bytes compared. Open addressing,
+linear probing, at most half full:
 
 table   uint64[2 * slots]   key, then (word id << 32 | whatever the owner keeps there); a pair of
         zeros is an empty slot
@@ -95,9 +94,9 @@ def same_bytes(a: Bytes, at_a: int, b: Bytes, at_b: int, length: int) -> bool:
 @kernel(forceinline=True)
 def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
     """Whether two stretches of one buffer are equal, eight bytes at a time; reads up to seven bytes
-    behind each.  (The last
-    bytes are compared where they were stored: a load across two fresh stores would wait for
-    both.)"""
+    behind each. (The last bytes are compared where they were stored: a load across two fresh
+    stores would wait for both.)
+    """
     k = 0
     while k + 8 <= length:
         if load8(data, at_a + k) != load8(data, at_b + k):
@@ -143,7 +142,8 @@ def find_word(
     table: Words, shift: int, data: Bytes, ends: Longs, word: Bytes, start: int, length: int
 ) -> tuple[Int, Int, Int]:
     """Look for ``word[start : start + length]`` among the words of ``data`` and ``ends``: (slot,
-    id, key); id -1 at the free slot where the word belongs."""
+    id, key); id -1 at the free slot where the word belongs.
+    """
     key = word_key(word, start, length)
     mask = np.uint64(table.size // 2 - 1)
     slot = slot_of(key, shift)

@@ -34,9 +34,9 @@ class Compaction(TypedDict):
 def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Compaction:
     """Merge small neighbouring storage blocks and purge documents that were withdrawn or replaced.
 
-    Documents, vocabulary and held-out split stay as they are.  Readers that hold the store open go
-    on with what they opened.
-    Models keep their topics, but an unfinished training cannot be resumed.
+    Documents, vocabulary and held-out split stay as they are. Readers that hold the store open go
+    on with what they opened. Models keep their topics, but an unfinished training cannot be
+    resumed.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """``topics edit --drop-words``: words leave a store that is there, without its raw input.
 
 Blocks and vocabulary are rewritten as ``compact`` does it, the words that stay numbered as before,
-in their order.  What
-goes is listed with the words left out of the vocabulary, and stays out when new documents bring it
-again."""
+in their order. What goes is listed with the words left out of the vocabulary, and stays out when
+new documents bring it again.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ def drop_words(
 ) -> dict[str, Json]:
     """Remove words from a corpus store for good: from its vocabulary and from all documents.
 
-    Readers that hold the store open go on with what they opened.  To a model, the store is another
-    corpus afterwards: train again
-    to have topics without the words.
+    Readers that hold the store open go on with what they opened. To a model, the store is another
+    corpus afterwards: train again to have topics without the words.
 
     Parameters
     ----------
@@ -65,8 +64,8 @@ def drop_words(
     -------
     dict
         ``dropped`` (words that were there), ``not_found`` (a number), ``missing`` (some of those),
-        ``parted`` (words that are counted as several), ``words`` (left), ``cells``
-        and ``tokens`` that went.
+        ``parted`` (words that are counted as several), ``words`` (left), ``cells`` and ``tokens``
+        that went.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Documents taken out of a committed store: tombstones.
 
-Blocks are never rewritten.  ``removed.npy`` (int64[n, 4]: document number, part, block, row) lists
-                             the documents that
-readers see as empty; the manifest marks the blocks touched with the generation of the change.
+Blocks are never rewritten. ``removed.npy`` (int64[n, 4]: document number, part, block, row) lists
+the documents that readers see as empty; the manifest marks the blocks touched with the generation
+of the change.
 
 A committed store rewritten: without some documents, without some words, small neighbouring
 blocks as one.
@@ -12,7 +12,7 @@ their own (``train-2``
 beside ``train``); one that stays as it is becomes a second name of its chunk files.  Nothing that
 the present manifest names
 is touched, so readers go on.  Killed at any instant, the store is the old one or the new one, and
-                               the next command that writes
+the next command that writes
 to it removes what is left over.
 """
 
@@ -164,9 +164,9 @@ _LIST = pa.list_(pa.large_string())
 
 def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
     """Neighbouring blocks that go into one: each group takes the next block as long as it has room.
-    Any two groups side by
-    side are more than one block, so twice the least number of blocks is never passed, and a second
-    time changes nothing."""
+    Any two groups side by side are more than one block, so twice the least number of blocks is
+    never passed, and a second time changes nothing.
+    """
     groups: list[list[int]] = []
     cells = docs = 0
     for number, entry in enumerate(blocks):
@@ -184,8 +184,9 @@ def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
 @contextlib.contextmanager
 def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
     """A store under the writer's lock, without what earlier writers left.  StoreError, Busy,
-    TopicsError where an ingest into it
-    was killed and has not been run again; dense: as of ``Corpus.open``."""
+    TopicsError where an ingest into it was killed and has not been run again; dense: as of
+    ``Corpus.open``.
+    """
     store = folder_named(store)
     Corpus.open(store, dense=dense).release()  # before anything is made
     with lock(store, "writing to", kind="corpus"):

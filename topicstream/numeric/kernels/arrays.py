@@ -9,10 +9,8 @@ Whoever takes one keeps the array alive.
 ``address_of(array)``   address of a C-contiguous array's first entry
 ``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse
 ``float_at(p, i)``      one float32;  ``put_float(p, i, x)`` the reverse;  ``double_at``,
-                        ``put_double`` of float64;
-                        ``long_at``, ``put_long`` of int64;  ``int_at(p, i)`` one int32 and
-                        ``short_at(p, i)`` one uint16,
-                        as int64
+                        ``put_double`` of float64; ``long_at``, ``put_long`` of int64; ``int_at(p,
+                        i)`` one int32 and ``short_at(p, i)`` one uint16, as int64
 ``fetch(p, i)``         ask for the cache line of float i, into the first cache
 ``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16
                             entries are written);
@@ -138,7 +136,7 @@ class CellsByWord(NamedTuple):
     Word u has ptr[u] .. ptr[u + 1].
 
     ptr int64[U + 1];  doc int32[nnz], row of the document;  x float32[nnz], count (an ingest keeps
-                       the type it has)
+    the type it has)
     """
 
     ptr: Longs

@@ -8,12 +8,11 @@ for positive arguments:
 
     digamma(x) = log z - 1/(2z) - sum_n B_2n / (2n z^2n) - sum_{i<8} 1/(x+i),      z = x + 8
     lgamma(x)  = (z - 1/2) log z - z + log(2 pi)/2 + sum_n B_2n / (2n (2n-1) z^(2n-1)) - log
-               prod_{i<8} (x+i)
+    prod_{i<8} (x+i)
 
-(asymptotic series and recurrence: Abramowitz & Stegun 6.3.5, 6.3.18, 6.1.41).  The eight factors
-pair up:
-(x+i)(x+7-i) = u + c_i with u = x (x+7) and c = 0, 6, 10, 12, so the sum of reciprocals takes one
-division.
+(asymptotic series and recurrence: Abramowitz & Stegun 6.3.5, 6.3.18, 6.1.41). The eight factors
+pair up: (x+i)(x+7-i) = u + c_i with u = x (x+7) and c = 0, 6, 10, 12, so the sum of reciprocals
+takes one division.
 
 float64: digamma and lgamma within 1e-12 of SciPy's (relative, or absolute 1e-13 near their zeros)
 for 1e-8 <= x <= 1e15. float32: ``exp_digamma32`` within 4e-6 (1 + 0.1 / x) relative for 1e-3 <= x
@@ -232,9 +231,8 @@ def sum_x_log(s: Doubles, counts: Array, first: int, n: int, whole: float, own: 
     of them, else 0.0.
 
     log y = e ln 2 + log m with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(z), z = (m - 1) / (m +
-    1), |z| <= 0.1716; the
-    odd series is cut after z^15, error below 1e-13.  Straight arithmetic on bits, so LLVM
-    vectorises the loop.
+    1), |z| <= 0.1716; the odd series is cut after z^15, error below 1e-13. Straight arithmetic on
+    bits, so LLVM vectorises the loop.
     """
     acc = 0.0
     for i in range(n):

@@ -1,7 +1,6 @@
 """numba intrinsics from LLVM builder functions, and the vector of 16 float32.
 
-    @emit("float32", FLOATS, "int64")
-    def get(b, data, i):
+    @emit("float32", FLOATS, "int64") def get(b, data, i):
         return b.load(b.gep(data, [i]))
 
 ``emit(result, *kinds)``: what a kernel passes (the name of a numba type, or those of the dtypes of

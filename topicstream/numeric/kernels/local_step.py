@@ -18,17 +18,15 @@ over the document's cells j, each x[j] tokens of a word whose row of topic weigh
 Start: t = 1 for every topic that is possible (inverse > 0): EVEN; or the weights of n = 0, alpha or
 exp psi(alpha):
        FROM_PRIOR, which is another place only where alpha is not the same for all topics.
-Stop:  when the change of n, summed over topics, is at most ``tol`` of the document's tokens, or
-       after ``inner`` inner
-       iterations.
-Given: theta[k] = (n[k] + alpha[k]) / (sum n + sum alpha).  A cell with z <= LEAST is of a word that
-is impossible in every
+Stop: when the change of n, summed over topics, is at most ``tol`` of the document's tokens, or
+after ``inner`` inner iterations. Given: theta[k] = (n[k] + alpha[k]) / (sum n + sum alpha). A cell
+with z <= LEAST is of a word that is impossible in every
        topic and is no part of it; a document without any other gets the prior's mean.
 
 Everything is float32 but exp psi, which is taken in float64, and the two sums of the last line,
 which are float64 in the
 order of topics.  A sum over topics is formed in sixteen lanes, then as a tree (``simd.total``,
-                  ``lanes.totals``); one over
+``lanes.totals``); one over
 cells adds eight cells at a time, in the order of the document's cells.  No sum crosses documents
 and nothing depends on
 where the rows came from, so a document has the same bits alone and in company, in any block, with
@@ -97,9 +95,8 @@ def dirichlet_rows(
 
     Returns (row of each cell int64[nnz], float32[U, KP]).
 
-    rows: int64[nnz] of base: float32[R, C]; norms: of ``digamma_norms``.  With beta = 0 and inverse
-    = 1 (K of them, zeros in
-    the padding) they are what ``local_step`` takes.
+    rows: int64[nnz] of base: float32[R, C]; norms: of ``digamma_norms``. With beta = 0 and inverse
+    = 1 (K of them, zeros in the padding) they are what ``local_step`` takes.
     """
     used, index = np.unique(rows, return_inverse=True)
     weights = np.empty((max(len(used), 1), width), np.float32)

@@ -5,7 +5,7 @@ Yao, Mimno & McCallum (2009), section 3.4.
 m is the number of bits of a topic, ``topic_bits(K)``.  An entry is uint32, or uint64 where a count
 does not fit 32 - m
 bits.  Rows descend in count; the order of topics of equal count is free, so that one exchange past
-       the entries of equal
+the entries of equal
 count does what the paper's bubble step does in many.  A *tight* row (in a table) has no room behind
 it; in a block's
 *arena* it has.
@@ -34,9 +34,8 @@ Both read eights of entries: the arena must hold 16 entries more than its rows.
                                             float64
 ``find(arena, at, n, topic, m)``            position of a topic in the row arena[at .. at+n), or -1
 ``passing(arena, at, n, coef, m, x)``       (position, what is left of x) of the vector of 8 entries
-                                            at which the running sum
-                                            of coef[topic] * count passes x; the last vector when
-                                            none does
+                                            at which the running sum of coef[topic] * count passes
+                                            x; the last vector when none does
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 Hughes & Sudderth (2016), Alg. 1 SelectTopL; Blum et al. (1973); Musser (1997).
 
 ``keep_top(p, o, width, most, work)`` sets every entry of p[o .. o + width) that is not among the
-``most`` largest to zero
-and returns the sum of what is left.  Weights are >= 0; zeros are never counted as kept.  Among
-                                      equal weights at the border
-the first ones stay, so exactly min(most, number of positive weights) remain.
+``most`` largest to zero and returns the sum of what is left. Weights are >= 0; zeros are never
+counted as kept. Among equal weights at the border the first ones stay, so exactly min(most, number
+of positive weights) remain.
 
 For at most 16, in two steps, 16 lanes at a time. The largest of every lane (or the two largest) are
 ``most`` entries or more, so the ``most``-th of them, by a sorting network, is no more than the

@@ -34,11 +34,10 @@ What the lanes of several SIMD values do together: eight sums at once, transpose
 each lane.
 
 The sum of a vector's lanes is a chain of dependent steps; eight sums share one tree, and one
-division serves them all.  A
-*tile* is sixteen rows turned on their side, float32[count, 16]: entry k of row r at [k, r].
-Selecting the L largest of
-every row is then straight-line code for the sixteen rows together: new entries are sorted by
-Batcher's network (1968) and merged into the best so far.
+division serves them all. A *tile* is sixteen rows turned on their side, float32[count, 16]: entry
+k of row r at [k, r]. Selecting the L largest of every row is then straight-line code for the
+sixteen rows together: new entries are sorted by Batcher's network (1968) and merged into the best
+so far.
 
 ``totals(v0, ..., v7)``       lane r < 8 is the sum of v_r's lanes (lanes 8 to 15 repeat them)
 ``quotient(x, z, least)``     x / z where z > least, else 0

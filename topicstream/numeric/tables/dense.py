@@ -1,7 +1,8 @@
 """Tables of dense rows.
 
 Work on all rows is cut into ranges of rows that depend on the table's shape alone, so that sums
-have one order whatever the number of threads, and wherever the rows are."""
+have one order whatever the number of threads, and wherever the rows are.
+"""
 
 from __future__ import annotations
 

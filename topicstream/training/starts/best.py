@@ -57,14 +57,16 @@ depend on the limit)."""
 
 def pays(shape: Shape, long: float = np.inf) -> bool:
     """Whether the tries cost little beside the passes to come, or documents have ``long`` tokens,
-    from which on the engine ends better for them."""
+    from which on the engine ends better for them.
+    """
     worth = shape.cells >= LEAST_CELLS or shape.tokens >= long * shape.docs
     return worth and shape.topics <= MOST_TOPICS and sum(tries_memory(shape)) <= MOST_BYTES
 
 
 def tries_memory(shape: Shape) -> StartMemory:
     """What the tries hold: the sample, the shares of all topics and the best topics yet; each
-    thread those that it trains, twice, and shares."""
+    thread those that it trains, twice, and shares.
+    """
     width = padded(shape.topics)
     size = sample_size(shape.docs, shape.cells, shape.words)
     shared = [
@@ -138,8 +140,9 @@ class TriedTopics(NamedTuple):
 
 def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int) -> LearnedSeeds:
     """Train TRIES times on the sample, from seeds drawn far apart, and once from the topics that
-    recur; keep the topics of the
-    lowest perplexity.  The sample has ``topics`` documents that differ, or more."""
+    recur; keep the topics of the lowest perplexity. The sample has ``topics`` documents that
+    differ, or more.
+    """
     from scipy.sparse import csr_array  # a tenth of a second, which other starts need not spend
 
     words, local = np.unique(sample.words, return_inverse=True)
@@ -246,10 +249,10 @@ def short_training(
 
     indptr int64[D+1], words int32 (rows of phi), counts float64; phi, nxt: float32[U, KP], the
     seeds on entry, the topics' counts in phi on return, padding zero; totals float64[KP], their
-    column sums, likewise; theta float32[D, KP], on entry tokens
-    of documents / K, and share float32[KP]: work.  topics: K; alpha, beta: priors a topic and a
-    word.  A document's shares are brought up to date once with the
-    topics fixed and then with the visit that counts, so a sweep costs two visits of every cell.
+    column sums, likewise; theta float32[D, KP], on entry tokens of documents / K, and share
+    float32[KP]: work. topics: K; alpha, beta: priors a topic and a word. A document's shares are
+    brought up to date once with the topics fixed and then with the visit that counts, so a sweep
+    costs two visits of every cell.
     """
     docs = len(indptr) - 1
     width = phi.shape[1]

@@ -1,9 +1,10 @@
 """The starts ``documents`` and ``kmeans``: topics made of documents.
 
-A seed topic is a mixture: ``1 - SHARE`` of the corpus mean, ``SHARE`` of the words of its document.
-So every word has a
-chance in every topic and the topics differ from the first cell on (a random topic for each cell
-leaves all topics equal to within noise, and the first passes go into leaving that point)."""
+A seed topic is a mixture: ``1 - SHARE`` of the corpus mean, ``SHARE`` of the words of its
+document. So every word has a chance in every topic and the topics differ from the first cell on (a
+random topic for each cell leaves all topics equal to within noise, and the first passes go into
+leaving that point).
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def mean_of(n_w: np.ndarray) -> np.ndarray:
 def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> np.ndarray:
     """Bregman k-means++ (Hughes & Sudderth 2016): ``topics`` documents of the sample, each drawn
     with probability proportional to its divergence from the nearest one drawn before (int64; fewer
-    when none is left apart from them)."""
+    when none is left apart from them).
+    """
     ground = np.log((1 - SHARE) * mean)
     nearest = np.full(len(sample), np.inf)
     chosen: list[int] = []
@@ -99,8 +101,8 @@ class DocumentSeeds:
         int64[K], the document of each topic in the sample.
     split
         Whether the first part of a word is split over the topics by a flat Dirichlet instead of
-        evenly.  Most documents of a
-        few words share none with any seed document: to them all topics would be equal, and stay so.
+        evenly. Most documents of a few words share none with any seed document: to them all topics
+        would be equal, and stay so.
     """
 
     def __init__(

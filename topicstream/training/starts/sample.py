@@ -75,7 +75,8 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
 class SampleSize(NamedTuple):
     """A sample that topics are learned on: its documents, the share of the words that it has, and
     the most cells and words, half as many again as in the mean; a tenth more where it has a share
-    of the words, of which it has many in many documents."""
+    of the words, of which it has many in many documents.
+    """
 
     documents: int
     share: float
@@ -168,7 +169,8 @@ class Sample:
         share) mean + share p_centre.
 
         mean: float64[W], above 0; ground: log((1 - share) mean), changed for the words of the
-        centre and put back."""
+        centre and put back.
+        """
         cells = self.cells(centre)
         words = self.words[cells]
         rest = (1.0 - share) * mean[self.words[cells]]

@@ -1,5 +1,6 @@
 """Starts with seed words, whose topics begin from their words, so that numbers and names follow the
-file; and with a background topic, the last."""
+file; and with a background topic, the last.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def with_seeds(
     engine: Engine, seeds_given: Any, corpus: Corpus, n_w: np.ndarray
 ) -> tuple[Engine, list[SeedEntry] | None, list[str]]:
     """(the engine with seed words, what the model says of them, what is to be told); as it is where
-    none are given.  n_w:
-    float64[W], training tokens of each word."""
+    none are given. n_w: float64[W], training tokens of each word.
+    """
     if seeds_given is None:
         return engine, None, []
     if not engine.about.constants:

@@ -24,7 +24,8 @@ class Seeds(Protocol):
         threads.
 
         scratch: where they may be made, valid until it is asked again: new memory costs more than
-        what is written to it."""
+        what is written to it.
+        """
 
 
 def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:
@@ -52,7 +53,8 @@ def fill_rows(
 
     ptr int64[W+1], topic int32, value float32 sorted by word; mean float64[W]; out float32[U, KP],
     padding zeroed. draw: under this number the mean's part of each word is split over the topics by
-    a flat Dirichlet; 0: evenly."""
+    a flat Dirichlet; 0: evenly.
+    """
     for u in range(len(ids)):
         w = ids[u]
         ground = scale * (1.0 - share) * mean[w]

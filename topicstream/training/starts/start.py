@@ -1,9 +1,8 @@
 """The interface of a start: where the topics of a run begin.
 
 A start that has seed topics gives a seed table, whose rows are made when they are asked for; the
-first visit of every
-block begins from them.  Draws depend on the seed and on document and word numbers only, so not on
-                         blocks, threads or memory.
+first visit of every block begins from them. Draws depend on the seed and on document and word
+numbers only, so not on blocks, threads or memory.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ class WarmStart(Start):
     """The topics of the model in a folder.
 
     share: the part of each topic that is the model's; the rest is the corpus mean, as in seeds made
-    of documents: topics fitted closely to old documents then take new ones more freely."""
+    of documents: topics fitted closely to old documents then take new ones more freely.
+    """
 
     def __init__(self, model: str | Path, share: float = 1.0) -> None:
         self._model = Path(model)
@@ -53,9 +54,9 @@ class ModelSeeds:
     """The topics of a fitted model over the words of this corpus; a word the model does not know
     has the corpus mean.
 
-    unknown: the share of the corpus' tokens that the model does not know;  names: of the last
-    topics, where they have names:
-    each begins as the model's topic of that name, a new one as the mean.
+    unknown: the share of the corpus' tokens that the model does not know; names: of the last
+    topics, where they have names: each begins as the model's topic of that name, a new one as the
+    mean.
     """
 
     def __init__(
@@ -118,7 +119,8 @@ class ModelSeeds:
 
 def same_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:
     """int64[topics], the model's topic that each of ours begins as, -1 none: the last ones by their
-    names, those before them, which all documents share, by their numbers."""
+    names, those before them, which all documents share, by their numbers.
+    """
     free = model.n_topics - len(model.manifest.label_docs or [])
     by_name = {name: int(k) for k, name in model.manifest.topic_names.items() if int(k) >= free}
     if not by_name:

@@ -2,10 +2,8 @@
 one.
 
 ``checkpoints/P-R/`` (P passes done, R rounds of the next) holds ``state.json``, ``arrays.npz`` and
-one raw file a table.
-It is written beside, brought to the disk and renamed, state last; only then are older checkpoints
-removed.  Writing them takes
-at most 5 % of the run's time.
+one raw file a table. It is written beside, brought to the disk and renamed, state last; only then
+are older checkpoints removed. Writing them takes at most 5 % of the run's time.
 """
 
 from __future__ import annotations
@@ -40,12 +38,10 @@ SHARE = 0.05  # of the run's time that writing checkpoints may take
 class Facts(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Plain values of a run between two rounds.
 
-    needs_start: whether the start is not done;  scales: of BLEND tables;  perplexities: running
-    ones of the latest passes;
-    heldout: held-out ones, each with its pass;  pass_seconds: spent on the pass under way;  memory:
-    files of block memory in
-    the work folder, ``old`` (of the last pass) and ``new``;  memory_digest: of the old one's
-    content.
+    needs_start: whether the start is not done; scales: of BLEND tables; perplexities: running ones
+    of the latest passes; heldout: held-out ones, each with its pass; pass_seconds: spent on the
+    pass under way; memory: files of block memory in the work folder, ``old`` (of the last pass)
+    and ``new``; memory_digest: of the old one's content.
     """
 
     needs_start: bool
@@ -102,7 +98,8 @@ class State:
 
     def checked_params(self, path: Path, wanted: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The parameters by name; StoreError naming ``path`` where they are not of the names and
-        shapes of ``wanted``, or not numbers."""
+        shapes of ``wanted``, or not numbers.
+        """
         params = {k[6:]: v.copy() for k, v in self.arrays.items() if k.startswith("param.")}
         for name, value in wanted.items():
             least = 0.0 if name in ("alpha", "beta") else -np.inf
@@ -127,8 +124,8 @@ def write_checkpoint(
     folder: Path, state: State, tables: Mapping[str, Table], memory: Sequence[Path]
 ) -> Path:
     """Write one durable checkpoint under ``folder`` and return its place.  tables: by their roles;
-    memory: files of block state it
-    refers to."""
+    memory: files of block state it refers to.
+    """
     beside = folder / f".{state.name}.tmp"
     final = folder / state.name
     owned.remove_within(beside)
@@ -246,9 +243,9 @@ class Saver:
         pin: bool = False,
     ) -> None:
         """A checkpoint at the end of a pass; left out when the last one cost more than 5 % of the
-        time since (passes that short
-        are cheaper to repeat than to save).  ``final``: written in any case;  ``pin``: written, and
-        kept until another is pinned."""
+        time since (passes that short are cheaper to repeat than to save). ``final``: written in
+        any case; ``pin``: written, and kept until another is pinned.
+        """
         if not (final or pin) and time.monotonic() - self.last < self._cost / SHARE:
             return
         began = time.monotonic()

@@ -3,7 +3,8 @@ once written.
 
 A slot is written by the worker that has processed the block, wherever the file ends then; the index
 (offset, length and checksum of each array of each block) says where it went, so the order in which
-threads finish leaves no trace."""
+threads finish leaves no trace.
+"""
 
 from __future__ import annotations
 
@@ -129,13 +130,11 @@ class BlockMemory:
 
 class Memories:
     """The block state of a run.  ``held``: ``old``, of the last pass, and ``new``, of the one under
-                                  way, where there is one.
+    way, where there is one.
 
     spare: keep needless files for later passes to write over (a file is made where there is none,
-    so they stay as few as one
-    pass needs): their pages are there, and new ones cost ten times the copying into them.  Not
-    where the system has long written
-    them out.
+    so they stay as few as one pass needs): their pages are there, and new ones cost ten times the
+    copying into them. Not where the system has long written them out.
     """
 
     def __init__(

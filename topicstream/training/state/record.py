@@ -6,10 +6,9 @@ command given again.
 
 How far topics moved in a pass, for runs that stop when they move no more (``--tol-params``).
 
-The topics after a pass lie in a file of the work folder, float32, and are read again some rows at a
-time: no second table is
-held.  A checkpoint within the next pass refers to the file as to block state, so a run that was
-       killed compares the same.
+The topics after a pass lie in a file of the work folder, float32, and are read again some rows at
+a time: no second table is held. A checkpoint within the next pass refers to the file as to block
+state, so a run that was killed compares the same.
 """
 
 from __future__ import annotations
@@ -51,7 +50,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warning, the rest must be equal.
 
     The fields from ``aim`` to ``weighting`` are the settings of ``TrainConfig`` that are recorded,
-    as they were resolved."""
+    as they were resolved.
+    """
 
     schema: Literal[1] = 1
     engine: str
@@ -91,7 +91,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
 def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Options that the corpus or other options decide and that ``given`` does not name, as the run
     in the folder has them, if it is one of ``algo`` (``auto``: any): it continues with what was
-    decided when it began."""
+    decided when it began.
+    """
     run = RunRecord.read(folder)
     if run is None or algo not in ("auto", run.engine):
         return {}
@@ -105,7 +106,8 @@ def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, An
 
 def begun_from(folder: Path, engine: str) -> str | None:
     """The start of the run in the folder, if it is one of this engine: what a command means that
-    names none, whatever the default is by now."""
+    names none, whatever the default is by now.
+    """
     run = RunRecord.read(folder)
     return run.start if run is not None and run.engine == engine and run.start != "warm" else None
 
@@ -193,7 +195,8 @@ class History:
         again).
 
         What was written after the checkpoint that a run resumes from is lost.  Returns what to say
-        of lines that are damaged, which are left out, and of passes that have no line."""
+        of lines that are damaged, which are left out, and of passes that have no line.
+        """
         records, damaged = read_sealed(self._path)
         kept = []
         for record in records:
@@ -217,9 +220,8 @@ class History:
 class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``finished.json``: how a run ended.
 
-    passes: of the model;  made: where the model is that of the best pass, those behind it counted
-                           too;  tol, tol_params: 0
-    where no change stopped it.
+    passes: of the model; made: where the model is that of the best pass, those behind it counted
+    too; tol, tol_params: 0 where no change stopped it.
     """
 
     passes: Count
@@ -299,7 +301,8 @@ def topics_file(work: Path, number: int) -> Path:
 
 def topics_moved(work: Path, number: int, table: Table, beta: float) -> float | None:
     """The largest change of any p(word | topic) since the pass before, None where its topics are
-    not there; keeps those of this pass."""
+    not there; keeps those of this pass.
+    """
     (words, topics) = (table.n_rows, table.columns)
     before = topics_file(work, number - 1)
     largest = 0.0
