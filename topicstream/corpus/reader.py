@@ -72,8 +72,6 @@ class Corpus(Views):
         Length of a dense row, or 0 in a corpus of words.
     fingerprint
         Hash of the contents, which models remember.
-    axes
-        Kinds of rows that documents point to: ``words``, and list columns such as ``labels``.
     manifest
         The record of the manifest (docs/formats.md).
 
