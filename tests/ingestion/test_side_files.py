@@ -173,6 +173,21 @@ def test_values_that_say_that_there_is_none(tmp_path, na, wanted, missing):
     assert summary["missing_values"] == missing
 
 
+@pytest.mark.parametrize("form", ["arrow", "parquet", "memory"])
+def test_a_float_that_is_no_number_is_missing(tmp_path, form):
+    rows = [
+        {"id": "d0", "text": "word word", "score": float("nan")},
+        {"id": "d1", "text": "a word", "score": 2.5},
+    ]
+    table = pa.Table.from_pylist(rows)
+    source = tmp_path / "a.parquet"
+    if form == "parquet":
+        pq.write_table(table, source)
+    documents = {"arrow": table, "parquet": source, "memory": rows}[form]
+    topicstream.ingest(documents, out=tmp_path / "s", meta="score", heldout=0, **OPTIONS)
+    assert fields(tmp_path / "s", "score") == {"d0": (None,), "d1": ("2.5",)}
+
+
 def test_an_id_in_two_rows(tmp_path):
     """The last row counts, rows of lists are joined, and the summary counts the row too many."""
     (tmp_path / "m.csv").write_text("id,party,authors\nd0,A,Ann\nd1,B,Bo\nd0,C,Cy\n")

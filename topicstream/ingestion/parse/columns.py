@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -67,6 +68,8 @@ def as_scalar(value: object, name: str) -> str | None:
         return clean(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and math.isnan(value):
+        return None
     if isinstance(value, int | float):
         return str(value)
     advice = f"; {'=, '.join(LISTS)}= take lists" if isinstance(value, list) else ""

@@ -363,6 +363,8 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
     try:
         if isinstance(array.type, pa.BaseExtensionType):  # a period of pandas would be its number
             raise ValueError
+        if pa.types.is_floating(array.type):  # a number that is none is a missing value
+            array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
         if column not in LISTS:
             array = array.cast(TEXT)
         elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
