@@ -88,6 +88,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--layer": [["counts"]],
         "--segmenter": [["jieba"]],
         "--lemmas": [["simplemma:english"]],
+        "--na": [["NA,n/a"]],
         "--replace": [["variants.tsv"]],
         "--min-length": [["4"]],
         "--token-pattern": [["[a-zäöü]{3,}"]],

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from topicstream.base.files.outputs import written
-from topicstream.model.exchange import Export, Format, table_of, text_lines
+from topicstream.model.exchange import Export, Format, read_counts, text_lines
 from topicstream.model.topic_model import TopicModel
 
 
 def write(job: Export) -> Mapping[str, Any]:
     """Write the words of a model, each with its likeliest topic."""
-    likeliest = table_of(job.model).argmax(axis=1)
+    likeliest = read_counts(job.model).argmax(axis=1)
     with written(job.path, force=job.force) as file:
         file.write(text_lines(job.model.vocabulary.words, likeliest))
     return {"topics": job.model.n_topics, "words": job.model.n_words}
@@ -29,4 +29,4 @@ WORD_TOPICS = Format(
 
 def to_dict(model: TopicModel) -> dict[str, list[float]]:
     """Convert a model into counts of each word by topic."""
-    return dict(zip(model.words, table_of(model).tolist(), strict=True))
+    return dict(zip(model.words, read_counts(model).tolist(), strict=True))
