@@ -107,3 +107,17 @@ def test_a_damaged_store_is_still_called_damaged(folder, capsys):
     said = capsys.readouterr().err
     assert "restore it" in said and "rewritten" not in said
     assert np.isfinite(Corpus.open("second.zarr").word_counts()).all()
+
+
+def test_a_folder_opened_before_is_not_behind_an_error_of_another_call(tmp_path):
+    """A model that a notebook has opened, and that is gone, explains no later internal error."""
+    from topicstream.base.files.openings import Opening, current_openings, rewriting_behind
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "manifest.json").write_text("{}")
+    opening = Opening(tmp_path / "model", "model")
+    earlier = current_openings()
+    (tmp_path / "model" / "manifest.json").unlink()
+    assert opening.was_rewritten()
+    assert rewriting_behind(IndexError("list index out of range"), earlier) is None
+    assert rewriting_behind(OSError(f"{tmp_path}/model/phi: no such file"), earlier) is not None

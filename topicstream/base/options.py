@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from topicstream.base.errors import UsageError
-from topicstream.base.files.openings import rewriting_behind
+from topicstream.base.files.openings import current_openings, rewriting_behind
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -397,10 +397,11 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
                 name = function.__name__
                 named = signature.bind_partial(*args, **by_name(kind, given, name)).arguments
                 config = kind(**checked(kind, named, name))
+            earlier = current_openings()
             try:
                 return function(config)
             except Exception as e:
-                busy = rewriting_behind(e)
+                busy = rewriting_behind(e, earlier)
                 if busy is None:
                     raise
                 raise busy from e

@@ -8,6 +8,7 @@ folder was rewritten meanwhile.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from weakref import WeakSet
 
@@ -45,17 +46,32 @@ class Opening:
 _openings: WeakSet[Opening] = WeakSet()
 
 
-def rewriting_behind(error: Exception) -> Busy | None:
+def current_openings() -> WeakSet[Opening]:
+    """Return the openings that there are now."""
+    return WeakSet(_openings)
+
+
+def rewriting_behind(error: Exception, earlier: Iterable[Opening] = ()) -> Busy | None:
     """Find the rewriting that an error comes from; None where no folder was rewritten.
 
-    An error of ours, or of the system, names a file: it must lie in that folder.
+    An error of ours, or of the system, names a file: it must lie in that folder.  Any other error
+    may come from the folders that the failed call has opened itself.
+
+    Parameters
+    ----------
+    error
+        The error.
+    earlier
+        Openings from before the call, which only an error that names a file of theirs concerns.
     """
     names_file = isinstance(error, (StoreError, OSError))
     if isinstance(error, TopicsError) and not names_file:
         return None
     text = str(error)
+    known = set(earlier)
     for opening in list(_openings):
-        concerned = not names_file or str(opening.folder) in text
+        named = str(opening.folder) in text
+        concerned = named or (not names_file and opening not in known)
         if concerned and opening.was_rewritten():
             return opening.error()
     return None
