@@ -264,7 +264,7 @@ def test_peak_memory_stays_within_the_plan(name, tmp_path):
         )
     code = (
         "import json, sys\n"
-        "from topicstream import machine\n"
+        "from topicstream.base import machine\n"
         "from topicstream.training.loop import train\n"
         "from topicstream.base.progress import Shown as Progress\n"
         "class Plan(Progress):\n"

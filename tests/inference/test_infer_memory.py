@@ -32,7 +32,7 @@ CHILD = """
 import os, sys
 import topicstream
 from pathlib import Path
-from topicstream import machine
+from topicstream.base import machine
 held = []
 def answered(what, done, total):
     pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -215,7 +215,8 @@ def test_a_sweep_keeps_to_its_own_folder(corpus, tmp_path, monkeypatch):
     )
     (tmp_path / "s" / "results" / "notes.txt").write_text("mine")
     assert swept("--out", "s")[0] == 0
-    assert sorted(p.suffix for p in (tmp_path / "s" / "results").iterdir()) == [".json", ".txt"]
+    left = sorted(p.suffix for p in (tmp_path / "s" / "results").iterdir())
+    assert left == [".json", ".tmp", ".txt"]  # a file that no list names stays
     assert (tmp_path / "theirs" / "sweep.parquet").read_text() == "mine"
 
 
