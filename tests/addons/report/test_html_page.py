@@ -105,7 +105,7 @@ def test_page_search_sort_slider_map_and_anchor(written, visit, expect):
     expect(tab.locator("h1")).to_have_text("<b>A & B</b>")
     rows = tab.locator(".topics tbody tr")
     first = tab.locator(".topics tbody tr td:first-child")
-    expect(rows).to_have_count(4)  # the fifth topic is dead
+    expect(rows).to_have_count(5)
     tab.fill("#search", "harbour")
     expect(tab.locator(".topics tbody tr:visible")).to_have_count(1)
     expect(tab.locator(".topics tbody tr:visible td").first).to_have_text("1")
