@@ -151,9 +151,9 @@ def same_or_refuse(
     if before.engine == record.engine:
         had = old["options"]
         differ += [
-            f"--{k.replace('_', '-')} {had.get(k)} -> {v}"
+            f"--{k.replace('_', '-')} {had.get(k, 'unknown')} -> {v}"
             for k, v in new["options"].items()
-            if had.get(k) != v
+            if k not in had or had[k] != v
         ]
     if before.corpus != record.corpus:
         other = f" (`--start warm --warm {folder} --model OTHER` continues from its topics)"
