@@ -1,4 +1,4 @@
-"""The tables of docs/reproduce, made with our own commands, printed as Markdown.
+"""The tables of docs/internals/reproduce, made with our own commands, printed as Markdown.
 
     python scripts/benchmarks/papers.py TABLE --data ../shared/data --work FOLDER [--help]
 

@@ -6,7 +6,8 @@
 
 Bytes.  Members send each other D (N - 1)/N + U (N - 1) in a pass: D is what blocks change, U what
         comes out of rounds
-(docs/decisions/cluster.md).  D and U are found on the --members (two numbers at least); the model
+(docs/internals/decisions/cluster.md).  D and U are found on the --members (two numbers at least);
+the model
                               then speaks of --check, too.
 
 Seconds.  A pass over links of a rate takes what it takes over links without a limit (every second

@@ -2,7 +2,7 @@
 on one with AVX2.
 
 Those that are not here sum in ``fast_kernel`` loops, in as many lanes as the processor has
-(docs/decisions/sums.md).
+(docs/internals/decisions/sums.md).
 """
 
 from __future__ import annotations

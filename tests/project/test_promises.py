@@ -1,4 +1,4 @@
-"""What docs/promises.md names as holding a promise exists."""
+"""What docs/internals/promises.md names as holding a promise exists."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from tests import ROOT
 from topicstream.engines import engines
 
-TABLE = (ROOT / "docs/promises.md").read_text()
-DEFECTS = (ROOT / "docs/decisions/options-table.md").read_text()
+TABLE = (ROOT / "docs/internals/promises.md").read_text()
+DEFECTS = (ROOT / "docs/internals/decisions/options-table.md").read_text()
 HOLDERS = sorted(
     set(re.findall(r"\b(?:tests|scripts)/[\w/]+\.(?:py|md)(?:::\w+)?", TABLE + DEFECTS))
 )
@@ -31,7 +31,8 @@ def test_pages_name_tables_and_options_that_papers_py_has():
     script = (ROOT / "scripts/benchmarks/papers.py").read_text()
     tables = re.search(r"^TABLES = \((.*)\)$", script, re.M)[1].split(", ")
     pages = " ".join(
-        " ".join(page.read_text().split()) for page in (ROOT / "docs/reproduce").glob("*.md")
+        " ".join(page.read_text().split())
+        for page in (ROOT / "docs/internals/reproduce").glob("*.md")
     )
     calls = re.findall(r"papers\.py (\w+)([^`]*)`", pages)
     assert len(calls) > 10 and {table for table, _ in calls} <= set(tables)

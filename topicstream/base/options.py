@@ -1,6 +1,6 @@
 """The options of a command, written once: a field of its config dataclass is a keyword of the
 library's function, an option of the command line (cli/options.py), a line of the docs, and the
-check of what is given. See docs/extending.md.
+check of what is given. See docs/internals/extending.md.
 """
 
 from __future__ import annotations

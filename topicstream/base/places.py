@@ -2,8 +2,8 @@
 
 The core asks one object, ``places()``, and never whether a name is an address.  Names of this
 machine are answered by ``Places``.  Addresses are answered by the provider of their scheme: the
-add-on cloud, or another package's (entry points ``topicstream.places``, docs/extending.md).  A
-provider is imported when the first address of its scheme is used.
+add-on cloud, or another package's (entry points ``topicstream.places``,
+docs/internals/extending.md).  A provider is imported when the first address of its scheme is used.
 """
 
 from __future__ import annotations

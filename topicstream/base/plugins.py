@@ -2,10 +2,10 @@
 
 Those of other packages are found by their entry points.
 
-A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``,
-``--method``, ``--format`` or ``--score``, the ``executor`` of ``topicstream.train``, or the option
-of ``topics show`` that asks for a view. A name of ours cannot be taken. Nothing is imported before
-it is asked for by name, or all are listed.
+A package lists them in its ``pyproject.toml`` (docs/internals/extending.md); the name is that of
+``--algo``, ``--method``, ``--format`` or ``--score``, the ``executor`` of ``topicstream.train``, or
+the option of ``topics show`` that asks for a view. A name of ours cannot be taken. Nothing is
+imported before it is asked for by name, or all are listed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class CommandOptions:
     asked
         Tells from an instance of it whether ``run`` is called.
     run
-        What the command calls then (docs/extending.md: with what, and what it returns).
+        What the command calls then (docs/internals/extending.md: with what, and what it returns).
     requires
         The options that ask for it, as a message names them.
     """

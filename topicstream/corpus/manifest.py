@@ -1,4 +1,4 @@
-"""Types of a store's ``manifest.json`` (docs/formats.md).
+"""Types of a store's ``manifest.json`` (docs/internals/formats.md).
 
 It lists all blocks, files and sizes that our readers go by. Stock zarr reads its own metadata.
 """

@@ -73,7 +73,7 @@ class Corpus(Views):
     fingerprint
         Hash of the contents, which models remember.
     manifest
-        The record of the manifest (docs/formats.md).
+        The record of the manifest (docs/internals/formats.md).
 
     Examples
     --------

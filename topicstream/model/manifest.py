@@ -1,7 +1,7 @@
 """Numbers that stay with a topic from one version of a model to the next (written by ``topics
 retrain``).
 
-What ``manifest.json`` of a model says, as types (docs/formats.md).
+What ``manifest.json`` of a model says, as types (docs/internals/formats.md).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 unknown_tokens  share of the new documents' tokens whose word the training never saw
 perplexity      document completion of the new documents over that of the old ones set aside
 
-These two decide (docs/decisions/drift.md).  Two more are measured, and decide where the config
-gives them a limit:
+These two decide (docs/internals/decisions/drift.md).  Two more are measured, and decide where the
+config gives them a limit:
 
 seen_words      share of the new documents' distinct words (as tokenised, before any pruning) that
                 the training has seen, words it pruned included (Yao, Mimno & McCallum 2009, the 70

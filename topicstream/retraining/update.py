@@ -44,8 +44,8 @@ from topicstream.training.stopping import tolerance
 PASSES = 15
 """Passes of an update at most; it stops before when running perplexity settles.  Fifteen end at or
 below the perplexity of a full
-training (docs/decisions/updates.md); on small corpora more passes make held-out perplexity worse
-again."""
+training (docs/internals/decisions/updates.md); on small corpora more passes make held-out
+perplexity worse again."""
 
 SETTLED = 0.3
 """Of the engine's own tolerance: an update moves less from pass to pass than a training from seeds,

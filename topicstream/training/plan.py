@@ -25,7 +25,7 @@ from topicstream.numeric.tables.table import Footprint, Sizes
 
 PREFETCH = 2
 STORAGE_SHARED = 3  # workers that visit blocks of one storage block, about
-ROUNDS_OF_A_PASS = 8  # fewer cost topics (docs/decisions/rounds.md)
+ROUNDS_OF_A_PASS = 8  # fewer cost topics (docs/internals/decisions/rounds.md)
 STORAGE_BLOCK = total_bytes([Array((CELLS,), np.int64), Array((DOCS,), np.int32)])
 WORD_BYTES = 48  # a word of the vocabulary, which is written into the model
 MODEL_FILE = 40 << 20  # what zarr and Arrow take to write the model
@@ -204,7 +204,7 @@ def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
     return (
         f"note: a round has {width} blocks, so {width} of {threads} threads visit at a time; "
         f"--round-blocks {better} lets "
-        f"{better} work (other digits, topics as good: docs/decisions/rounds.md)"
+        f"{better} work (other digits, topics as good: docs/internals/decisions/rounds.md)"
     )
 
 

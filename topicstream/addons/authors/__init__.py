@@ -16,4 +16,4 @@ ENTRY_POINTS = {
         "experts": "topicstream.addons.authors.views:ExpertsView",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""

@@ -37,7 +37,7 @@ AXIS = "authors"
 WORDS = 6
 """Of a topic."""
 EVIDENCE = 100.0
-"""Tokens of the corpus' topics with which a mixture begins (docs/decisions/authors.md)."""
+"""Tokens of the corpus' topics with which a mixture begins (decisions/authors.md)."""
 TOPIC = "{topic:>4} {share:5.1p} %  [({mark}) ][{label}: ]{words: }"
 
 
@@ -205,7 +205,7 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
 
 SHARPNESS = 4.0
 """Power of a document's cosine: one document that is very like the text says more than many that
-are a little like it (docs/decisions/authors.md)."""
+are a little like it (decisions/authors.md)."""
 NEAR = 1 << 22
 """Numbers of the authors x words of a text that are in memory at a time."""
 
@@ -258,7 +258,7 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         """The authors whose training documents are most like a text or, without a store, whose
         topics make it most likely.
 
-        Documents tell experts far better than topics do (docs/decisions/authors.md), so topics are
+        Documents tell experts far better than topics do (decisions/authors.md), so topics are
         for where there is no store.
 
         ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either

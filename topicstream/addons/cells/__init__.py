@@ -10,4 +10,4 @@ ENTRY_POINTS = {
         "tenx": "topicstream.addons.cells.tenx:READER",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""

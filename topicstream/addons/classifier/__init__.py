@@ -19,7 +19,7 @@ ENTRY_POINTS = {
         "naive-bayes": "topicstream.addons.classifier.naive_bayes:NaiveBayes",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
     "classifier": "Train a fast classifier that predicts topics of new documents.",
 }

@@ -6,7 +6,7 @@ eq. 13 and 17):
 
 The last row (the bias) is not penalised. AdaGrad with one step size a word, the root of what its
 row's squared gradients sum up to (Duchi, Hazan and Singer 2011): counts of words differ by orders
-of magnitude. docs/decisions/classifier.md has the figures.
+of magnitude. docs/internals/decisions/classifier.md has the figures.
 
 ``topicstream.train_classifier``: learn to name a document's topics by one sparse product (Yao,
 Mimno and McCallum 2009).

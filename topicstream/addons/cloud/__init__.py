@@ -11,7 +11,7 @@ ENTRY_POINTS = {
         "publish": "topicstream.addons.cloud.publication:publish",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
     "publish": "Upload a corpus store or a model to an object store.",
 }

@@ -8,4 +8,4 @@ ENTRY_POINTS = {
         "dask": "topicstream.addons.cluster.scheduler:DaskCluster",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""

@@ -21,4 +21,4 @@ ENTRY_POINTS = {
         "vectors": "topicstream.addons.clusters.dense_rows:VECTORS",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""

@@ -8,7 +8,7 @@ ENTRY_POINTS = {
         "effects": "topicstream.addons.covariates.covariates:effects",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
     "effects": "Regress topic shares on covariates, with standard errors.",
 }

@@ -21,7 +21,7 @@ Tingley 2019, stm's ``estimateEffect``), with these changes:
   with A = (X'WX)^-1 and v the posterior variance. No draws are made.
 - Documents are read once; their shares wait in a scratch file for the residuals.
 
-docs/decisions/effects.md has the level and the coverage in simulations on real shares.
+docs/internals/decisions/effects.md has the level and the coverage in simulations on real shares.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ ENTRY_POINTS = {
         "import_model": "topicstream.addons.exchange.exchanging:import_model",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
     "export": "Write a model, the topics of its documents or its corpus for other programs.",
     "import": "Import another program's model to show, score, compare or start from.",

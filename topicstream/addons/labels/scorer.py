@@ -13,8 +13,8 @@ the likelihood that the document loses without it,
 
 the other topics taking its place in proportion: a share says how much of a document a label
 explains, this whether it applies
-(docs/decisions/labels.md compares both).  Labels whose score reaches a threshold are predicted;
-and, where that does better,
+(docs/internals/decisions/labels.md compares both).  Labels whose score reaches a threshold are
+predicted; and, where that does better,
 the best one of a document in which none reaches it.  Both are chosen on a tenth of the training
 documents (by their ids), each
 without its own contribution to the topics, for micro F1.  Documents without labels are left out.

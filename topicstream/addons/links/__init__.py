@@ -11,4 +11,4 @@ ENTRY_POINTS = {
         "links": "topicstream.addons.links.view:LinksView",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""

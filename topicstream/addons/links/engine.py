@@ -21,7 +21,7 @@ yet and is that of ``bp``.
 (The paper computes eta within each iteration, the first too.)  A learned eta smears topics over the
 linked documents' ones;
 the default is the identity, a link to the same topics, which tells links far better
-(docs/decisions/links.md).
+(docs/internals/decisions/links.md).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class RelationalTopicModel(DenseMessages):
         DenseMessages.about,
         priors=Priors(
             0.1, 0.1
-        ),  # as xi and eta by folds (docs/decisions/links.md); the paper's is 0.01
+        ),  # as xi and eta by folds (docs/internals/decisions/links.md); the paper's is 0.01
         axes=("links",),
         stored_tables=("phi", "theta"),
         stored_params=("eta", "ends", "xi"),

@@ -12,7 +12,7 @@ theta_dk theta_d'k, each scaled by its largest value in training; ``root`` takes
 It is fitted to topics of words alone: those that training gave to linked documents depend on the
 very link, which is unknown at the test. (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots
 0.752 fitted to trained topics, 0.818 so; without links in training 0.773 and 0.771.
-docs/decisions/links.md.)
+docs/internals/decisions/links.md.)
 """
 
 from __future__ import annotations

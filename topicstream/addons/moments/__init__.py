@@ -15,4 +15,4 @@ ENTRY_POINTS = {
         "pairs": "topicstream.addons.moments.view:PairsView",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""

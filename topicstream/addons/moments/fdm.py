@@ -7,7 +7,8 @@ rises:
     a <- a o G,  mu_t(u) <- mu_t(u) [a z_u]_t,  z_u = sum over v of m_uv / p(u, v) mu_v,  G = sum
     over u of z_u mu_u^T
 
-The paper's steps on softmax parameters (Adam) end higher, later (docs/decisions/moments.md).
+The paper's steps on softmax parameters (Adam) end higher, later
+(docs/internals/decisions/moments.md).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ ENTRY_POINTS = {
         "report": "topicstream.addons.report.page:report",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
     "report": "Write one HTML file that shows a model offline.",
 }

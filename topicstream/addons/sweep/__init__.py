@@ -8,7 +8,7 @@ ENTRY_POINTS = {
         "sweep": "topicstream.addons.sweep.sweep:sweep",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
     "sweep": "Train several numbers of topics and seeds, and recommend one.",
 }

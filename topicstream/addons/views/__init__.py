@@ -24,7 +24,7 @@ ENTRY_POINTS = {
         "intrusion": "topicstream.addons.views.intrusion:IntrusionView",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
     "compare": "Match the topics of two models, or compare inference methods of one.",
 }

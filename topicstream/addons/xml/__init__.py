@@ -5,4 +5,4 @@ ENTRY_POINTS = {
         "markup": "topicstream.addons.xml.markup:READER",
     },
 }
-"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+"""Entry points by group and name, as another package's (docs/internals/extending.md)."""

@@ -1,7 +1,7 @@
 """Sparse-L belief propagation over each document's L active topics.
 
-Cost and storage of a cell do not grow with K. docs/decisions/sparse-bp.md has the measurements
-behind the defaults.
+Cost and storage of a cell do not grow with K. docs/internals/decisions/sparse-bp.md has the
+measurements behind the defaults.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class SparseBeliefPropagation(Learning):
         bounded so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512
         MB at a thousand. The start needs a row of K floats a document, 64 MB of them a thread. A
         round has 4 to 16 blocks, at least 12 of them a pass where possible: wider ones cost topics
-        where a pass has few (docs/decisions/rounds.md).
+        where a pass has few (docs/internals/decisions/rounds.md).
         """
         cells = min(max(self.shape.cells // 12, 1 << 16), 3 << 17)
         cells = max(min(cells, (3 << 26) // self.columns), 1 << 12)

@@ -11,7 +11,7 @@ DIRICHLET.
 ``begin``: r begins with all topics alike (``even``), or with the variational parameters at alpha
 (``prior``; Yao, Mimno and McCallum 2009, section 4). Where alpha was learned, exp psi(alpha) of a
 large and of a small topic are many powers of ten apart, and a document then ends with the corpus'
-large topics (docs/reproduce/streaming.md).
+large topics (docs/internals/reproduce/streaming.md).
 
 ``sparse`` = L (Hughes and Sudderth 2015): a cell's responsibilities keep their L largest topics.
 Selections are made in inner iterations 1 to 5 and every 10th; between them only the kept ones are

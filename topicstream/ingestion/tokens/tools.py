@@ -4,8 +4,8 @@ A lemmatizer is made by ``make(language) -> Callable[[str], str]``, word to lemm
 ``make() -> Callable[[str],
 list[str]]``, text to words.  Every thread makes its own.  Further ones register as entry points in
 the groups
-``topicstream.lemmatizers`` and ``topicstream.segmenters`` (docs/extending.md).  Each is installed
-by its users: the packages and
+``topicstream.lemmatizers`` and ``topicstream.segmenters`` (docs/internals/extending.md).  Each is
+installed by its users: the packages and
 their dictionaries are large.
 """
 

@@ -7,8 +7,8 @@ share one, and no number of passes over the corpus mends it (half of all seeds, 
 make_corpus.py).  On a
 sample a whole training costs little, and its perplexity tells the good seeds from the bad.  Other
 tries lose other topics,
-so those that recur are nearly all (docs/decisions/cells.md).  Each try runs in one thread, so any
-number of threads gives
+so those that recur are nearly all (docs/internals/decisions/cells.md).  Each try runs in one
+thread, so any number of threads gives
 the same bits.
 """
 
