@@ -10,10 +10,7 @@ from tests import ROOT
 from topicstream.engines import engines
 
 TABLE = (ROOT / "docs/internals/promises.md").read_text()
-DEFECTS = (ROOT / "docs/internals/decisions/options-table.md").read_text()
-HOLDERS = sorted(
-    set(re.findall(r"\b(?:tests|scripts)/[\w/]+\.(?:py|md)(?:::\w+)?", TABLE + DEFECTS))
-)
+HOLDERS = sorted(set(re.findall(r"\b(?:tests|scripts)/[\w/]+\.(?:py|md)(?:::\w+)?", TABLE)))
 
 
 @pytest.mark.parametrize("holder", HOLDERS)

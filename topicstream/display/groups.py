@@ -49,7 +49,7 @@ def freedom_of(documents: np.ndarray | float, worth: np.ndarray) -> np.ndarray:
 
     Shares are mostly near 0 or 1, so that a variance is known as well as the rarer of the two lets
     it be: of shares 0 and 1 with mean M, it has the relative variance 1 / (n M), and
-    Satterthwaite's degrees of freedom are 2 n M. docs/internals/decisions/effects.md has the
+    Satterthwaite's degrees of freedom are 2 n M. docs/internals/decisions/means.md has the
     simulation.
 
     Parameters

@@ -60,7 +60,7 @@ def as_asked(axes: Mapping[str, int], options: Any, topics_asked: int | None) ->
 LONG_ENOUGH = 20.0
 """``best_from`` of engines that keep to their seeds: held-out perplexity is up to 13 % lower then,
 but on titles and subject lines, where a sample's topics are poor, up to twice as high
-(docs/internals/decisions/defaults.md)."""
+(docs/internals/decisions/starts.md)."""
 
 
 @dataclass(frozen=True)

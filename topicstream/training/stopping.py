@@ -3,7 +3,7 @@
 A tolerance that is a ``Share`` means the same on every corpus: running perplexity changed by less
 than that share over ``SPAN`` passes. A plain number is a change of perplexity itself, pass to
 pass, in two passes in a row: what that is worth depends on the corpus
-(docs/internals/decisions/defaults.md).
+(docs/internals/decisions/stopping.md).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Share(float):
 # Running perplexity of a small corpus lingers for ten passes and falls again (cora, 20 topics: held
 # out 3.4 % above 200 passes at
 # pass 41): as many passes are made as visit so many cells, some seconds' work, but no more than
-# LONG (docs/internals/decisions/defaults.md)
+# LONG (docs/internals/decisions/stopping.md)
 CELLS = 20_000_000
 LONG = 100
 # passes: engines that look at a topic outside a document's own every few passes move in steps

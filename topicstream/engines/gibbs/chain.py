@@ -142,7 +142,7 @@ def count_moves(
 
 
 # with so many topics 200 passes do not bring the random start to the perplexity of seed documents
-# (docs/internals/decisions/defaults.md)
+# (docs/internals/decisions/starts.md)
 MANY = 500
 
 
