@@ -23,6 +23,7 @@ from topicstream.base.errors import Busy, InputError, StoreError, TopicsError
 from topicstream.cli.main import run, topics
 from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sweep import outdated_files
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 from topicstream.retraining.forget import forget
 
@@ -270,15 +271,17 @@ def test_rows_that_are_left_end_the_command_with_1(stored, tmp_path, monkeypatch
     assert done.exit_code == 1 or isinstance(done.exception, TopicsError)
 
 
-def test_a_reader_keeps_old_files_and_that_is_said(stored, tmp_path):
+def test_files_of_every_earlier_state_go_at_once(stored, tmp_path, capsys):
+    """Also those that a reader has open, and those that a compaction has just left."""
     store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    assert topicstream.compact(store)["waiting"] and (store / ".replaced.json").exists()
     reader = Corpus.open(store)
-    told = topicstream.forget("doc-number-3", store)
-    assert told["waiting"] and told["left"]
-    assert sum(b.n_cells for b in reader.blocks()) == reader.n_cells
-    reader.release()
-    told = topicstream.forget("doc-number-3", store)
-    assert not told["waiting"] and told["left"] == []
+    assert topicstream.forget("doc-number-3", store)["left"] == []
+    manifest = Corpus.open(store).manifest
+    assert list(outdated_files(store, manifest)) == []
+    assert not (store / ".replaced.json").exists()
+    with pytest.raises(Busy, match="the store was rewritten while it was read"):
+        list(reader.blocks())
 
 
 def test_what_is_refused(stored, tmp_path):

@@ -62,13 +62,11 @@ def flush(fd: int) -> None:
     os.fsync(fd)
 
 
-def lock(fd: int, *, shared: bool = False, wait: bool = False) -> bool:
+def lock(fd: int, *, wait: bool = False) -> bool:
     """Lock an open file or folder; False where another process holds it.
 
     Parameters
     ----------
-    shared
-        With other readers.
     wait
         Until the other process lets go, instead of returning False.
 
@@ -77,9 +75,8 @@ def lock(fd: int, *, shared: bool = False, wait: bool = False) -> bool:
     OSError
         Where the file system has no locks.
     """
-    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(fd, how if wait else how | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

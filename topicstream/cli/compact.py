@@ -13,8 +13,8 @@ MERGED = """{store}: {before} -> {after} storage blocks, {bytes_before:size} -> 
 models of this corpus keep their topics; an unfinished training of one cannot be resumed"""
 NOTHING = "{store}: nothing to merge and nothing to purge ({before} storage blocks)"
 WAITING = (
-    "\n[{waiting:?}old files stay while somebody reads them; the next command that writes to "
-    "the store removes them]"
+    "\n[{waiting:?}the old files stay for three days, for commands that read them; the first "
+    "command that writes to the store after that removes them]"
 )
 
 
@@ -26,11 +26,11 @@ def command(corpus: str) -> Printed:
     """Merge the small storage blocks of past appends in STORE (default: corpus.zarr), and purge the
     cells of removed or replaced documents.
 
-    Documents, vocabulary and the held-out split do not change. Processes that have the store open,
-    such as a training, keep reading the old files, which are deleted when they end. A model keeps
-    its topics, but an unfinished training cannot be resumed (start again from its topics with
-    --start warm --warm MODEL). If the command is interrupted, the store is either the old one or
-    the new one; run it again to finish.
+    Documents, vocabulary and the held-out split do not change. The old files stay for three days,
+    so that a running command, such as a training, can go on reading them; the first command that
+    writes to the store after that deletes them. A model keeps its topics, but an unfinished
+    training cannot be resumed (start again from its topics with --start warm --warm MODEL). If the
+    command is interrupted, the store is either the old one or the new one; run it again to finish.
     """
     with showing() as progress:
         result = compact(corpus, progress=progress)

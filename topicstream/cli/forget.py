@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from topicstream.base.errors import Busy, InputError, TopicsError, json_line
+from topicstream.base.errors import InputError, TopicsError, json_line
 from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.retraining.forget import Forgotten, forget, trained_on
@@ -56,8 +56,8 @@ def command(
     The store is rewritten without them. The state that training runs keep of each document is
     deleted entirely, so a run that is continued starts every block again. If the store lies in a
     folder of `topics retrain`, the runs, versions and state there are cleaned as well. Finally the
-    store's table of documents is read again: exit 0 if no id is left, 1 if one is, 4 if a process
-    that reads the store still holds old files (run the command again when it has ended).
+    store's table of documents is read again: exit 0 if no id is left, 1 if one is. A command that
+    was reading the store meanwhile ends with exit code 4.
 
     Later ingests into the store leave documents of these ids out: their ids are on a list of the
     store, as hashes. --lift takes ids off the list.
@@ -84,15 +84,10 @@ def command(
         forgotten = forget(wanted, corpus, models=models, lift=lift, progress=progress)
     if lift:
         return forgotten, render(LIFTED, forgotten)
-    if not (forgotten["waiting"] or forgotten["left"]):
+    if not forgotten["left"]:
         return forgotten, lines(forgotten)
     as_json = click.get_current_context().params["as_json"]
     click.echo(json_line(forgotten) if as_json else "\n".join(lines(forgotten)))
-    if forgotten["waiting"]:  # then what is left may be in these alone
-        raise Busy(
-            f"{corpus}: a process that reads the store still holds old files; run this command "
-            f"again when it has ended"
-        )
     raise TopicsError(
         "{file}: still contains what was to be removed ({what})".format(**forgotten["left"][0])
     )

@@ -39,11 +39,10 @@ from topicstream.corpus.manifest import (
     StoreManifest,
     part_folder,
 )
-from topicstream.corpus.sweep import Lease
 from topicstream.corpus.views import Views
 from topicstream.numeric.parallel import pooled
 
-_OF_PROCESS = ("_lock", "_lease", "_opening")
+_OF_PROCESS = ("_lock", "_opening")
 
 
 class Corpus(Views):
@@ -108,7 +107,6 @@ class Corpus(Views):
         self._gone: dict[tuple[int, int], np.ndarray] | None = None
         self._axes: dict[str, AxisEntry] | None = None
         self._lock = threading.RLock()
-        self._lease = Lease(None)
         self._opening: Opening | None = None
 
     @classmethod
@@ -130,45 +128,30 @@ class Corpus(Views):
             If it holds dense rows and ``dense`` is not set.
         """
         folder = Path(places().resolve(path))
-        while True:
-            opening = Opening(folder, "store")
-            corpus = cls(folder, StoreManifest.read(folder))
-            corpus._opening = opening
-            if corpus.width and not dense:
-                raise UsageError(
-                    f"{folder}: holds {noun_of(corpus.width)}, not words: `topics train --algo "
-                    f"gmm` takes it, and `show`, `infer` and `eval` of such a model"
-                )
-            parts = [corpus._folder(heldout) for heldout in (False, True)]
-            inner = [
-                f"{part}{below}"
-                for part in parts
-                for kind in KINDS
-                for below in ("", f"/{kind}", f"/{kind}/c")
-            ]
-            refuse_linked_folders(folder, [*inner, "docs"])
-            corpus._lease = Lease(folder / parts[0])
-            if (
-                corpus._lease.granted
-                and StoreManifest.read(folder).fingerprint == corpus.fingerprint
-            ):
-                return corpus
-            corpus.release()  # compacted just now
+        opening = Opening(folder, "store")
+        corpus = cls(folder, StoreManifest.read(folder))
+        corpus._opening = opening
+        if corpus.width and not dense:
+            raise UsageError(
+                f"{folder}: holds {noun_of(corpus.width)}, not words: `topics train --algo "
+                f"gmm` takes it, and `show`, `infer` and `eval` of such a model"
+            )
+        inner = [
+            f"{corpus._folder(heldout)}{below}"
+            for heldout in (False, True)
+            for kind in KINDS
+            for below in ("", f"/{kind}", f"/{kind}/c")
+        ]
+        refuse_linked_folders(folder, [*inner, "docs"])
+        return corpus
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state with which another process reads the same documents.
-
-        It is valid as long as this reader keeps its lease.
-        """
+        """Return the state with which another process reads the same documents."""
         own = {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
         return own | {"path": self.path.absolute()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.RLock(), _lease=Lease(None), _opening=None)
-
-    def release(self) -> None:
-        """Release the lease, so that a compaction can delete old files."""
-        self._lease.close()
+        vars(self).update(state, _lock=threading.RLock(), _opening=None)
 
     def has_fingerprint(self, fingerprint: str | None) -> bool:
         """Return True if a fingerprint is that of this store, before or after a compaction."""

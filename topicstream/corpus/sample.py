@@ -31,7 +31,6 @@ class SampledCorpus(Corpus):
         super().__init__(whole.path, whole.manifest)
         self._whole = whole
         self.weights = whole.weights
-        self._lease = whole._lease
         blocks = whole.part().blocks
         self._first = np.concatenate(([0], np.cumsum([b.docs for b in blocks], dtype=np.int64)))
         self._kept = np.zeros(self._first[-1], bool)

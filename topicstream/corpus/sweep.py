@@ -1,27 +1,35 @@
 """Removal of files that a store's manifest does not name.
 
-A killed writer leaves files that no manifest names, and each change leaves files of the earlier
-state. The next writer removes both, unless a reader has the store open, perhaps in its earlier
-state.
+A killed writer leaves files that no manifest has named; the next writer removes them. Files of an
+earlier state stay for some days, because a training or another long command may still read that
+state. ``.replaced.json`` says since when a file or a folder is no longer named. It is written
+before the manifest that replaces another, so that a kill in between loses nothing.
 
-Readers hold a shared flock on the folder of the training blocks. A compaction writes new folders,
-replaces the manifest, and removes the old folders under an exclusive flock, or leaves them to the
-next writer while a reader is active. Without flock support active readers cannot be detected, and a
-compaction may delete files in use.
+``topics forget`` removes the files of earlier states at once. Whoever reads one of them then is
+told that the store was rewritten (``base/files/openings.py``).
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from topicstream.base import system
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.ownership import beside, located, ours, seal
+from topicstream.base.records import Record, read_record, write_record
 from topicstream.corpus.manifest import StoreManifest, part_folder
+
+NAME = ".replaced.json"
+KEPT_DAYS = 3
+"""Days that files of an earlier state stay."""
+
+
+class ReplacedFiles(Record):
+    """The files and folders of earlier states, with the day on which each was replaced."""
+
+    days: dict[str, date] = {}
 
 
 def folder_number(folder: str) -> int:
@@ -33,10 +41,23 @@ def folder_number(folder: str) -> int:
     return int(last) if last.isdecimal() else 1
 
 
-def remove_stale_files(store: Path, manifest: StoreManifest) -> None:
+def list_replaced_files(store: Path, old: StoreManifest, new: StoreManifest) -> None:
+    """List what only the old manifest names; call it before the new one is written."""
+    replaced = _named(old) - _named(new)
+    if replaced:
+        days = dict.fromkeys(replaced, datetime.now(UTC).date())
+        write_record(store / NAME, ReplacedFiles(days=days | _read_days(store)))
+
+
+def remove_stale_files(store: Path, manifest: StoreManifest, *, at_once: bool = False) -> None:
     """Link current files to their plain names, and remove files outside the manifest.
 
     The caller holds the writer's lock.
+
+    Parameters
+    ----------
+    at_once
+        Keep no file of an earlier state, however short ago it was replaced.
     """
     for name, file in _plain_names(manifest).items():
         if name != file and not (
@@ -47,17 +68,57 @@ def remove_stale_files(store: Path, manifest: StoreManifest) -> None:
             owned.link_file(store / file, new)
             owned.replace(new, store / name)
     owned.sweep(store)
-    with contextlib.ExitStack() as stack:
-        folders = [path for path in store.glob("train*") if path.is_dir()]
-        if all([stack.enter_context(claim_folder(folder)) for folder in folders]):
-            owned.discard_all(list(_unnamed(store, manifest)), store)
-            owned.remove_empty(store)
+    days = _read_days(store)
+    oldest = datetime.now(UTC).date() - timedelta(days=KEPT_DAYS)
+    named = _named(manifest)
+    kept = {
+        name: day
+        for name, day in days.items()
+        if name not in named and day > oldest and not at_once
+    }
+    stale = [path for path in outdated_files(store, manifest) if _entry(store, path) not in kept]
+    owned.discard_all(stale, store)
+    owned.remove_empty(store)
+    if kept != days:
+        write_record(store / NAME, ReplacedFiles(days=kept))
+    if not kept:
+        owned.remove_file(store / NAME, missing_ok=True)
     seal(store, manifest.fingerprint[:16])
 
 
-def waits_for_readers(store: Path, manifest: StoreManifest) -> bool:
-    """Return True if files of an earlier state are left for active readers."""
-    return any(_unnamed(store, manifest))
+def outdated_files(store: Path, manifest: StoreManifest) -> Iterator[Path]:
+    """Yield our files that the manifest does not name."""
+    named = _named(manifest)
+    rows = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
+    root = Path(located(store))
+    for path in ours(store):
+        first, *below = path.relative_to(root).parts
+        if first[0] == "." and not below and path.suffix != ".tmp":
+            continue
+        if first in rows and path.name != "zarr.json":
+            # a killed writer leaves blocks behind the last one
+            is_block = len(below) > 2 and below[2].isdecimal() and int(below[2]) < rows[first]
+            if not is_block:
+                yield path
+        elif _entry(store, path) not in named:
+            yield path
+
+
+def _named(manifest: StoreManifest) -> set[str]:
+    """Return what a manifest names: files, and folders for blocks and axes."""
+    files = {entry.file for entry in (*manifest.files.values(), *manifest.docs)}
+    plain = _plain_names(manifest)
+    parts = {part_folder(entry, part) for part, entry in manifest.parts.items()}
+    axes = {entry.folder for entry in manifest.axes.values()}
+    return {"manifest.json", "zarr.json", *files, *plain, *plain.values(), *parts, *axes}
+
+
+def _entry(store: Path, path: Path) -> str:
+    """Return the name by which ``_named`` has a file: its folder's where it is a block."""
+    parts = path.relative_to(located(store)).parts
+    if parts[0].startswith(("train", "heldout")):
+        return parts[0]
+    return "/".join(parts[:2])
 
 
 def _plain_names(manifest: StoreManifest) -> dict[str, str]:
@@ -75,79 +136,7 @@ def _plain_names(manifest: StoreManifest) -> dict[str, str]:
     return words | names
 
 
-def _unnamed(store: Path, manifest: StoreManifest) -> Iterator[Path]:
-    """Yield our files that the manifest does not name."""
-    parts = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
-    folders = {entry.folder for entry in manifest.axes.values()}
-    named = {entry.file for entry in (*manifest.files.values(), *manifest.docs)} | {
-        "manifest.json",
-        "zarr.json",
-    }
-    named |= {*_plain_names(manifest), *_plain_names(manifest).values()}
-    root = Path(located(store))
-    for path in ours(store):
-        name = path.relative_to(root).as_posix()
-        first, *below = name.split("/")
-        if (
-            name in named
-            or "/".join([first, *below[:1]]) in folders
-            or (first[0] == "." and not below and path.suffix != ".tmp")
-        ):
-            continue
-        rows = below[2:] and below[2].isdecimal() and int(below[2]) < parts.get(first, 0)
-        if not rows and not (first in parts and path.name == "zarr.json"):
-            yield path
-
-
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-
-class Lease:
-    """A reader's hold on a folder, released with the object or the process.
-
-    granted: False if a writer is about to remove the folder, so that the manifest must be read
-    again.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._fd = -1
-        self.granted = True
-        with contextlib.suppress(
-            OSError
-        ):  # a damaged store, or no flock there: reading says what is wrong
-            if folder is not None:
-                self._fd = os.open(folder, _FLAGS)
-                self.granted = system.lock(self._fd, shared=True)
-
-    def close(self) -> None:
-        """Release the folder."""
-        fd = self._fd
-        self._fd = -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        if os is not None:  # at the interpreter's end modules have gone, and the process lets go
-            self.close()
-
-
-@contextlib.contextmanager
-def claim_folder(folder: Path) -> Iterator[bool]:
-    """Lock a folder exclusively, and yield False if another process reads from it.
-
-    Yields True if there is no folder. No reader can begin while the lock is held.
-    """
-    fd = -1
-    free = True
-    with contextlib.suppress(OSError):
-        fd = os.open(folder, _FLAGS)
-        free = system.lock(fd)
-        if not free:
-            # perhaps only a store that this process has dropped, but not collected yet
-            gc.collect()
-            free = system.lock(fd)
-    try:
-        yield free
-    finally:
-        if fd >= 0:
-            os.close(fd)
+def _read_days(store: Path) -> dict[str, date]:
+    """Read the days of the list; none where there is no list."""
+    path = store / NAME
+    return read_record(path, ReplacedFiles).days if path.exists() else {}

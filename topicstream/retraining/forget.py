@@ -38,7 +38,7 @@ from topicstream.corpus.documents import read_documents
 from topicstream.corpus.forgotten import read_forgotten, write_forgotten
 from topicstream.corpus.manifest import Sources, StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import remove_stale_files, waits_for_readers
+from topicstream.corpus.sweep import outdated_files, remove_stale_files
 from topicstream.corpus.vocabulary import Vocabulary, spellings
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.open.inputs_record import file_of
@@ -143,7 +143,6 @@ class Forgotten(TypedDict):
     not_found: list[str]
     runs: list[str]
     left: list[dict[str, str]]
-    waiting: bool
     elsewhere: list[str]
 
 
@@ -184,9 +183,8 @@ def forget(
         ``lifted`` (ids taken off the list), ``documents``, ``rows`` (of the table: a replaced
         document has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose state went),
         ``words_left`` (words that only these documents had and that stay, of a vocabulary given as
-        a file), ``left`` (file and what: tables that a reader holds, rows that are still there),
-        ``waiting`` (a reader holds old files: call again when it has ended), ``elsewhere``
-        (sentences: what this cannot reach).
+        a file), ``left`` (file and what: files of earlier states, rows that are still there),
+        ``elsewhere`` (sentences: what this cannot reach).
 
     Raises
     ------
@@ -212,7 +210,7 @@ def forget(
     if not distinct or not all(isinstance(i, str) and i for i in distinct):
         raise InputError("give the ids of documents to forget; an id cannot be empty")
     store = folder_named(corpus)
-    Corpus.open(store, dense=True).release()
+    Corpus.open(store, dense=True)
     home = (
         store.parent
         if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file()
@@ -254,7 +252,6 @@ def _lift(ids: list[str], base: Corpus, home: Path | None) -> Forgotten:
         "not_found": [],
         "runs": [],
         "left": [],
-        "waiting": False,
         "elsewhere": [],
     }
 
@@ -286,7 +283,6 @@ def trained_on(model: Path, store: str | Path) -> bool:
         return True
     corpus = Corpus.open(store, dense=True)
     opened = TopicModel.open(model, memory_limit=-1, dense=True)
-    corpus.release()
     corpus_ids = Vocabulary.read(corpus.file("vocab")).find(opened.vocabulary.words)
     corpus_ids = corpus_ids[corpus_ids >= 0]
     return bool(2 * len(corpus_ids) >= opened.n_words and (np.diff(corpus_ids) > 0).all())
@@ -347,7 +343,7 @@ def _forget(
     else:
         list_forgotten(folders, ids)
         cleared += [run for run in runs if _clear(run, base, always=False)]
-    remove_stale_files(store, manifest)
+    remove_stale_files(store, manifest, at_once=True)
     elsewhere = _elsewhere(documents, store, home, runs, words_left)
     inputs_record.forget(store, set(ids))
     if home is not None:
@@ -362,25 +358,19 @@ def _forget(
         "not_found": [i for i in ids if i not in documents.ids],
         "runs": [str(run) for run in cleared],
         "left": _left(store, manifest, pa.array(ids, pa.large_string())),
-        "waiting": waits_for_readers(store, manifest),
         "elsewhere": elsewhere,
     }
 
 
 def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str, str]]:
-    """Tables of documents that no manifest names but a reader holds, and rows of the ids in those
-    that it names.
-    """
-    named = {entry.file for entry in manifest.docs}
+    """List files that no manifest names, and rows of the ids in those that it names."""
     remains: list[dict[str, str]] = [
-        {"file": str(path), "what": "an older table, held by a reader"}
-        for path in sorted(store.glob("docs/part-*.parquet"))
-        if f"docs/{path.name}" not in named
+        {"file": str(path), "what": "a file of an earlier state"}
+        for path in outdated_files(store, manifest)
     ]
     committed = Corpus.open(store, dense=True)
     if rows := len(_find(committed, ids).numbers):
         remains.append({"file": str(store / "docs"), "what": f"{rows} rows"})
-    committed.release()
     return remains
 
 

@@ -38,6 +38,8 @@ from topicstream.base.errors import Busy, NotOurs, StoreError, TopicsError, Usag
 from topicstream.base.files.ownership import KINDS, kind_of
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.progress import Told, listener
+from topicstream.corpus.manifest import StoreManifest
+from topicstream.corpus.sweep import outdated_files
 
 PROBE = "published.json"
 """The object that tells whether conditions are heeded."""
@@ -151,9 +153,10 @@ def publish(
     refuse_links(place, but=(".lock", "checkpoints", "work"))
     changed = Busy(f"{folder}: another process changed it during the upload; publish it again")
     try:
-        names = sorted(
-            path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()
-        )
+        files = {path for path in place.rglob("*") if path.is_file()}
+        if kind == "corpus":
+            files -= set(outdated_files(place, StoreManifest.read(place)))
+        names = sorted(path.relative_to(place).as_posix() for path in files)
         sizes = {name: (place / name).stat().st_size for name in names if is_published(name)}
         hashes = dict(zip(sizes, POOL.map(lambda name: _sha256(place / name), sizes)))
         listing = json.dumps(hashes).encode()

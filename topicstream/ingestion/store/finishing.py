@@ -42,7 +42,7 @@ from topicstream.corpus.manifest import (
     store_file,
 )
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import remove_stale_files
+from topicstream.corpus.sweep import list_replaced_files, remove_stale_files
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.config import Place
 from topicstream.ingestion.open import inputs_record
@@ -192,6 +192,8 @@ class Finishing:
             for done in syncs:  # before a manifest names the blocks
                 done.result()
         self.journal.commit_store(manifest.fingerprint, manifest.summary)
+        if self.old is not None:
+            list_replaced_files(store, self.old, manifest)
         manifest.write(store)
         assert state.record is not None  # from the beginning on
         inputs_record.save(
@@ -226,7 +228,6 @@ class Finishing:
     def _folder(self) -> Path:
         if self.base is not None:
             refuse_links(self.base.path)
-            self.base.release()  # the writer's lock keeps what it reads
             remove_stale_files(self.base.path, self.base.manifest)
             return self.base.path
         store = self.journal.folder / "store"

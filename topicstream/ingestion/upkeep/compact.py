@@ -14,7 +14,7 @@ from topicstream.base.progress import Told, listener
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreManifest
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import waits_for_readers
+from topicstream.corpus.sweep import outdated_files
 from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 
 
@@ -34,9 +34,9 @@ class Compaction(TypedDict):
 def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Compaction:
     """Merge small neighbouring storage blocks and purge documents that were withdrawn or replaced.
 
-    Documents, vocabulary and held-out split stay as they are. Readers that hold the store open go
-    on with what they opened. Models keep their topics, but an unfinished training cannot be
-    resumed.
+    Documents, vocabulary and held-out split stay as they are. The old files stay for three days, so
+    that whatever reads the store can go on. Models keep their topics, but an unfinished training
+    cannot be resumed.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Comp
     dict
         ``compacted`` (False: there was nothing to do), ``blocks``, ``bytes`` and ``files`` (of the
         documents' table) before and after, ``documents_purged``, ``cells_purged``, and ``waiting``:
-        old files that readers still hold, which the next command that writes to the store removes.
+        there are old files, which the first command that writes to the store after three days
+        removes.
 
     Raises
     ------
@@ -104,5 +105,5 @@ def _told(path: Path, old: StoreManifest, new: StoreManifest, purged: int) -> Co
         "files": [len(old.docs), len(new.docs)],
         "documents_purged": purged if new is not old else 0,
         "cells_purged": lost if new is not old else 0,
-        "waiting": waits_for_readers(path, new),
+        "waiting": any(outdated_files(path, new)),
     }

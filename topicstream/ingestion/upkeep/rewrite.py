@@ -58,7 +58,7 @@ from topicstream.corpus.manifest import (
     part_of,
 )
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import folder_number, remove_stale_files
+from topicstream.corpus.sweep import folder_number, list_replaced_files, remove_stale_files
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.store import commit
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
@@ -188,7 +188,7 @@ def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
     ``Corpus.open``.
     """
     store = folder_named(store)
-    Corpus.open(store, dense=dense).release()  # before anything is made
+    Corpus.open(store, dense=dense)  # before anything is made
     with lock(store, "writing to", kind="corpus"):
         refuse_links(store)
         wip = store.with_name(store.name + ".wip")
@@ -197,7 +197,6 @@ def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
                 f"{wip}: an unfinished ingest; run it again first, or remove that folder"
             )
         base = Corpus.open(store, dense=dense)
-        base.release()  # the writer's lock keeps what it reads
         remove_stale_files(store, base.manifest)
         yield base
 
@@ -319,6 +318,7 @@ class Rewrite:
             )
             sync(path)
             before()
+            list_replaced_files(path, self._base.manifest, manifest)
             manifest.write(path)
         except BaseException:  # behind the commit nothing of it goes: it is named now
             with contextlib.suppress(OSError, TopicsError):
