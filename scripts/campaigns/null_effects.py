@@ -140,7 +140,7 @@ def shares_of(corpus: str, data: Path, work: Path) -> Shares:
     blocks = list(document_shares(trained, stored))
     wholes: list[str] = []
     for block in blocks:
-        wholes += metadata.of(block.first, len(block.shares))[0][column].to_pylist()
+        wholes += metadata.read_rows(block.first, len(block.shares))[0][column].to_pylist()
     shares = np.concatenate([block.shares for block in blocks])
     tokens = np.concatenate([block.tokens for block in blocks])
     counted = np.concatenate([block.counted for block in blocks])
@@ -173,7 +173,7 @@ def fitted(kind: str, of_wholes: list[str], read: Shares, shares: np.ndarray) ->
     covariate = Covariate(factor.column, factor.df, "out" if "out" in of_wholes else None)
     values = {"x": [of_wholes[i] for i in read.places]}
     covariate.counts.update(values["x"])
-    covariate.settle()
+    covariate.choose_coding()
     design = Design(terms, {factor: covariate})
     block = DocumentBlock(values, shares, read.tokens, read.wholes)
     k = shares.shape[1]

@@ -28,7 +28,7 @@ from measure import table
 from topicstream.corpus.reader import Corpus
 from topicstream.display.gather import WHOLE
 from topicstream.display.groups import Groups, Means
-from topicstream.display.metadata import Metadata, flattened
+from topicstream.display.metadata import Metadata, flatten_lists
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.topic_model import TopicModel
 
@@ -88,7 +88,7 @@ def populations(pair: str, by: str | None) -> Iterator[Population]:
     counted = np.concatenate([block.counted for block in blocks])
     cut = bool((corpus.manifest.reading or {}).get("split"))
     columns = [WHOLE] * cut + [by] * bool(by)
-    rows, listed = Metadata(corpus, columns or ["id"]).of(0, corpus.n_docs)
+    rows, listed = Metadata(corpus, columns or ["id"]).read_rows(0, corpus.n_docs)
     counted &= listed
     wholes = np.arange(corpus.n_docs)
     if cut:
@@ -97,7 +97,7 @@ def populations(pair: str, by: str | None) -> Iterator[Population]:
     yield _population(Path(place).stem, theta, wholes, counted, cut)
     if by is None:
         return
-    values, documents = flattened(rows[by].combine_chunks())
+    values, documents = flatten_lists(rows[by].combine_chunks())
     texts = np.array([text or "" for text in values.to_pylist()], object)
     distinct, sizes = np.unique(texts[texts != ""].astype(str), return_counts=True)
     for value in distinct[np.argsort(-sizes, kind="stable")[:12]].tolist():

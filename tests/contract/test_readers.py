@@ -447,7 +447,7 @@ def as_crlf(content: bytes) -> bytes:
     return content.replace(b"\n", b"\r\n")
 
 
-def with_mark(content: bytes) -> bytes:
+def add_mark(content: bytes) -> bytes:
     return b"\xef\xbb\xbf" + content
 
 
@@ -460,9 +460,7 @@ def without_last_break(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", [name for name in STREAMS if STREAMS[name].lines])
-@pytest.mark.parametrize(
-    "change", [as_crlf, with_mark, without_last_break, as_utf16, gzip.compress]
-)
+@pytest.mark.parametrize("change", [as_crlf, add_mark, without_last_break, as_utf16, gzip.compress])
 def test_odd_text_files_give_the_same_documents(name, change, tmp_path):
     if name == "pubmed" and change is as_utf16:
         pytest.skip("the XML says that it is UTF-8")

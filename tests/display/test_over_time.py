@@ -589,7 +589,7 @@ MONTHS = [
 @pytest.mark.parametrize(("text", "quarter"), MONTHS)
 def test_the_period_of_every_month(text, quarter):
     names = {
-        key: grain.name(grain.of(parse(text)))
+        key: grain.name(grain.find_period(parse(text)))
         for key, grain in periods.GRAINS.items()
         if grain.needs < 3
     }
@@ -632,14 +632,14 @@ def plotted(rows, years):
     )
     figure, axes = pyplot.subplots(1, 1)
 
-    class Held:
-        panels = staticmethod(lambda *_, **__: [axes])
-        titled = staticmethod(lambda *_: None)
-        text = staticmethod(str)
+    class OnePanel:
+        add_panels = staticmethod(lambda *_, **__: [axes])
+        set_title = staticmethod(lambda *_: None)
+        escape_formulas = staticmethod(str)
         save = staticmethod(lambda *_, **__: None)
 
     about = {"periods": json.dumps(years), "grain": "year", "left_out": "0"}
-    assert plot(table.replace_schema_metadata(about), Held()) == 1
+    assert plot(table.replace_schema_metadata(about), OnePanel()) == 1
     pyplot.close(figure)
     return axes
 

@@ -32,14 +32,14 @@ def days_of(n: int, documents: int) -> Counter:
     ],
 )
 def test_numbers_and_names(grain, day, number, name):
-    assert GRAINS[grain].of(day) == number
+    assert GRAINS[grain].find_period(day) == number
     assert GRAINS[grain].name(number) == name
 
 
 def test_a_date_that_does_not_say_has_no_period():
     for grain, day in (("day", (2001, 5, 0)), ("week", (2001, 5, 0)), ("quarter", (2001, 0, 0))):
-        assert GRAINS[grain].of(day) is None
-    assert GRAINS["month"].of(None) is None
+        assert GRAINS[grain].find_period(day) is None
+    assert GRAINS["month"].find_period(None) is None
     assert {key: grain.years for key, grain in GRAINS.items()} == {
         "day": 1 / 365.25,
         "week": 7 / 365.25,
@@ -84,7 +84,7 @@ def test_one_date_in_two_hundred_is_far():
     assert (grain.key, numbers, far) == ("year", range(2000, 2020), Counter({(2109, 0, 0): 2}))
     years[(2109, 0, 0)] = 3
     grain, numbers, far = axis(years)
-    assert not far and numbers[-1] == grain.of((2109, 0, 0))
+    assert not far and numbers[-1] == grain.find_period((2109, 0, 0))
 
 
 def test_dates_are_counted_and_what_is_none_is_left_out():

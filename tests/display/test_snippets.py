@@ -11,7 +11,7 @@ import pytest
 
 from topicstream import Corpus, ingest
 from topicstream.display.gather import describe_documents
-from topicstream.display.passages import passage_of, snippets
+from topicstream.display.passages import locate_text, snippets
 
 PARTS = [f"chapter {i} tells of thing{i} and of place{i}" for i in range(40)]
 
@@ -51,7 +51,7 @@ def test_the_passage_is_that_of_the_part(tmp_path, form):
     corpus = Corpus.open(tmp_path / "c.zarr")
     assert corpus.n_docs == 40
     rows = describe_documents(corpus, np.arange(40), ["source", "document"])
-    texts, why = snippets(corpus, [passage_of(corpus, row) for row in rows.values()])
+    texts, why = snippets(corpus, [locate_text(corpus, row) for row in rows.values()])
     assert why == ""
     first = {"folder": "0.txt", "jsonl": "books.jsonl:1", "csv": "k0"}[form]
     documents = sorted({row["document"] for row in rows.values()})
@@ -59,7 +59,7 @@ def test_the_passage_is_that_of_the_part(tmp_path, form):
     for row in rows.values():
         document, _, part = row["id"].rpartition("#")
         assert (
-            texts[passage_of(corpus, row)] == PARTS[10 * documents.index(document) + int(part) - 1]
+            texts[locate_text(corpus, row)] == PARTS[10 * documents.index(document) + int(part) - 1]
         )
 
 
@@ -74,7 +74,7 @@ def test_of_a_whole_document_the_beginning(tmp_path):
     )
     corpus = Corpus.open(tmp_path / "c.zarr")
     rows = describe_documents(corpus, np.arange(4), ["source"])
-    texts, _ = snippets(corpus, [passage_of(corpus, row) for row in rows.values()], characters=60)
+    texts, _ = snippets(corpus, [locate_text(corpus, row) for row in rows.values()], characters=60)
     for n in range(4):
         text = texts[(f"books.jsonl:{n + 1}", 0)]
         assert (

@@ -25,7 +25,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.display.doc_topics import ThetaView
 from topicstream.display.show import show
-from topicstream.display.view import propose
+from topicstream.display.view import propose_labels
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import (
@@ -200,13 +200,13 @@ def test_order(home):
 def test_proposals(home):
     proposals = pytest.importorskip("topicstream.addons.views.naming").proposals
     model = TopicModel.open(home / "model")
-    first = propose(model)
-    assert first == propose(model) and len(set(first)) == 4
+    first = propose_labels(model)
+    assert first == propose_labels(model) and len(set(first)) == 4
     assert first[1].split(", ")[0] in "ships harbour sails"
     phrases = TopicModel.from_arrays(
         np.eye(4)[:, :2] * 9 + 0.1, ["new_york", "york", "cat", "cats"], 0.1, 0.1
     )
-    assert propose(phrases)[0].startswith("new york")
+    assert propose_labels(phrases)[0].startswith("new york")
     edit(home / "model", [label(1, "mine")])
     assert set(proposals(home / "model")) == {0, 2, 3}
 

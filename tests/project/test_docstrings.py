@@ -8,6 +8,7 @@ import doctest
 import inspect
 import random
 import shutil
+from importlib import import_module
 
 import pytest
 
@@ -19,6 +20,8 @@ THEMES = [
     "stars galaxy telescope orbit comet planet nebula lunar solar moon",
     "bread oven flour dough baker yeast crust loaf butter salt",
 ]
+EXTENDED = ["display.view:ModelView", "display.formula:parse_formula"]
+"""What docs/extending.md names, or has an example beside."""
 PUBLIC = [name for name in topicstream.__all__ if not name.startswith("__")]
 
 
@@ -56,6 +59,17 @@ def test_examples_run(name, prepared, tmp_path, monkeypatch):
     assert test.examples, f"{name} has no example"
     failures = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
     assert failures.failed == 0
+
+
+@pytest.mark.parametrize("place", EXTENDED)
+def test_examples_for_extensions_run(place, prepared, monkeypatch):
+    monkeypatch.chdir(prepared)
+    path, name = place.split(":")
+    module = import_module(f"topicstream.{path}")
+    finder = doctest.DocTestFinder(recurse=False)
+    (test,) = finder.find(getattr(module, name), name, module=False, globs=dict(vars(module)))
+    assert test.examples, f"{name} has no example"
+    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed == 0
 
 
 def test_the_estimator_runs():

@@ -18,7 +18,7 @@ SEEN = 0.70
 
 @dataclass(frozen=True)
 class MethodsConfig(SchedulerOptions, WorkOptions):
-    """What ``compare_methods`` is asked."""
+    """Settings of ``compare_methods``."""
 
     model: str | Path | TopicModel = option(
         "model", "the model's folder, or an open TopicModel", cli=False, parse=places().resolve
@@ -63,7 +63,7 @@ class MethodsConfig(SchedulerOptions, WorkOptions):
 
 @dataclass(frozen=True)
 class DriftConfig(WorkOptions):
-    """What ``drift`` is asked."""
+    """Settings of ``drift``."""
 
     model: str | Path | TopicModel = option(
         "model", "the model's folder, or an open TopicModel", cli=False, parse=places().resolve
@@ -108,7 +108,7 @@ class DriftConfig(WorkOptions):
 
 @dataclass(frozen=True)
 class ReportConfig(ThreadedOptions):
-    """All settings of a report."""
+    """Settings of ``report``."""
 
     model: str | Path | TopicModel = option(
         "model", "the model, or its folder", cli=False, parse=places().resolve
@@ -167,7 +167,7 @@ class ReportConfig(ThreadedOptions):
 
 @dataclass(frozen=True)
 class ShowConfig(ThreadedOptions):
-    """What ``show`` is asked."""
+    """Settings of ``show``, whichever the view."""
 
     model: str | Path | TopicModel = option(
         "model",

@@ -1,6 +1,4 @@
-"""Topics of the training documents, streamed: each document's theta is folded in with the model's
-topics fixed.
-"""
+"""Topics of a store's documents, streamed; each theta is folded in with the topics fixed."""
 
 from __future__ import annotations
 
@@ -54,16 +52,26 @@ def best_documents(
     without: set[tuple[bool, int]],
     progress: Told = None,
 ) -> list[tuple[float, bool, int]]:
-    """The n documents of both parts with the highest score: (score, whether set aside, number in
-    its part).
+    """Rank the n documents of both parts with the highest scores.
 
     Parameters
     ----------
+    corpus
+        The store of the documents.
+    n
+        Documents wanted.
     scores
-        Of a part (True: the documents set aside), streamed: (first document, float64[D]); -inf is
-        never among the best.
+        Yields (first document, float64[D] scores) of a part; its argument is True for the
+        documents set aside. A score of -inf is never among the best.
     without
-        Documents that are left out: (whether set aside, number).
+        Documents to leave out, as (set aside, number in the part).
+    progress
+        Reports the documents that have been scored.
+
+    Returns
+    -------
+    list
+        (score, set aside, number in the part), best first.
     """
     candidates: list[tuple[float, bool, int]] = []
     tell = listener(progress)
@@ -90,7 +98,7 @@ FILE_LINE = (
 
 @dataclass(frozen=True)
 class ThetaView(ModelView, heeds=("with_columns",)):
-    """The topics of every document, to a file."""
+    """View that writes the topics of every document to a file."""
 
     title: ClassVar[str] = "Topics of all documents (--theta)"
     theta: str | None = option(
@@ -109,7 +117,7 @@ class ThetaView(ModelView, heeds=("with_columns",)):
     force: bool = option(False, "Replace an existing output file.")
 
     def result(self) -> dict[str, Json]:
-        """What ``infer`` answers of the store's documents, without what it says of their words."""
+        """Infer the topics of the store's documents and write them."""
         assert self.theta is not None
         check_answers(self.theta, "--theta", [self.corpus, self.model], force=self.force)
         if self.wide and (self.top is not None or not self.theta.endswith((".parquet", ".csv"))):
@@ -117,9 +125,10 @@ class ThetaView(ModelView, heeds=("with_columns",)):
                 "--wide writes all topics, to a .parquet or .csv file; leave out --top"
             )
         store = self.corpus if isinstance(self.corpus, Corpus) else Corpus.open(self.corpus)
-        if self.part == "train" and (aside := store.part(True).docs):
+        heldout = store.part(True).docs
+        if self.part == "train" and heldout:
             listener(self.progress).say(
-                f"{aside:,} held-out documents are left out; --part all includes them"
+                f"{heldout:,} held-out documents are left out; --part all includes them"
             )
         options = {
             name: getattr(self, name) for name in ("top", "threads", "mem_limit", "progress")
@@ -147,9 +156,7 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         }
 
     def _schema(self, run: Answers) -> pa.Schema:
-        """Of the file: ids and lists, or ids, metadata and a column for each topic, by its
-        number.
-        """
+        """Return the file's columns: lists of topics, or with ``--wide`` a column per topic."""
         columns = run.source.columns
         view = run.view
         if not self.wide or view is None:
@@ -165,7 +172,7 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         )
 
     def _rows(self, answers: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Answers as rows of the file."""
+        """Convert answers of ``infer`` to rows of the file."""
         present = answers.select([name for name in schema.names if name in answers.schema.names])
         if present.num_columns == len(schema):
             return present
@@ -175,4 +182,5 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         )
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        """Describe the file that was written."""
         return render(FILE_LINE, result)

@@ -1,6 +1,4 @@
-"""Figures by matplotlib (extra ``plot``): where they go, checked before any work, and the same
-bytes for the same figure.
-"""
+"""Figures drawn by matplotlib (extra ``plot``), the same bytes for the same data."""
 
 from __future__ import annotations
 
@@ -18,21 +16,25 @@ METADATA: dict[str, Any] = {
 
 
 class Figure:
-    """A figure and its place.
+    """A figure and the file that it is saved to.
+
+    The file is checked when the object is made, before any work is done for the figure.
 
     Parameters
     ----------
     path
-        Where it goes: ``.svg``, ``.png`` or ``.pdf``.
+        The file, a ``.svg``, ``.png`` or ``.pdf``.
     option
-        What names the place, for messages.
+        The option that names the file, for messages.
     force
-        Replace a figure of ours that is there.
+        Replace an earlier figure.
 
     Raises
     ------
-    UsageError, TopicsError, NotOurs
-        Where nothing can be written there, or matplotlib is missing.
+    UsageError, NotOurs
+        If the file cannot be written.
+    TopicsError
+        If matplotlib is missing.
     """
 
     def __init__(self, path: str | Path, option: str, *, force: bool) -> None:
@@ -54,8 +56,18 @@ class Figure:
         )
         self._figure: Any = None
 
-    def panels(self, number: int, across: int, size: tuple[float, float] = (4, 2.4)) -> list[Any]:
-        """Axes of so many panels, in rows of ``across``; size: of one, in inches."""
+    def add_panels(
+        self, number: int, across: int, size: tuple[float, float] = (4, 2.4)
+    ) -> list[Any]:
+        """Add ``number`` panels in rows of ``across``, and return their axes.
+
+        Parameters
+        ----------
+        number, across
+            Panels in all and in a row.
+        size
+            Width and height of a panel, in inches.
+        """
         from matplotlib import pyplot
 
         across = min(across, number)
@@ -70,9 +82,15 @@ class Figure:
             axis.set_axis_off()
         return list(axes.flat[:number])
 
-    def ticks(self, axis: Any, kind: str) -> None:
-        """Few ticks below a panel: at whole dates (``date``), at whole numbers (``whole``) or at
-        any.
+    def set_ticks(self, axis: Any, kind: str) -> None:
+        """Put a few ticks below a panel.
+
+        Parameters
+        ----------
+        axis
+            The panel.
+        kind
+            ``date``: at whole dates. ``whole``: at whole numbers. Any other: at any number.
         """
         if kind == "date":
             from matplotlib import dates
@@ -84,21 +102,20 @@ class Figure:
             axis.locator_params(axis="x", nbins=5, integer=kind == "whole")
 
     @staticmethod
-    def text(text: str) -> str:
-        """Text of others, in which a dollar sign begins no formula."""
+    def escape_formulas(text: str) -> str:
+        """Escape dollar signs, which begin a formula."""
         return text.replace("$", r"\$")
 
-    def titled(self, axis: Any, title: str) -> None:
+    def set_title(self, axis: Any, title: str) -> None:
         """Put a title above a panel."""
-        axis.set_title(self.text(title), loc="left", fontsize=8)
+        axis.set_title(self.escape_formulas(title), loc="left", fontsize=8)
 
     def save(self, label: str = "", *, across: bool = False) -> None:
-        """Write the figure, with a label of its vertical axes; ``across``: of its
-        horizontal ones.
-        """
+        """Write the figure, its vertical axes (``across``: the horizontal ones) labelled."""
         from matplotlib import pyplot
 
-        (self._figure.supxlabel if across else self._figure.supylabel)(label, fontsize=8)
+        set_label = self._figure.supxlabel if across else self._figure.supylabel
+        set_label(label, fontsize=8)
         with written(self.path, force=self._force, option=self._option) as file:
             self._figure.savefig(
                 file, format=self.path.suffix[1:], dpi=120, metadata=METADATA[self.path.suffix]

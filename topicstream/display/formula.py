@@ -43,8 +43,14 @@ _FACTOR = re.compile(
 
 @dataclass(frozen=True)
 class Factor:
-    """A variable of a term: its column; df: degrees of freedom of its curve, 0 where it enters as
-    it is.
+    """A variable of a term.
+
+    Attributes
+    ----------
+    column
+        The column of the documents' metadata.
+    df
+        Degrees of freedom of the variable's curve; 0: it enters as it is.
     """
 
     column: str
@@ -58,12 +64,12 @@ Term = tuple[Factor, ...]
 
 
 def parse_formula(text: str) -> list[Term]:
-    """The terms of a formula, each once, main effects before interactions.
+    """Split a formula into its distinct terms, main effects before interactions.
 
     Raises
     ------
     UsageError
-        Where the text is no formula.
+        If the text is no formula.
 
     Examples
     --------
@@ -91,7 +97,8 @@ def parse_formula(text: str) -> list[Term]:
         if {"*", ":"} <= set(parts):
             raise UsageError(f"formula {text!r}: write * and : in terms of their own")
         sizes = range(1, len(factors) + 1) if "*" in parts else [len(factors)]
-        terms |= {term: None for size in sizes for term in combinations(factors, size)}
+        for size in sizes:
+            terms |= dict.fromkeys(combinations(factors, size))
     return sorted(terms, key=len)
 
 
@@ -103,20 +110,28 @@ def _plain_number(text: str) -> float | None:
 
 
 def as_number(text: str, column: str) -> float | None:
-    """A number, or a date as years (1999.41); None for other text.
+    """Read a number, or a date as years (1999.41).
 
-    In the column ``date`` 19990531 is a date.
+    In the column ``date``, 19990531 is a date.
+
+    Returns
+    -------
+    float or None
+        None for other text.
     """
     number = None if column == DATE else _plain_number(text)
-    if number is not None or (day := parse(text)) is None:
+    if number is not None:
         return number
-    year, month, of_month = day
-    begin = date(year, month or 1, of_month or 1)
+    parsed = parse(text)
+    if parsed is None:
+        return None
+    year, month, day = parsed
+    begin = date(year, month or 1, day or 1)
     return year + (begin - date(year, 1, 1)).days / DAYS
 
 
 def as_days(years: np.ndarray) -> np.ndarray:
-    """Years (1999.41) as dates, datetime64[n]: what ``as_number`` made numbers of."""
+    """Convert years (1999.41) back to dates, datetime64[n]."""
     full_years = np.floor(years)
     begin = (full_years.astype(np.int64) - 1970).astype("datetime64[Y]").astype("datetime64[D]")
     return np.asarray(begin + np.rint((years - full_years) * DAYS).astype("timedelta64[D]"))
@@ -124,13 +139,28 @@ def as_days(years: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Covariate:
-    """A column of the documents' metadata, as far as it has been read.
+    """A column of the documents' metadata, coded as numbers.
 
-    reference   the category that the others are compared with; None: the most frequent
-    levels   values of a column of categories, the reference first; empty: a column of numbers
-    kind     ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``
-    low, high, mean, knots   range and mean of a column of numbers, and the interior knots of its
-                             curve
+    Count the values of all documents in ``counts``, call ``choose_coding``, then ``matrix``.
+
+    Attributes
+    ----------
+    column
+        The column's name.
+    df
+        Degrees of freedom of the column's curve; 0: none.
+    reference
+        The category that the others are compared with; None: the most frequent.
+    counts
+        Documents with each value.
+    levels
+        Values of a column of categories, the reference first; empty for a column of numbers.
+    kind
+        ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``.
+    low, high, mean
+        Range and mean of a column of numbers.
+    knots
+        Interior knots of the curve, float64[n].
     """
 
     column: str
@@ -144,8 +174,14 @@ class Covariate:
     mean: float = 0.0
     knots: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
-    def settle(self) -> None:
-        """Decide from the values counted whether it is a number, and place knots.  InputError."""
+    def choose_coding(self) -> None:
+        """Decide from the counted values between numbers, dates and categories.
+
+        Raises
+        ------
+        InputError
+            If the column cannot be coded, or does not vary.
+        """
         numbers = {value: as_number(value, self.column) for value in self.counts}
         if not self.counts:
             raise InputError(f"column {self.column}: no document has a value")
@@ -154,37 +190,46 @@ class Covariate:
                 f"column {self.column}: all documents have the value {next(iter(numbers))}; "
                 f"leave it out"
             )
-        if all(number is not None for number in numbers.values()):
-            if self.reference is not None:
-                raise InputError(
-                    f"--reference {self.column}={self.reference}: {self.column} holds numbers, "
-                    f"which are measured from their mean"
-                )
-            values = np.array(list(numbers.values()), np.float64)
-            weights = np.array([self.counts[value] for value in numbers])
-            self.low = float(values.min())
-            self.high = float(values.max())
-            integers = bool((values == np.floor(values)).all())
-            dated = any(_plain_number(text) is None for text in numbers) or (
-                self.column == DATE and not integers
+        known = {value: number for value, number in numbers.items() if number is not None}
+        if len(known) == len(numbers):
+            self._code_numbers(known)
+        else:
+            text = next(value for value in numbers if value not in known)
+            self._code_categories(text)
+
+    def _code_numbers(self, numbers: dict[str, float]) -> None:
+        """Note range, mean and kind of numbers or dates, and place the knots of a curve."""
+        if self.reference is not None:
+            raise InputError(
+                f"--reference {self.column}={self.reference}: {self.column} holds numbers, "
+                f"which are measured from their mean"
             )
-            self.kind = "date" if dated else "whole" if integers else "number"
-            self.mean = float(np.average(values, weights=weights))
-            if self.df:
-                self.df = max(1, min(self.df, len(values) - 1))
-                quantiles = np.linspace(0, 1, max(0, self.df - DEGREE) + 2)[1:-1]
-                order = np.argsort(values)
-                shares = np.cumsum(weights[order]) / weights.sum()
-                self.knots = np.unique(values[order][np.searchsorted(shares, quantiles)])
-                self.knots = self.knots[(self.knots > self.low) & (self.knots < self.high)]
-            return
+        values = np.array(list(numbers.values()), np.float64)
+        weights = np.array([self.counts[value] for value in numbers])
+        self.low = float(values.min())
+        self.high = float(values.max())
+        integers = bool((values == np.floor(values)).all())
+        dated = any(_plain_number(text) is None for text in numbers) or (
+            self.column == DATE and not integers
+        )
+        self.kind = "date" if dated else "whole" if integers else "number"
+        self.mean = float(np.average(values, weights=weights))
+        if self.df:
+            self.df = max(1, min(self.df, len(values) - 1))
+            quantiles = np.linspace(0, 1, max(0, self.df - DEGREE) + 2)[1:-1]
+            order = np.argsort(values)
+            shares = np.cumsum(weights[order]) / weights.sum()
+            self.knots = np.unique(values[order][np.searchsorted(shares, quantiles)])
+            self.knots = self.knots[(self.knots > self.low) & (self.knots < self.high)]
+
+    def _code_categories(self, text: str) -> None:
+        """Order the categories, of which ``text``, no number, is named in messages."""
         if self.reference not in (None, *self.counts):
             some = ", ".join(value for value, _ in self.counts.most_common(8))
             raise InputError(
                 f"--reference {self.column}={self.reference}: no document has this value; it "
                 f"has {some[:200]}"
             )
-        text = next(value for value, number in numbers.items() if number is None)
         if self.df:
             raise InputError(
                 f"s({self.column}): {text[:40]!r} is neither a number nor a date; leave out s()"
@@ -201,7 +246,7 @@ class Covariate:
             )
 
     def names(self) -> list[str]:
-        """What its columns of numbers are called."""
+        """Name the columns of ``matrix``."""
         if self.levels:
             return [f"{self.column}={level}" for level in self.levels[1:]]
         return (
@@ -211,8 +256,12 @@ class Covariate:
         )
 
     def matrix(self, values: Sequence[str | float]) -> np.ndarray:
-        """float64[D, columns] of the values (text, or numbers of a column of numbers), all
-        known.
+        """Code values as columns of numbers, float64[D, columns].
+
+        Parameters
+        ----------
+        values
+            Text, or numbers of a column of numbers; none is missing.
         """
         if self.levels:
             codes = np.array([self.levels.index(str(value)) for value in values], np.int64)
@@ -225,18 +274,18 @@ class Covariate:
             np.float64,
         )
         if not self.df:
-            return (x - self.mean)[
-                :, None
-            ]  # so that other terms are effects at the mean, not in the year 0
-        ends = np.repeat(self.low, DEGREE + 1), np.repeat(self.high, DEGREE + 1)
+            # from the mean, so that other terms are effects there and not in the year 0
+            return (x - self.mean)[:, None]
+        left = np.repeat(self.low, DEGREE + 1)
+        right = np.repeat(self.high, DEGREE + 1)
         spline = BSpline.design_matrix(
-            np.clip(x, self.low, self.high), np.concatenate((ends[0], self.knots, ends[1])), DEGREE
+            np.clip(x, self.low, self.high), np.concatenate((left, self.knots, right)), DEGREE
         )
         return np.asarray(spline.toarray()[:, 1:])
 
 
 class Design:
-    """The matrix of a formula: an intercept, then the columns of each term."""
+    """The design matrix of a formula: an intercept, then the columns of each term."""
 
     def __init__(self, terms: Sequence[Term], covariates: Mapping[Factor, Covariate]) -> None:
         self.terms = list(terms)
@@ -251,8 +300,8 @@ class Design:
                 f"estimated; drop a term"
             )
 
-    def of_categories(self) -> list[bool]:
-        """Tell for each column whether it compares categories, not numbers or curves."""
+    def category_columns(self) -> list[bool]:
+        """Return for each column if it compares categories, not numbers or curves."""
         answers = [True]
         for term in self.terms:
             parts = [self.covariates[factor] for factor in term]
@@ -261,7 +310,7 @@ class Design:
         return answers
 
     def matrix(self, values: Mapping[str, Sequence[str | float]], rows: int) -> np.ndarray:
-        """float64[rows, coefficients] of the values by column."""
+        """Fill the matrix, float64[rows, coefficients], from the values of each column."""
         columns_of_factor = {
             factor: covariate.matrix(values[factor.column])
             for factor, covariate in self.covariates.items()

@@ -1,6 +1,4 @@
-"""What a report says of the documents, from one stream over the corpus: sums, never the documents'
-topics themselves.
-"""
+"""Sums over the documents' topics, from one stream over the corpus."""
 
 from __future__ import annotations
 
@@ -22,33 +20,38 @@ from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
 from topicstream.display import periods
 from topicstream.display.groups import Groups
-from topicstream.display.metadata import Metadata, check_columns, codes_of, columns_of, flattened
+from topicstream.display.metadata import (
+    Metadata,
+    check_columns,
+    codes_of,
+    columns_of,
+    flatten_lists,
+)
+from topicstream.display.view import ShownModel
 from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.visiting import BlockShares, document_shares
-from topicstream.model.edits import View
 from topicstream.model.top import Best
-from topicstream.model.topic_model import TopicModel
 
 DATE = "date"
 MOST_GROUPS = 24
 MOST_DISTINCT = 0.5
-"""Different values in a column's entries from which on they are no groups, but names of single
-documents.
-"""
-HELD = 1 << 18
-"""Different values of a column that are counted at a time; the rarer ones are forgotten beyond
-that.
-"""
+"""Share of distinct values from which a column does not group documents, but names them."""
+COUNTED_VALUES = 1 << 18
+"""Distinct values of a column that are counted; beyond that, rare ones are dropped."""
 LINKED = 1 << 18
-"""Documents that likeness between topics is computed from: all, or in a larger corpus every n-th
-block (the correlations' own errors are then 0.002)."""
+"""Documents that correlations are computed from; of more, every n-th block is taken.
+
+The standard error of a correlation is then 0.002."""
 
 
 @dataclass
 class Column:
-    """A column's groups: the values with the most documents.
+    """The groups of a column: the values with the most documents.
 
-    distinct: different values seen (a lower bound).
+    Attributes
+    ----------
+    distinct
+        Distinct values in the column (a lower bound).
     """
 
     name: str
@@ -60,13 +63,23 @@ class Column:
         return {value: i for i, value in enumerate(self.values)}
 
     def code(self, value: str) -> int:
-        """The group of a value; -1 of none."""
+        """Return the group of a value, or -1."""
         return self._codes.get(value, -1)
 
 
 @dataclass
 class Time:
-    """The periods of the date column; strays: dates far from all others, which are in none."""
+    """The periods of the date column.
+
+    Attributes
+    ----------
+    grain
+        Length of a period.
+    numbers
+        Numbers of the periods, from the first to the last.
+    strays
+        Dates far from all others, which belong to no period.
+    """
 
     grain: periods.Grain
     numbers: range
@@ -74,7 +87,7 @@ class Time:
 
     @property
     def values(self) -> list[str]:
-        """Their names."""
+        """Names of the periods."""
         return [self.grain.name(n) for n in self.numbers]
 
     @property
@@ -84,7 +97,7 @@ class Time:
 
     @property
     def note(self) -> str:
-        """What is to be said of the strays, if any."""
+        """A line about the strays, or an empty one."""
         dates = [*map(iso, sorted(self.strays)[:5]), *["…"] * (len(self.strays) > 5)]
         documents = counted(self.strays.total(), "document")
         return (
@@ -94,29 +107,43 @@ class Time:
         )
 
     def code(self, text: str) -> int:
-        """The place of a date's period; -1 of none."""
-        number = self.grain.of(parse(text))
+        """Return the position of a date's period, or -1."""
+        number = self.grain.find_period(parse(text))
         return -1 if number is None or number not in self.numbers else number - self.numbers[0]
 
 
 @dataclass
 class Survey:
-    """What the documents' table has to group by."""
+    """Columns and periods that the documents can be grouped by."""
 
     time: Time | None
     columns: list[Column]
 
 
 @dataclass
-class Gathered:
-    """Sums over the training documents, of the topics shown.
+class ReportSums:
+    """Sums over the training documents, for the topics shown.
 
-    docs     documents that count in means;  left_out: others, which have no known word
-    share    float64[K], sum of p(k|d);  first: int64[K], documents whose largest topic it is
-    top      typical documents: best.ids int64[n, K] (global numbers), best.scores
-    by       column (``date``: periods) -> Groups;  by_over: column -> Groups of (value, period),
-             value-major
-    product  float64[K, K], sum of m m';  linked: documents in it
+    Attributes
+    ----------
+    docs
+        Documents that count in means.
+    left_out
+        The other documents, which have no known word.
+    share
+        Sums of p(k|d), float64[K].
+    first
+        Documents whose largest topic it is, int64[K].
+    top
+        Typical documents: ``ids`` int64[n, K], their global numbers, and ``scores``.
+    by
+        Groups by column (``date``: by period).
+    by_over
+        Groups of (value, period), value-major, by column.
+    product
+        Sum of the outer products of the documents' shares, float64[K, K].
+    linked
+        Documents in ``product``.
     """
 
     docs: int
@@ -139,8 +166,21 @@ def survey(
 ) -> Survey:
     """Count the values of the columns of the training documents, streamed.
 
-    by  the columns wanted (InputError where one is missing); None: all whose values gather
-        documents at all, those of few first
+    Parameters
+    ----------
+    corpus
+        The store.
+    by
+        Columns to count; None: all whose values group documents, those of few values first.
+    grain
+        Length of a period; None: chosen from the dates.
+    most
+        Values of a column that become groups, the most frequent ones.
+
+    Raises
+    ------
+    InputError
+        If the store lacks a column of ``by``.
     """
     stored_columns = columns_of(corpus)
     if by is not None:
@@ -149,12 +189,12 @@ def survey(
     columns_read = [*names, *([DATE] if DATE in stored_columns else [])]
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     filled = Counter[str]()
-    forgotten = Counter[str]()
+    dropped = Counter[str]()
     days = Counter[Day]()
     for _, batch in stream_documents(corpus, False, columns_read) if columns_read else ():
         for name in columns_read:
             column = batch.column(name)
-            pairs = pc.value_counts(flattened(column)[0])
+            pairs = pc.value_counts(flatten_lists(column)[0])
             counted_values = zip(
                 pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True
             )
@@ -163,15 +203,15 @@ def survey(
                 continue
             filled[name] += len(column) - column.null_count
             counts[name].update({value: n for value, n in counted_values if value})
-            if len(counts[name]) > 2 * HELD:
-                forgotten[name] += len(counts[name]) - HELD
-                counts[name] = Counter(dict(counts[name].most_common(HELD)))
+            if len(counts[name]) > 2 * COUNTED_VALUES:
+                dropped[name] += len(counts[name]) - COUNTED_VALUES
+                counts[name] = Counter(dict(counts[name].most_common(COUNTED_VALUES)))
     columns = []
     for name in names:
         ranked = sorted(counts[name].items(), key=lambda t: (-t[1], t[0]))
         top = ranked[:most]
-        entries = counts[name].total() + forgotten[name]
-        distinct = len(ranked) + forgotten[name]
+        entries = counts[name].total() + dropped[name]
+        distinct = len(ranked) + dropped[name]
         few = len(ranked) < 2 or top[0][1] < 5 or sum(n for _, n in top) < 0.005 * filled[name]
         if by is None and (few or distinct > MOST_DISTINCT * entries):
             continue  # titles, addresses: nearly every document has its own
@@ -183,32 +223,44 @@ def survey(
 
 
 def gather_report(
-    model: TopicModel,
-    view: View,
+    shown: ShownModel,
     corpus: Corpus,
     metadata: Survey,
     *,
     docs: int = 5,
     cross: str | None = None,
     between: bool = True,
-    threads: int = 1,
     progress: Told = None,
-) -> Gathered:
+) -> ReportSums:
     """Stream the topics of all training documents once and add them up.
 
-    docs   typical documents a topic;  cross: a column whose values are counted by period too;
-           between: the products of shares
+    Parameters
+    ----------
+    shown
+        The model, its topics as edited, and the threads that may work.
+    corpus
+        The store that the model was trained on.
+    metadata
+        Columns and periods to group by.
+    docs
+        Typical documents of a topic.
+    cross
+        A column whose values are also grouped by period.
+    between
+        Sum the products of shares, which ``correlations`` needs.
+    progress
+        Reports the documents that have been read.
     """
-    # a second one mostly waits on products this thin, and would decide their last bits
+    # a second thread mostly waits on products this thin, and would decide their last bits
     one_blas_thread()
-    topics = len(view)
+    topics = len(shown.view)
     tell = listener(progress)
     groupings: dict[str, Column | Time] = {column.name: column for column in metadata.columns}
     if metadata.time is not None:
         groupings[DATE] = metadata.time
     sizes = {name: len(grouping.values) for name, grouping in groupings.items()}
-    wholes = Wholes() if groupings and (corpus.manifest.reading or {}).get("split") else None
-    out = Gathered(
+    parents = ParentIds() if groupings and (corpus.manifest.reading or {}).get("split") else None
+    out = ReportSums(
         0,
         0,
         np.zeros(topics),
@@ -221,14 +273,14 @@ def gather_report(
         np.zeros((topics, topics)) if between else None,
     )
     table = Metadata(
-        corpus, list(dict.fromkeys([*groupings, *([WHOLE] if wholes is not None else [])]))
+        corpus, list(dict.fromkeys([*groupings, *([PARENT] if parents is not None else [])]))
     )
     every = -(-corpus.n_docs // LINKED)
-    shares = document_shares(model, corpus, view=view, threads=threads)
+    shares = document_shares(shown.trained, corpus, view=shown.view, threads=shown.threads)
     for number, block in enumerate(shares):
         first = block.first
         m = block.shares
-        rows, listed = table.of(first, len(m))
+        rows, listed = table.read_rows(first, len(m))
         if not groupings:
             listed = np.ones(len(m), bool)
         counts = listed & block.counted
@@ -241,15 +293,16 @@ def gather_report(
         if out.product is not None and number % every == 0:
             out.product += used.T @ used
             out.linked += len(used)
-        wholes_of_rows = None if wholes is None else wholes.of(rows[WHOLE])
-        _add_groups(out, groupings, rows, block, wholes_of_rows)
+        row_parents = None if parents is None else parents.number_rows(rows[PARENT])
+        _add_groups(out, groupings, rows, block, row_parents)
         tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
 
 
-def correlations(sums: Gathered) -> np.ndarray:
-    """Correlations of the topics' shares over the documents, float64[K, K]; 0 for a topic whose
-    share never changes.
+def correlations(sums: ReportSums) -> np.ndarray:
+    """Correlate the topics' shares over the documents, float64[K, K].
+
+    A topic whose share never changes has correlation 0 with all others.
     """
     assert sums.product is not None
     mean = sums.share / max(1, sums.docs)
@@ -259,20 +312,21 @@ def correlations(sums: Gathered) -> np.ndarray:
         return np.nan_to_num(covariance / deviation / deviation[:, None])
 
 
-WHOLE = "document"
-"""The column that names what a part was cut from."""
+PARENT = "document"
+"""The column that names the document that a part was cut from."""
 
 
-class Wholes:
-    """Numbers the documents that parts were cut from, as these come by."""
+class ParentIds:
+    """Numbers of the documents that parts were cut from, in stream order."""
 
     def __init__(self) -> None:
         self._last: Any = None
         self._number = 0
 
-    def of(self, names: pa.ChunkedArray) -> np.ndarray:
-        """int64[D], ascending, the same for parts that follow each other and are of one
-        document.
+    def number_rows(self, names: pa.ChunkedArray) -> np.ndarray:
+        """Assign a number to the parent of each row, int64[D], ascending from call to call.
+
+        Parts that follow each other and name the same parent have the same number.
         """
         names = np.array([self._last, *names.to_pylist()], object)
         numbers = self._number + np.cumsum(names[1:] != names[:-1])
@@ -282,11 +336,11 @@ class Wholes:
 
 
 def _add_groups(
-    out: Gathered,
+    out: ReportSums,
     groupings: dict[str, Column | Time],
     rows: pa.Table,
     block: BlockShares,
-    wholes: np.ndarray | None,
+    parents: np.ndarray | None,
 ) -> None:
     """Add a block of documents to its groups."""
     m = block.shares
@@ -295,7 +349,7 @@ def _add_groups(
         for name, grouping in groupings.items()
     }
     for name, (docs, codes) in entries.items():
-        out.by[name].add(docs, codes, block, wholes)
+        out.by[name].add(docs, codes, block, parents)
     if not out.by_over:
         return
     period = np.full(len(m), -1)
@@ -304,11 +358,11 @@ def _add_groups(
         docs, codes = entries[name]
         dated = period[docs] >= 0
         codes = codes * len(groupings[DATE].values) + period[docs]
-        groups.add(docs[dated], codes[dated], block, wholes)
+        groups.add(docs[dated], codes[dated], block, parents)
 
 
 def need_time(metadata: Survey, corpus: Corpus) -> Time:
-    """The survey's periods; InputError that says what to do where there are none."""
+    """Return the survey's periods, or raise InputError if the documents have none."""
     if metadata.time is None:
         if DATE in columns_of(corpus):
             needed = "can be read and is exact enough for the period (1999, 1999-05, 1999-05-31)"
@@ -322,9 +376,7 @@ def need_time(metadata: Survey, corpus: Corpus) -> Time:
 def describe_documents(
     corpus: Corpus, numbers: np.ndarray, columns: Sequence[str], heldout: bool = False
 ) -> dict[int, dict[str, Any]]:
-    """Rows of the documents' table for some documents by global number (id and the columns),
-    streamed.
-    """
+    """Read id and columns of some documents, by their global numbers."""
     distinct = np.unique(numbers)
     out = {number: {"id": str(number)} for number in distinct.tolist()}
     for of_batch, batch in stream_documents(

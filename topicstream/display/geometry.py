@@ -1,8 +1,7 @@
-"""How topics lie to each other: Hellinger distances from one stream over the table, a map and a
-tree.
+"""Hellinger distances between topics, and a map and a tree made from them.
 
 The Gram matrix of sqrt(p(w|k)) is added up by ranges of rows, so neither the corpus nor the table
-is ever in memory; its entries are Bhattacharyya coefficients, 1 for the same topic and 0 for no
+is ever in memory. Its entries are Bhattacharyya coefficients, 1 for the same topic and 0 for no
 word in common.
 """
 
@@ -16,22 +15,33 @@ from topicstream.model.topic_model import TopicModel
 
 
 def gram(model: TopicModel) -> np.ndarray:
-    """float64[K, K]: sum over words of sqrt(p(w|i) p(w|j)); ones on the diagonal."""
+    """Compute the Bhattacharyya coefficients of all pairs of topics, float64[K, K].
+
+    An entry is the sum over words of sqrt(p(w|i) p(w|j)); the diagonal is 1.
+    """
     total = np.zeros((model.n_topics, model.n_topics))
     for _, rows in model.spans():
         roots = np.sqrt((rows + model.beta) / model.norms).astype(np.float32)
         total += roots.T @ roots
     total = (total + total.T) / 2
-    np.fill_diagonal(
-        total, 1.0
-    )  # an empty topic of a model without a prior is at least like itself
+    # an empty topic of a model without a prior is at least like itself
+    np.fill_diagonal(total, 1.0)
     return np.clip(total, 0.0, 1.0)
 
 
 def layout(similar: np.ndarray) -> np.ndarray:
-    """float64[K, 2]: classical scaling of the Hellinger distances (squared: 2 - 2 gram), each axis
-    pointing so that its farthest topic is on the positive side; zeros where there is nothing to
-    spread.
+    """Place topics on a plane by classical scaling of their Hellinger distances.
+
+    Each axis points so that its farthest topic lies on the positive side.
+
+    Parameters
+    ----------
+    similar
+        Bhattacharyya coefficients, float64[K, K]; the squared distances are 2 - 2 similar.
+
+    Returns
+    -------
+    float64[K, 2], zeros where there is nothing to spread.
     """
     k = len(similar)
     out = np.zeros((k, 2))
@@ -51,9 +61,17 @@ def layout(similar: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MergeTree:
-    """A merge hierarchy.  left, right: int64[K-1], the two clusters merged at each step (0..K-1 are
-    topics, K + i the result of step i); height: float64[K-1], ascending; order: int64[K], topics
-    as they lie under the tree.
+    """A hierarchy of topics, merged step by step.
+
+    Attributes
+    ----------
+    left, right
+        The two clusters merged at each step, int64[K-1]: 0 .. K-1 are topics, K + i is the result
+        of step i.
+    height
+        Distance of the two, float64[K-1], ascending.
+    order
+        Topics as they lie under the tree, int64[K].
     """
 
     left: np.ndarray
@@ -62,7 +80,7 @@ class MergeTree:
     order: np.ndarray
 
     def cut(self, clusters: int) -> list[list[int]]:
-        """The topics in so many clusters, each ascending, the clusters by their first topic."""
+        """Cut the tree into clusters of topics, each ascending, ordered by their first topic."""
         k = len(self.order)
         parts: dict[int, list[int]] = {i: [i] for i in range(k)}
         for i in range(k - max(1, min(clusters, k))):
@@ -71,14 +89,17 @@ class MergeTree:
 
 
 def tree(similar: np.ndarray, sizes: np.ndarray) -> MergeTree:
-    """Ward's linkage of the Hellinger distances (Euclidean ones, between sqrt(p)), by SciPy;
-    heights are distances, sqrt(1 - gram) for two single topics; under each merge the cluster with
-    more mass (sizes: float64[K]) comes first.
+    """Merge topics by Ward's linkage of their Hellinger distances.
+
+    Parameters
+    ----------
+    similar
+        Bhattacharyya coefficients, float64[K, K]; two single topics merge at sqrt(1 - similar).
+    sizes
+        Tokens of the topics, float64[K]. The larger of two merged clusters comes first.
     """
-    from scipy.cluster.hierarchy import (
-        leaves_list,
-        linkage,
-    )  # a tenth of a second, which maps alone need not spend
+    # the import takes a tenth of a second, which a map alone need not spend
+    from scipy.cluster.hierarchy import leaves_list, linkage
 
     k = len(similar)
     if k < 2:

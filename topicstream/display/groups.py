@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 from topicstream.evaluation.visiting import BlockShares
 
 AT_ONCE = 1 << 12
-"""Parts whose shares are looked at together."""
+"""Parts whose shares are added at a time."""
 LEVEL = 0.95
 LEAST = 10
 """Documents from which on a mean has an interval."""
@@ -45,7 +45,7 @@ class Means(NamedTuple):
 
 
 def freedom_of(documents: np.ndarray | float, worth: np.ndarray) -> np.ndarray:
-    """Count the degrees of freedom of a mean's variance; NaN where no interval holds its level.
+    """Count the degrees of freedom of a mean's variance, NaN for an interval that cannot hold.
 
     Shares are mostly near 0 or 1, so that a variance is known as well as the rarer of the two lets
     it be: of shares 0 and 1 with mean M, it has the relative variance 1 / (n M), and
@@ -110,7 +110,7 @@ class Groups:
         docs: np.ndarray,
         codes: np.ndarray,
         block: BlockShares,
-        wholes: np.ndarray | None = None,
+        parents: np.ndarray | None = None,
     ) -> None:
         """Add the documents of a block to groups.
 
@@ -118,7 +118,9 @@ class Groups:
         ----------
         docs, codes
             Entries: document docs[i] of the block is in group codes[i], in each at most once.
-        wholes
+        block
+            Shares of the topics in the documents of the block.
+        parents
             int64[D], ascending from call to call: the document that each is a part of. None:
             documents are whole.
         """
@@ -127,12 +129,12 @@ class Groups:
         docs = docs[counted]
         codes = codes[counted]
         self.docs += np.bincount(codes, minlength=len(self.docs))
-        if wholes is None:
+        if parents is None:
             self._add_documents(docs, codes, block.shares)
             return
         for begin in range(0, len(docs), AT_ONCE):
             some = slice(begin, begin + AT_ONCE)
-            self._add_parts(wholes[docs[some]], codes[some], block.shares[docs[some]])
+            self._add_parts(parents[docs[some]], codes[some], block.shares[docs[some]])
 
     def _add_documents(self, docs: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> None:
         """Add whole documents, each a cluster."""
@@ -146,7 +148,7 @@ class Groups:
         self.clusters[groups] += sizes
 
     def _add_parts(self, owners: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> None:
-        """Add parts of documents; those of the last document wait, for more of it may come."""
+        """Add parts of documents, but for those of the last one, which may have more."""
         if self._waiting is not None:
             waiting = self._waiting
             owners = np.concatenate([waiting[0], owners])
@@ -175,7 +177,7 @@ class Groups:
         np.add.at(self.clusters, group, 1.0)
 
     def _end_parts(self) -> None:
-        """Add the documents whose parts wait, for none of them has more."""
+        """Add the parts that still wait when no more can come."""
         if self._waiting is not None:
             self._add_clusters(*self._waiting)
             self._waiting = None
@@ -212,10 +214,15 @@ class Groups:
         return np.asarray(np.maximum(0.0, squares))
 
     def slope(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Fit a line through the shares of documents, which lie at x[g]: float64[G], a time.
+        """Fit a line through the shares of documents over time.
 
         The variance is the larger of two: with one variance for all groups, and with each group's
         own around the line. It does not include events that move all documents of a period.
+
+        Parameters
+        ----------
+        x
+            Time of each group, float64[G].
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""HTML pages that stand alone: one file, which fetches nothing."""
+"""HTML pages of one file, which fetch nothing."""
 
 from __future__ import annotations
 

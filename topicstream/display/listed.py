@@ -17,33 +17,51 @@ from topicstream.display.show import document_line
 from topicstream.evaluation.keys import stream_documents
 
 
-def described_documents(
+def list_documents(
     scored: list[tuple[float, bool, int]], score: str, corpus: Corpus, columns: list[str]
 ) -> list[dict[str, Any]]:
-    """Documents by id, part, score (under its name) and columns."""
+    """Describe ranked documents by id, part, score and columns.
+
+    Parameters
+    ----------
+    scored
+        (score, set aside, number in the part) of each document.
+    score
+        Name of the score in the result.
+    corpus
+        The store of the documents.
+    columns
+        Metadata columns to add.
+    """
     rows = {
         heldout: describe_documents(
             corpus, np.array([d for _, h, d in scored if h == heldout], np.int64), columns, heldout
         )
         for heldout in (False, True)
     }
-    return [
-        {
-            "id": rows[heldout][number]["id"],
-            "part": "heldout" if heldout else "train",
-            score: value,
-            **{
-                name: text
-                for name in columns
-                if name != score and (text := rows[heldout][number].get(name)) is not None
-            },
-        }
-        for value, heldout, number in scored
-    ]
+    documents = []
+    for value, heldout, number in scored:
+        row = rows[heldout][number]
+        part = "heldout" if heldout else "train"
+        more = {name: row.get(name) for name in columns if name != score}
+        present = {name: text for name, text in more.items() if text is not None}
+        documents.append({"id": row["id"], "part": part, score: value, **present})
+    return documents
 
 
 def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int]:
-    """(whether it is set aside, number in its part) of the document of this id; InputError."""
+    """Find a document by its id.
+
+    Returns
+    -------
+    tuple
+        Whether it is set aside, and its number in its part.
+
+    Raises
+    ------
+    InputError
+        If the store has no document of this id; ``option`` names it in the message.
+    """
     for heldout in (False, True):
         for numbers, batch in stream_documents(corpus, heldout, ["id"]):
             ids = batch.column("id")
@@ -55,9 +73,9 @@ def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int
 
 
 def document_lines(listed: list[dict[str, Any]], score: str, width: int | None) -> list[str]:
-    """Documents for people: score, id and columns."""
-    return [
-        line
-        for d in listed
-        for line in wrapped(f"{d[score]:7.3f}  ", document_line(d, "part", score), width)
-    ]
+    """Format documents as lines of score, id and columns."""
+    lines = []
+    for document in listed:
+        head = f"{document[score]:7.3f}  "
+        lines += wrapped(head, document_line(document, "part", score), width)
+    return lines

@@ -1,6 +1,4 @@
-"""Columns of the documents' table beside the blocks: streamed, in step with the documents, never
-loaded whole.
-"""
+"""Metadata columns of a store's documents, streamed in step with the blocks."""
 
 from __future__ import annotations
 
@@ -20,23 +18,23 @@ from topicstream.evaluation.keys import describe_mismatch, stream_documents
 from topicstream.model.topic_model import TopicModel
 
 NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
-"""What R and pandas write for a missing value: no covariate. Groups may be called so."""
+"""Spellings of a missing value in R and pandas: no covariate, but they may name groups."""
 
 
 def open_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
-    """Open the corpus of a model; UsageError where the two do not belong together."""
+    """Open the corpus of a model, or raise UsageError if it is not the model's."""
     store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     describe_mismatch(model, store)
     return store
 
 
 def columns_of(corpus: Corpus) -> dict[str, str]:
-    """The user's own columns of a store: name -> ``string`` or ``list``."""
+    """Return the kind (``string`` or ``list``) of each of a store's own columns by name."""
     return {name: kind for name, kind in sorted(corpus.manifest.columns.items()) if name not in OWN}
 
 
 def check_columns(corpus: Corpus, names: Sequence[str], option: str = "--with") -> None:
-    """InputError where a column is not there."""
+    """Raise InputError if the store lacks one of the columns."""
     columns = columns_of(corpus)
     for name in names:
         if name not in ("id", "source", *columns):
@@ -47,9 +45,13 @@ def check_columns(corpus: Corpus, names: Sequence[str], option: str = "--with") 
             )
 
 
-def kept_columns(corpus: Corpus, names: str | Sequence[str] | None) -> list[str]:
-    """The columns shown of a document: those asked for (InputError where one is missing), else its
-    title, if it has one.
+def choose_columns(corpus: Corpus, names: str | Sequence[str] | None) -> list[str]:
+    """Return the columns to show of a document: ``names``, or by default its title.
+
+    Raises
+    ------
+    InputError
+        If the store lacks a column of ``names``.
     """
     if names is None:
         return [name for name in ("title",) if name in columns_of(corpus)]
@@ -59,8 +61,16 @@ def kept_columns(corpus: Corpus, names: str | Sequence[str] | None) -> list[str]
 
 
 class Metadata:
-    """Rows of some columns for consecutive documents of a part; nulls for documents that the table
-    does not list (replaced by a later version).
+    """Rows of some metadata columns for consecutive documents of a part.
+
+    Parameters
+    ----------
+    corpus
+        The store.
+    columns
+        Names of the columns.
+    heldout
+        Read the documents set aside, not the training documents.
     """
 
     def __init__(self, corpus: Corpus, columns: Sequence[str], heldout: bool = False) -> None:
@@ -69,9 +79,16 @@ class Metadata:
         self._numbers = np.zeros(0, np.int64)
         self._rows = pa.table({name: pa.nulls(0, pa.large_string()) for name in columns})
 
-    def of(self, first: int, count: int) -> tuple[pa.Table, np.ndarray]:
-        """(the columns of documents ``first .. first + count - 1``, listed bool[count]); calls
-        ascend.
+    def read_rows(self, first: int, count: int) -> tuple[pa.Table, np.ndarray]:
+        """Read the rows of ``count`` documents from ``first`` on, behind those of the last call.
+
+        Returns
+        -------
+        rows
+            A row a document, null for a document that the table does not list because a later
+            version has replaced it.
+        listed
+            Documents that the table lists, bool[count].
         """
         while not len(self._numbers) or self._numbers[-1] < first + count:
             numbers, batch = next(self._stream, (None, None))
@@ -93,21 +110,27 @@ class Metadata:
         return rows, place >= 0
 
 
-def values_given(values: Any) -> Any:
-    """Values of a column, null where they say that there is none."""
+def without_missing(values: Any) -> Any:
+    """Make values of a column null that spell a missing value."""
     return pc.if_else(
         pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values
     )
 
 
 def without_empty_text(values: Any) -> Any:
-    """Make empty values of a column null; others are missing where ingest says so (``--na``)."""
+    """Make empty values of a column null."""
     return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
 
 
-def flattened(values: Any) -> tuple[Any, np.ndarray]:
-    """(the values of a column one by one, null where there is none; the document of each int64[n]);
-    of a list column, each value of a document.
+def flatten_lists(values: Any) -> tuple[Any, np.ndarray]:
+    """Flatten a column, of lists or not, to one value a row.
+
+    Returns
+    -------
+    flat
+        The values, null for an empty one.
+    docs
+        The document of each, int64[n].
     """
     if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
         return without_empty_text(values), np.arange(len(values))
@@ -116,10 +139,22 @@ def flattened(values: Any) -> tuple[Any, np.ndarray]:
 
 
 def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.ndarray]:
-    """(document of each entry int64[n], code int64[n]) of a column's values that have a code, which
-    is not negative; a document of a list column has an entry for each of its values (once each).
+    """Code the values of a column, of lists or not.
+
+    Parameters
+    ----------
+    values
+        The column.
+    code
+        Returns the code of a value, negative for a value to leave out.
+
+    Returns
+    -------
+    docs, codes
+        Document and code of each entry, int64[n]. A document of a list column has an entry for
+        each of its distinct codes.
     """
-    flat, docs = flattened(values)
+    flat, docs = flatten_lists(values)
     words = flat.dictionary_encode()
     table = np.array([*map(code, words.dictionary.to_pylist()), -1], np.int64)
     codes = table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]

@@ -1,4 +1,4 @@
-"""What ``topics info MODEL`` says of a model: where it comes from and how it got there."""
+"""The description of a model by ``topics info MODEL``: its origin and its training."""
 
 from __future__ import annotations
 
@@ -24,11 +24,24 @@ _OWN = ("schema", "kind", "files", "words", "topics", "alpha", "alpha_sum", "bet
 def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
     """Describe a model in plain values.
 
-    engine, cites, options, corpus, passes, ... as the manifest has them; topics, words, priors;
-    topic_ids, the numbers of the topics in the order of alpha; empty topics; ``history``, a record
-    a pass.  ``verify`` reads every chunk and checks it, and adds the content hash.
+    Parameters
+    ----------
+    path
+        The model's folder.
+    verify
+        Read and check every chunk, and add the content hash.
 
-    Raises StoreError naming what is damaged.
+    Returns
+    -------
+    dict
+        engine, cites, options, corpus, passes, ... as the manifest has them. ``topic_ids`` are the
+        numbers of the topics in the order of ``alpha``, ``empty_topics`` those of topics with less
+        than one token, ``history`` has a record a pass.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
     """
     manifest = read_manifest(path)
     model = TopicModel.open(path, memory_limit=-1, dense=True)
@@ -54,8 +67,9 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
         "history": read_history(path, verify=verify),
     }
     for name, part in model_parts().items():
-        if (described := part.describe(model)) is not None:
-            out[name] = dict(described)
+        description = part.describe(model)
+        if description is not None:
+            out[name] = dict(description)
     if verify:
         last = max((int(r.get("pass") or 0) for r in out["history"]), default=0)
         # a model saved from Python has no history
@@ -70,7 +84,7 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
 
 
 def _unusual_topics(model: TopicModel, order: np.ndarray) -> dict[str, list[int]]:
-    """List dead topics and the background by number; nothing where the table cannot be read."""
+    """List dead topics and the background by number, none if the table cannot be read."""
     if model.manifest.width:
         return {}
     try:
@@ -107,7 +121,7 @@ SIZES = """  size         {bytes:size}
 
 
 def lines(info: dict[str, Any]) -> list[str]:
-    """``describe`` for people."""
+    """Format the description of a model as lines."""
     alpha = info["alpha"]
     seeds = info.get("seed_words") or []
     empty = info["empty_topics"]
@@ -124,8 +138,8 @@ def lines(info: dict[str, Any]) -> list[str]:
         "first_empty": [str(k) for k in empty[:20]],
         "dead_topics": len(dead),
         "first_dead": [str(k) for k in dead[:20]],
-        "options": _listed(info.get("options")),
-        "versions": _listed(info.get("versions")),
+        "options": _join_settings(info.get("options")),
+        "versions": _join_settings(info.get("versions")),
     }
     verified = render("[  verified     all checksums match; content {content_hash:.16}]", info)
     parts = [part.line for name, part in model_parts().items() if name in info and part.line]
@@ -134,7 +148,7 @@ def lines(info: dict[str, Any]) -> list[str]:
 
 
 def alpha_text(alpha: list[float]) -> str:
-    """An alpha of each topic: what a document is taken for before its first word."""
+    """Summarize an alpha of each topic, with its weight before a document's first word."""
     total = sum(alpha)
     least = min(alpha)
     most = max(alpha)
@@ -156,40 +170,46 @@ CURVES = {
 
 
 def history_lines(history: list[dict[str, Any]]) -> list[str]:
-    """Curves over the passes with first and last values."""
+    """Draw figures of the passes as curves, with their first and last values."""
     out = []
-    history = [r for r in history if r.get("pass") != 0]  # the start
-    history = [
-        {**r, **_objectives(r)} for r in history
-    ]  # of engines whose objective is no perplexity
-    curves = {name: (name, 4) for record in history for name in _objectives(record)} | CURVES
+    curves: dict[str, tuple[str, int]] = {}
+    passes = []
+    for record in history:
+        if record.get("pass") == 0:  # the start
+            continue
+        # of engines whose objective is no perplexity
+        objectives = _objectives(record)
+        curves |= {name: (name, 4) for name in objectives}
+        passes.append({**record, **objectives})
+    curves |= CURVES
     width = max(20, *map(len, curves))
     for name, (title, digits) in curves.items():
         values = [
             float(r[name])
-            for r in history
+            for r in passes
             if isinstance(r.get(name), (int, float)) and math.isfinite(r[name])
         ]
         if values:
             curve = f"{sparkline(values)}  " if len(values) > 1 else ""
             ends = " -> ".join(f"{v:,.{digits}f}" for v in dict.fromkeys((values[0], values[-1])))
             out.append(f"  {title:{width}} {curve}{ends}")
-    seconds = sum(float(r.get("seconds") or 0) for r in history)
-    peak = max((float(r.get("rss_peak_bytes") or 0) for r in history), default=0.0)
-    passes = f"{len(history)} {'pass' if len(history) == 1 else 'passes'}"
-    about = {"passes": passes, "seconds": seconds, "peak": peak / 2**20}
+    seconds = sum(float(r.get("seconds") or 0) for r in passes)
+    peak = max((float(r.get("rss_peak_bytes") or 0) for r in passes), default=0.0)
+    count = f"{len(passes)} {'pass' if len(passes) == 1 else 'passes'}"
+    about = {"passes": count, "seconds": seconds, "peak": peak / 2**20}
     return out + render("[  {passes} in {seconds:,.1f} s[, peak memory {peak:,.0f} MB]]", about)
 
 
 def _objectives(record: Mapping[str, Any]) -> dict[str, float]:
-    """A pass's own objectives by their titles."""
+    """Return the objectives that an engine reports of a pass, by title."""
     return {
         **(record.get("objective") or {}),
         **{f"held-out {k}": v for k, v in (record.get("heldout") or {}).items()},
     }
 
 
-def _listed(values: Mapping[str, Any] | None) -> str:
+def _join_settings(values: Mapping[str, Any] | None) -> str:
+    """Join names and values that are set, separated by commas."""
     return ", ".join(
         f"{k.replace('_', '-')} {v}" for k, v in (values or {}).items() if v is not None
     )

@@ -1,6 +1,4 @@
-"""Shares of topics over time and by groups of documents, with standard errors, as a table; and a
-plot of it.
-"""
+"""Shares of topics over time and by groups of documents, as a table and a plot."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from topicstream.base.options import option
 from topicstream.base.progress import listener
 from topicstream.base.text import each, escaped, render, shortened, sparkline
 from topicstream.display.figures import Figure
-from topicstream.display.gather import DATE, Gathered, Survey, gather_report, need_time, survey
+from topicstream.display.gather import DATE, ReportSums, Survey, gather_report, need_time, survey
 from topicstream.display.groups import LIMITS
 from topicstream.display.periods import GRAINS
 from topicstream.display.view import ModelView
@@ -33,7 +31,7 @@ GROUPS = 24
 
 @dataclass(frozen=True)
 class OverTimeView(ModelView, heeds=("topics",)):
-    """Shares of topics over time and by groups."""
+    """View of the topics' shares over time and by groups."""
 
     title: ClassVar[str] = "Shares over time and by group (--over-time, --by)"
     over_time: bool = option(
@@ -83,20 +81,18 @@ class OverTimeView(ModelView, heeds=("topics",)):
             raise InputError(f"{store.path}: no document has a value of {self.by}")
         columns = shown.columns(self.topics)
         sums = gather_report(
-            shown.trained,
-            shown.view,
+            shown,
             store,
             counted,
             docs=0,
             cross=self.by if self.over_time else None,
             between=False,
-            threads=shown.threads,
             progress=self.progress,
         )
         return self._rows(counted, sums, np.array(columns, np.int64))
 
-    def _rows(self, counted: Survey, sums: Gathered, columns: np.ndarray) -> pa.Table:
-        """The table of what was gathered, for the topics in these columns of the view."""
+    def _rows(self, counted: Survey, sums: ReportSums, columns: np.ndarray) -> pa.Table:
+        """Make the table of sums, for the topics in ``columns`` of the view."""
         time = counted.time
         values: list[str | None] = [*counted.columns[0].values] if self.by is not None else [None]
         names: list[str | None] = [*time.values] if time is not None else [None]
@@ -110,15 +106,16 @@ class OverTimeView(ModelView, heeds=("topics",)):
         cell = np.repeat(filled, len(columns))
         column = np.tile(columns, len(filled))
 
-        def text(listed: Sequence[str | None], places: np.ndarray) -> pa.Array:
-            return pa.array(listed, pa.string()).take(pa.array(places))
+        def take(texts: Sequence[str | None], positions: np.ndarray) -> pa.Array:
+            """Make a column of the texts at some positions."""
+            return pa.array(texts, pa.string()).take(pa.array(positions))
 
         arrays = {
-            "period": text(names, cell % len(names)),
-            "group": text(values, cell // len(names)),
+            "period": take(names, cell % len(names)),
+            "group": take(values, cell // len(names)),
             "topic": pa.array(self.shown.view.numbers[column]),
-            "label": text(self.shown.names, column),
-            "kind": text(self.shown.model.kinds, column),
+            "label": take(self.shown.names, column),
+            "kind": take(self.shown.model.kinds, column),
             "documents": pa.array(groups.docs[cell].astype(np.int64)),
             "left_out": pa.array(groups.left_out[cell].astype(np.int64)),
         }
@@ -142,14 +139,15 @@ class OverTimeView(ModelView, heeds=("topics",)):
         return pa.table(arrays).replace_schema_metadata(about)
 
     def result(self) -> list[dict[str, Any]]:
-        if self.out is not None:  # both places, before the documents are read
+        """Compute the rows of the table, and write the files that were asked for."""
+        if self.out is not None:  # both files, before the documents are read
             check_table_file(self.out, "--out", force=self.force, text=True)
         figure = Figure(self.plot, "--plot", force=self.force) if self.plot is not None else None
         table = self.table
         tell = listener(self.progress)
-        files = self.out is not None or figure is not None
-        if files and (said := left_out_text(_left_out(table))):
-            tell.say(said)
+        note = left_out_text(_left_out(table))
+        if note and (self.out is not None or figure is not None):
+            tell.say(note)
         if self.out is not None:
             write_table(table, self.out, force=self.force, caption="Shares of topics")
             tell.say(f"{self.out}: {len(table):,} rows")
@@ -166,10 +164,11 @@ class OverTimeView(ModelView, heeds=("topics",)):
         return rows
 
     def lines(self, result: list[dict[str, Any]], width: int | None) -> list[str]:
-        """A line a topic (and group): first and last share, the curve between them, the trend."""
+        """Format a line a topic and group: first and last share, curve and trend."""
         if self.out is not None or self.plot is not None or not result:
             return []
-        notes = [text for text in [left_out_text(_left_out(self.table))] if text]
+        note = left_out_text(_left_out(self.table))
+        notes = [note] if note else []
         if not self.over_time:
             head = f"mean shares of documents by {escaped(self.by)}, ± intervals of 95 %"
             return [head, *bars(result), *notes, *LIMITS]
@@ -185,13 +184,13 @@ def _left_out(table: pa.Table) -> int:
     return int((table.schema.metadata or {})[b"left_out"])
 
 
-def reach_of(row: dict[str, Any]) -> float | None:
-    """Half of the interval of a row, as far as it lies above the mean; None without one."""
+def _half_interval(row: dict[str, Any]) -> float | None:
+    """Return half of a row's interval, which the bounds 0 and 1 may cut on one side."""
     return None if row["se"] is None else max(row["high"] - row["share"], row["share"] - row["low"])
 
 
 def _series(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
-    """Rows with the same values of the keys, in the order in which they first appear."""
+    """Group rows by the values of some keys, in order of first appearance."""
     series: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         series.setdefault(tuple(row[key] for key in keys), []).append(row)
@@ -199,12 +198,14 @@ def _series(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]
 
 
 def bars(rows: list[dict[str, Any]]) -> list[str]:
-    """Shares by groups for people: topic after topic, the group with the largest share first."""
+    """Format shares by group, topic after topic, each from its largest share down."""
     out: list[str] = []
-    for mine in _series(rows, "topic"):
-        out += render("{topic:>4} {label}", {**mine[0], "label": shortened(mine[0]["label"], 26)})
+    for series in _series(rows, "topic"):
+        label = shortened(series[0]["label"], 26)
+        out += render("{topic:>4} {label}", {**series[0], "label": label})
         about = [
-            {**row, "group": shortened(row["group"], 30), "reach": reach_of(row)} for row in mine
+            {**row, "group": shortened(row["group"], 30), "reach": _half_interval(row)}
+            for row in series
         ]
         about.sort(key=lambda row: -row["share"])
         out += each(
@@ -214,14 +215,23 @@ def bars(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[str]:
-    """Shares over time for people: a line a topic and group, all over the same periods, blank where
-    there are no documents.
+    """Draw shares over the same periods, a line a topic and group.
+
+    Parameters
+    ----------
+    rows
+        Rows of the table.
+    periods
+        Names of all periods; a curve is blank in those without documents.
+    width
+        Columns of a line.
     """
     out = []
-    for mine in _series(rows, "topic", "group"):
-        first = mine[0]
-        group = mine[0]["group"]
-        shares = {row["period"]: row["share"] for row in mine}
+    for series in _series(rows, "topic", "group"):
+        first = series[0]
+        last = series[-1]
+        group = first["group"]
+        shares = {row["period"]: row["share"] for row in series}
         slope_known = group is None and first["slope_se"]
         z = first["slope"] / first["slope_se"] if slope_known else 0.0
         trend = "rising" if z > 2 else "falling" if z < -2 else ""
@@ -232,7 +242,7 @@ def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[s
             [shares.get(period, np.nan) for period in periods], max(8, width - len(name) - 25)
         )
         out.append(
-            f"{name}{100 * first['share']:5.1f} %  {curve} {100 * mine[-1]['share']:5.1f} % "
+            f"{name}{100 * first['share']:5.1f} %  {curve} {100 * last['share']:5.1f} % "
             f"{trend}".rstrip()
         )
     return out
@@ -245,7 +255,7 @@ def plot(table: pa.Table, figure: Figure) -> int:
 
     Returns
     -------
-    The topics drawn: twelve at most, those whose shares differ most.
+    Number of topics drawn: at most twelve, those whose shares differ most.
     """
     frame = {name: np.array(column) for name, column in table.to_pydict().items()}
     for name in ("se", "low", "high"):
@@ -261,14 +271,14 @@ def plot(table: pa.Table, figure: Figure) -> int:
         drawn = sorted(sorted(live, key=lambda k: -spread[k])[:PLOTTED])
     periods = json.loads((table.schema.metadata or {})[b"periods"])  # those without documents too
     known = frame["documents"] >= min(10, float(np.median(frame["documents"])))
-    panels = figure.panels(len(drawn), across=3)
+    panels = figure.add_panels(len(drawn), across=3)
     for axis, k in zip(panels, drawn, strict=True):
-        mine = topic == k
-        figure.titled(axis, f"{k} {shortened(frame['label'][mine][0], 34)}")
+        cells = topic == k
+        figure.set_title(axis, f"{k} {shortened(frame['label'][cells][0], 34)}")
         if periods == [None]:
-            _draw_bars(axis, frame, np.flatnonzero(mine)[::-1], figure)
+            _draw_bars(axis, frame, np.flatnonzero(cells)[::-1], figure)
         else:
-            _draw_curves(axis, frame, mine & known, periods, figure)
+            _draw_curves(axis, frame, cells & known, periods, figure)
     if periods != [None] and len(set(frame["group"].tolist())) > 1:
         panels[0].legend(fontsize=6, frameon=False)
     figure.save("share of documents, %", across=periods == [None])
@@ -282,14 +292,15 @@ def _draw_bars(axis: Any, frame: dict[str, np.ndarray], rows: np.ndarray, figure
     strength = np.where(np.isnan(reaches[0]), 0.4, 1.0)  # pale: without an interval
     colours = [("C0", alpha) for alpha in strength.tolist()]
     axis.barh(range(len(rows)), share, xerr=reaches, height=0.7, color=colours)
-    names = [figure.text(shortened(group, 18)) for group in frame["group"][rows].tolist()]
+    groups = frame["group"][rows].tolist()
+    names = [figure.escape_formulas(shortened(group, 18)) for group in groups]
     axis.set_yticks(range(len(rows)), names, fontsize=6)
 
 
 def _draw_curves(
     axis: Any, frame: dict[str, np.ndarray], cells: np.ndarray, periods: list[str], figure: Figure
 ) -> None:
-    """Draw the shares of a topic over time, a curve a group that has any of the cells."""
+    """Draw the shares of a topic over time, a curve for each group in ``cells``."""
     group = frame["group"]
     top = _top(frame, cells)
     places = np.arange(len(periods))
@@ -300,7 +311,7 @@ def _draw_curves(
         share[at] = 100 * frame["share"][rows]
         low[at] = 100 * frame["low"][rows]
         high[at] = 100 * frame["high"][rows]
-        label = None if name is None else figure.text(shortened(name, 24))
+        label = None if name is None else figure.escape_formulas(shortened(name, 24))
         inside = np.where(share <= top, share, np.nan)
         (line,) = axis.plot(inside, lw=1.2, marker=".", ms=4, label=label)
         colour = line.get_color()
@@ -317,7 +328,7 @@ def _draw_curves(
 
 
 def _top(frame: dict[str, np.ndarray], cells: np.ndarray) -> float:
-    """Choose the top of an axis, in per cent: shares without an interval do not stretch it."""
+    """Choose the top of an axis in per cent, from shares that have an interval."""
     high = frame["high"][cells]
     high = high[np.isfinite(high)]
     if len(high):
@@ -326,7 +337,7 @@ def _top(frame: dict[str, np.ndarray], cells: np.ndarray) -> float:
 
 
 def _alone(values: np.ndarray) -> np.ndarray:
-    """Tell which values have no neighbour, bool[n]: a band does not show their intervals."""
+    """Mark values without a neighbour, whose intervals a band does not show, bool[n]."""
     known = np.isfinite(values)
     before = np.append(False, known[:-1])
     after = np.append(known[1:], False)

@@ -1,9 +1,4 @@
-"""The beginnings of some documents' texts, read again from the raw files that the store names as
-their sources.
-
-Passages of documents: where a text has most of some words, those words marked, near-duplicates
-left out.
-"""
+"""Passages of documents, read again from the raw files that the store names as their sources."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ from msgspec import structs
 from topicstream.base.errors import TopicsError, UsageError
 from topicstream.corpus.reader import Corpus
 from topicstream.display.gather import describe_documents
-from topicstream.display.metadata import kept_columns
+from topicstream.display.metadata import choose_columns
 from topicstream.ingestion.open.inputs_record import file_of, raw_files
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, OF_FILES, ReadOptions
 from topicstream.ingestion.parse.documents import content_kind, raw_value
@@ -36,19 +31,15 @@ LARGEST = 2 << 30
 """Bytes of raw files that are read for snippets without being asked to."""
 
 
-# of an archive
 MEMBER = r"(?<=\.tar|\.tgz)/.*|(?<=\.tar\.gz|\.tar\.xz)/.*|(?<=\.tar\.bz2|\.tar\.zst)/.*"
+"""The part of a source that names a member of an archive."""
 
 Snippet = tuple[str, int]
-"""Source of a document and, of a corpus cut by ``--split``, the number of its part (from 1); 0: the
-whole.
-"""
+"""Source of a document, and the number of its part (from 1) if ``--split`` cut it, else 0."""
 
 
-def passage_of(corpus: Corpus, row: Mapping[str, Any]) -> Snippet | None:
-    """Where the text of a document stands, by its row of the documents' table; None where the table
-    does not say.
-    """
+def locate_text(corpus: Corpus, row: Mapping[str, Any]) -> Snippet | None:
+    """Locate the text of a document by its row of the documents' table, if that names it."""
     source = row.get("source")
     if not source:
         return None
@@ -66,28 +57,29 @@ def snippets(
     text_field: str | None = None,
     asked: bool = False,
 ) -> tuple[dict[Snippet, str], str]:
-    """First characters of some passages, read again from the raw files.
+    """Read the first characters of some documents from the raw files.
 
     Parameters
     ----------
     corpus
         The store; its manifest says how its documents were read and cut.
     passages
-        What to read, as ``passage_of`` gives it.
+        Documents to read, as ``locate_text`` returns them.
     characters
         Length of a snippet.
     text_field
-        Field of the text, where it is not that of the ingest.
+        Field of the text, if it is not that of the ingest.
     asked
-        Read whatever file the store names: of any size, changed since, or never an input. (A
-        stranger's store may name any file of this machine; so by default only inputs that are as
-        they were at the ingest are read.)
+        Read whatever file the store names: of any size, changed since, or never an input. By
+        default, only unchanged inputs are read, because a stranger's store may name any file of
+        this machine.
 
     Returns
     -------
-    tuple
-        The texts by passage, and why there are none (or "").  Files that cannot be read are left
-        out.
+    texts
+        Texts by passage. Files that cannot be read are left out.
+    reason
+        Why there are none, or "".
     """
     if corpus.manifest.tokenizer is None:
         return {}, "the corpus was made from counts, not from texts"
@@ -95,7 +87,8 @@ def snippets(
     for passage in passages:
         passages_of_file.setdefault(re.sub(MEMBER, "", file_of(passage[0])), set()).add(passage)
     find = raw_files(corpus.path, known=not asked)
-    places = {f: place for f in sorted(passages_of_file) if (place := find(f)) is not None}
+    found = {file: find(file) for file in sorted(passages_of_file)}
+    places = {file: place for file, place in found.items() if place is not None}
     if not places:
         if not asked and any(map(raw_files(corpus.path), passages_of_file)):
             return (
@@ -110,18 +103,22 @@ def snippets(
         return {}, f"the raw files have {size / 1e9:.1f} GB; --text reads them"
     texts: dict[Snippet, str] = {}
     for file, place in places.items():
-        texts |= _of_file(corpus, file, place, passages_of_file[file], text_field, characters)
+        texts |= _read_file(corpus, file, place, passages_of_file[file], text_field, characters)
     return texts, "" if texts else "no text was found in the raw files"
 
 
 def beginnings(
     corpus: Corpus, numbers: np.ndarray, *, characters: int = 280
 ) -> dict[int, tuple[str, str]]:
-    """(id, beginning) of some training documents by number; a title in the place of a text that
-    cannot be read.
+    """Read the beginnings of some training documents.
+
+    Returns
+    -------
+    dict
+        (id, beginning) by number. The title stands in for a text that cannot be read.
     """
-    rows = describe_documents(corpus, numbers, ["source", *kept_columns(corpus, None)])
-    places = {number: passage_of(corpus, row) for number, row in rows.items()}
+    rows = describe_documents(corpus, numbers, ["source", *choose_columns(corpus, None)])
+    places = {number: locate_text(corpus, row) for number, row in rows.items()}
     texts, _ = snippets(corpus, filter(None, places.values()), characters=characters)
     return {
         number: (row["id"], texts.get(places[number] or ("", 0)) or row.get("title") or "")
@@ -129,7 +126,7 @@ def beginnings(
     }
 
 
-def _of_file(
+def _read_file(
     corpus: Corpus,
     file: str,
     place: str,
@@ -137,8 +134,8 @@ def _of_file(
     text_field: str | None,
     characters: int,
 ) -> dict[Snippet, str]:
-    """Snippets of one raw file, as far as it can be read."""
-    # read alone a file is called by its base name
+    """Read snippets of one raw file, as far as it can be read."""
+    # a file that is read alone is called by its base name
     waiting = {
         (os.path.basename(place) + source[len(file) :], part): (source, part)
         for source, part in passages
@@ -151,21 +148,21 @@ def _of_file(
     texts: dict[Snippet, str] = {}
     try:
         for task in pieces([place], options):
-            _read(task, waiting, texts, characters)
+            _read_piece(task, waiting, texts, characters)
             if not waiting:
                 break
     except (TopicsError, OSError, ValueError):
         pass
-    if (
-        not texts and text_field is None
-    ):  # appended from a file whose fields are not those of the first
-        return _of_file(corpus, file, place, passages, "text", characters)
+    # a file that was appended may have other fields than the first
+    if not texts and text_field is None:
+        return _read_file(corpus, file, place, passages, "text", characters)
     return texts
 
 
-def _read(
+def _read_piece(
     task: Task, waiting: dict[Snippet, Snippet], texts: dict[Snippet, str], characters: int
 ) -> None:
+    """Move the documents of a piece from ``waiting`` to ``texts``."""
     batch, _ = task.run()
     if content_kind(batch) != "text":
         return
@@ -193,11 +190,11 @@ MARKED = 30
 SAME = 0.7
 """Jaccard index of two texts' words from which one is a near-duplicate of the other."""
 CHARACTERS = 20_000
-"""Read of a document at most, in which its passage is chosen."""
+"""Characters of a document, at most, among which its passage is chosen."""
 ALL_CHARACTERS = 40_000_000
-"""Read of all documents together at most."""
+"""Characters of all documents together that are read, at most."""
 AT_ONCE = 1000
-"""Texts without their markup made at a time."""
+"""Texts that are freed of their markup at a time."""
 WORD = re.compile(r"[^\W_]+")
 SENTENCE_END = re.compile("[.!?] |[。！？] ?")
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -205,7 +202,15 @@ UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u34
 
 @dataclass(frozen=True)
 class Passage:
-    """Part of a text; marks: (start, end) of the marked words, in characters of ``text``."""
+    """Part of a text with some words marked.
+
+    Attributes
+    ----------
+    text
+        The part, with an ellipsis where the text goes on.
+    marks
+        (start, end) of the marked words, in characters of ``text``.
+    """
 
     text: str
     marks: list[tuple[int, int]]
@@ -219,9 +224,11 @@ class DocumentTexts:
     corpus
         The store of the documents.
     numbers
-        Their global numbers, in the training part or (``heldout``) among those set aside.
+        Their global numbers in the part.
+    heldout
+        The part: the documents set aside, or the training documents.
     text_field
-        Field of the text, where it is not that of the ingest.
+        Field of the text, if it is not that of the ingest.
     asked
         Read files of any size that may have changed since the ingest (``snippets``).
 
@@ -243,11 +250,8 @@ class DocumentTexts:
         rows = describe_documents(
             corpus, np.unique(np.asarray(numbers, np.int64)), ["source"], heldout
         )
-        places = {
-            number: place
-            for number, row in rows.items()
-            if (place := passage_of(corpus, row)) is not None
-        }
+        located = {number: locate_text(corpus, row) for number, row in rows.items()}
+        places = {number: place for number, place in located.items() if place is not None}
         characters = min(CHARACTERS, max(1000, ALL_CHARACTERS // max(1, len(places))))
         texts, self.missing = snippets(
             corpus, places.values(), characters=characters, text_field=text_field, asked=asked
@@ -275,9 +279,7 @@ class DocumentTexts:
 
     @cached_property
     def _forms(self) -> dict[str, list[str]]:
-        """Words of a vocabulary that was stemmed, lemmatized or replaced -> as they are written in
-        the texts.
-        """
+        """Spellings in the texts of the words of a vocabulary that changes words."""
         if not (self._recipe.stem or self._recipe.lemmas or self._recipe.replace):
             return {}
         plain = structs.replace(
@@ -285,9 +287,13 @@ class DocumentTexts:
         )
         try:
             tokenizer = Tokenizer(plain)
-        except UsageError:  # a tool that the store names and no command: its words as they are
+        # only a store that was made in Python can name a lemmatizer that no command offers
+        except UsageError:
             tokenizer = Tokenizer(structs.replace(plain, lemmas=None))
-        written = sorted({word for text in self._texts.values() for word in WORD.findall(text)})
+        distinct_words: set[str] = set()
+        for text in self._texts.values():
+            distinct_words.update(WORD.findall(text))
+        written = sorted(distinct_words)
         counted = tokenizer.count(pa.array(written, pa.large_string()))
         forms: dict[str, list[str]] = {}
         for word, number in zip(
@@ -299,8 +305,9 @@ class DocumentTexts:
         return forms
 
     def _pattern(self, words: Iterable[str]) -> re.Pattern[str]:
-        """Matches any of the words as it is written in the texts; ``a_b`` matches the two one after
-        the other.
+        """Compile a pattern that matches any of the words as the texts spell them.
+
+        ``a_b`` matches the two words one after the other.
         """
         parts = [
             [part for part in word.split("_") if part]
@@ -320,20 +327,26 @@ class DocumentTexts:
         return re.compile("|".join(whole_words) or r"(?!)", re.IGNORECASE)
 
     def passage(self, number: int, words: Iterable[str], characters: int = 400) -> Passage | None:
-        """The part of a document with most of the words; None where its text was not found."""
+        """Cut out the part of a document with most of the words, if its text was read."""
         text = self._texts.get(number)
         if text is None:
             return None
-        hits = places_of(self._pattern(words), text, folded=self._recipe.normalize == "nfkc")
+        hits = find_matches(self._pattern(words), text, folded=self._recipe.normalize == "nfkc")
         return best_passage(text, hits, characters)
 
     def words(self, number: int) -> set[str]:
-        """The different words of a document's text, lower-cased."""
+        """Return the distinct words of a document's text, lower-cased."""
         return set(WORD.findall(self._texts.get(number, "").lower()))
 
 
-def distinct(texts: Sequence[set[str]]) -> list[int]:
-    """Positions of the texts, given by their words, that are no near-duplicates of one before."""
+def skip_duplicates(texts: Sequence[set[str]]) -> list[int]:
+    """Return the positions of texts that are no near-duplicates of an earlier one.
+
+    Parameters
+    ----------
+    texts
+        The words of each text.
+    """
     chosen: list[int] = []
     for i, words in enumerate(texts):
         if not words or all(len(words & texts[j]) < SAME * len(words | texts[j]) for j in chosen):
@@ -341,8 +354,16 @@ def distinct(texts: Sequence[set[str]]) -> list[int]:
     return chosen
 
 
-def places_of(pattern: re.Pattern[str], text: str, *, folded: bool) -> list[tuple[int, int]]:
-    """Find where a pattern matches; ``folded``: it is of words without ligatures and their like."""
+def find_matches(pattern: re.Pattern[str], text: str, *, folded: bool) -> list[tuple[int, int]]:
+    """Find the places in a text that a pattern matches.
+
+    Parameters
+    ----------
+    pattern, text
+        The pattern and the text.
+    folded
+        The pattern has no ligatures and the like, which the text may have (NFKC).
+    """
     if not folded or normalize_text(text, "nfkc") == text:
         return [match.span() for match in pattern.finditer(text)]
     letters, places = fold_with_places(text)
@@ -353,12 +374,16 @@ def places_of(pattern: re.Pattern[str], text: str, *, folded: bool) -> list[tupl
 
 
 def best_passage(text: str, hits: Sequence[tuple[int, int]], characters: int) -> Passage:
-    """Cut out the part of a text, of so many characters, with most different marked words.
+    """Cut out the part of a text with the most distinct marked words, the first of equals.
 
     Parameters
     ----------
+    text
+        The text.
     hits
-        Places of the words in ``text``.  Of parts with as many, the first is taken.
+        (start, end) of the words in it.
+    characters
+        Length of the part.
     """
     margin = characters // 6
     best = 0
@@ -385,6 +410,6 @@ def best_passage(text: str, hits: Sequence[tuple[int, int]], characters: int) ->
     )
 
 
-def candidates(n: int) -> int:
-    """How many documents to rank, that n of them differ."""
+def count_candidates(n: int) -> int:
+    """Return the number of documents to rank so that n of them differ."""
     return 10 * n + 20

@@ -1,4 +1,4 @@
-"""Dates as text -> periods of time: which grain suits a corpus, and what its periods are called."""
+"""Periods of time: the grain that suits a corpus, and the names of its periods."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LONGEST = 10_000
 """Periods at most of a grain that was asked for."""
 
 
-def _ordinal(d: Day) -> int:
-    return date(*d).toordinal()
+def _ordinal(day: Day) -> int:
+    return date(*day).toordinal()
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,16 @@ class Grain:
 
     Attributes
     ----------
+    key
+        Its name as an option's value.
     number
-        The period's number of a date, ascending in time, without gaps.
+        Returns the number of a date's period; numbers ascend in time, without gaps.
     name
-        What the period of a number is called.
+        Returns the name of a period by its number.
     needs
-        1 the year, 2 the month too, 3 the day too.
+        Parts of a date that determine its period: 1 year, 2 month, 3 day.
     years
-        Its length.
+        Length of a period in years.
     """
 
     key: str
@@ -42,8 +44,8 @@ class Grain:
     needs: int
     years: float
 
-    def of(self, day: Day | None) -> int | None:
-        """The number of a date's period; None where the date does not say."""
+    def find_period(self, day: Day | None) -> int | None:
+        """Return the number of a date's period, if the date is exact enough."""
         return self.number(day) if day is not None and all(day[: self.needs]) else None
 
 
@@ -80,14 +82,27 @@ GRAINS = {
 
 
 def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] | None:
-    """The finest grain that gives at most 80 periods, of 20 documents or more on average, and that
-    nine in ten dates are exact enough for; with the numbers of its periods from first to last.
-    None without dates.
+    """Choose the finest grain that suits the dates.
+
+    It gives at most 80 periods of 20 documents or more on average, and nine in ten dates are exact
+    enough for it.
+
+    Parameters
+    ----------
+    days
+        Documents of each date.
+    grain
+        The key of the only grain to try.
+
+    Returns
+    -------
+    tuple or None
+        The grain, and the numbers of its periods from first to last; None without dates.
     """
     best = None
     for g in GRAINS.values() if grain is None else (GRAINS[grain],):
-        numbers = {number for day in days if (number := g.of(day)) is not None}
-        dated = sum(n for day, n in days.items() if g.of(day) is not None)
+        numbers = _count_periods(days, g)
+        dated = numbers.total()
         if not numbers or (dated < 0.9 * days.total() and grain is None):
             continue
         periods = range(min(numbers), max(numbers) + 1)
@@ -98,11 +113,26 @@ def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] 
     return best
 
 
-def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Counter[Day]] | None:
-    """``choose`` without a few dates, mistyped ones mostly, that would stretch time beyond 80
-    periods; with these dates.
+def _count_periods(days: Counter[Day], grain: Grain) -> Counter[int]:
+    """Count the documents of each period that has any."""
+    numbers: Counter[int] = Counter()
+    for day, n in days.items():
+        number = grain.find_period(day)
+        if number is not None:
+            numbers[number] += n
+    return numbers
 
-    They are one in 200 at either end, and lie three times the length of the others away from them.
+
+def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Counter[Day]] | None:
+    """Choose grain and periods without a few stray dates that would stretch time.
+
+    Strays, mistyped dates mostly, are one in 200 at either end, lie three times the length of the
+    others away from them, and would make more than 80 periods.
+
+    Returns
+    -------
+    tuple or None
+        The grain, the numbers of its periods and the strays; None without dates.
     """
     ordered = sorted(days)
     places = [_ordinal((year, month or 1, day or 1)) for year, month, day in ordered]
@@ -122,15 +152,16 @@ def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Co
     chosen = choose(days - far, grain)
     if chosen is None:
         return None
-    numbers = [number for day in days if (number := chosen[0].of(day)) is not None]
+    numbers = _count_periods(days, chosen[0])
     stretched = reach and max(numbers) - min(numbers) >= MOST
     return (*chosen, far) if stretched else (*(choose(days, grain) or chosen), Counter())
 
 
 def count(texts: Iterable[tuple[str | None, int]]) -> Counter[Day]:
-    """Dates counted, of (text, how often)."""
+    """Count the dates among pairs of (text, documents)."""
     days: Counter[Day] = Counter()
     for text, n in texts:
-        if text and (day := parse(text)) is not None:
+        day = parse(text) if text else None
+        if day is not None:
             days[day] += n
     return days

@@ -1,4 +1,4 @@
-"""``topicstream.show``: a model's topics for people."""
+"""``topicstream.show``: the topics of a model, or another view of it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from topicstream.base.options import checked, openly_configured, option
 from topicstream.base.records import Json
 from topicstream.base.text import escaped, render, wrapped
 from topicstream.display.config import ShowConfig
-from topicstream.display.view import ModelView, with_mark
+from topicstream.display.view import ModelView, add_mark
 from topicstream.model.top import topic_table
 
 OWN = ("id", "text", "marks")
-"""What a document that is shown has beside a value and the columns of its metadata."""
+"""Keys of a shown document beside a value and the columns of its metadata."""
 
 
 @dataclass(frozen=True)
 class AnyViewConfig(ShowConfig):
-    """What ``show`` is asked, options of one view among it."""
+    """Settings of ``show``, with the options of one view."""
 
     options: Mapping[str, Any] | None = option(
         None,
@@ -37,12 +37,11 @@ class AnyViewConfig(ShowConfig):
 
 @openly_configured(AnyViewConfig)
 def show(config: AnyViewConfig) -> dict[str, Any]:
-    """First words, sizes and (with ``docs``) most typical documents of topics, as plain values; or
-    another view of a model.
+    """Describe the topics of a model by words, sizes and typical documents.
 
-    An option of `topics show` that asks for a view gives what that prints with ``--json``:
-    ``find="lost luggage"``, ``over_time=True`` with ``by="party"``, ``similar=id``,
-    ``table="words.tex"``, ``theta="shares.parquet"`` (the files are written, and named).
+    An option of `topics show` that asks for another view returns the ``--json`` result of that
+    view: ``find="lost luggage"``, ``over_time=True`` with ``by="party"``, ``similar=id``,
+    ``table="words.tex"``, ``theta="shares.parquet"``. Files that it names are written.
 
     Typical documents are training documents of ``corpus`` with the largest share of the topic;
     shares come from all their words. Edits of the model are honoured. Without ``topics``, the
@@ -51,19 +50,20 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``topics``: a list of dicts with topic, label (where it has one), kind (live, dead or
-        background), share of all tokens, tokens, words [{word, p}],
-        anchors [word] (where it has anchor words) and documents [{id, share, ...}].  With ``text``,
-        a document has ``text``
-        (the passages with most of the topic's words; near-duplicates are skipped) and ``marks``,
-        the (start, end) of those
-        words.  Of a model of clusters, ``share`` is of the documents, and each topic has a
-        ``size``.
+        ``topics`` is a list of dicts with
+
+        - ``topic`` (its number), ``kind`` (live, dead or background) and, if set, ``label``;
+        - ``share`` of all tokens, or of the documents in a model of clusters, and ``tokens``;
+        - ``words``, a list of {word, p};
+        - ``size`` in a model of clusters, and ``anchors`` in a model that has anchor words;
+        - with ``docs``, ``documents``: a list of {id, share, ...}. With ``text``, a document has
+          the passage with most of the topic's words (``text``) and the (start, end) of these words
+          in it (``marks``); near-duplicates are skipped.
 
     Raises
     ------
     UsageError
-        For ``text`` without ``docs``, and for an unknown topic.
+        If ``text`` is given without ``docs``, or a topic is unknown.
 
     Examples
     --------
@@ -89,8 +89,19 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
 
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:
-    """The passage of a document, its marked words bold on a terminal (``width``) and between
-    asterisks elsewhere; words that touch, as in scripts without spaces, as one.
+    """Format the passage of a document, with its marked words set off.
+
+    Marked words are bold on a terminal and between asterisks elsewhere. Words that touch, as in
+    scripts without spaces, are set off as one.
+
+    Parameters
+    ----------
+    document
+        A document with ``text`` and ``marks``; without them there are no lines.
+    indent
+        Blanks before each line.
+    width
+        Columns of the terminal; None: no terminal.
     """
     if "text" not in document:
         return []
@@ -107,10 +118,10 @@ def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) ->
 
 @dataclass(frozen=True)
 class TopicsView(ModelView, heeds=("words", "relevance", "topics", "docs", "text", "with_columns")):
-    """The topics themselves."""
+    """View of the topics themselves."""
 
     def result(self) -> dict[str, Json]:
-        """As ``show`` returns them."""
+        """Describe the topics as ``show`` returns them."""
         if (self.text or self.with_columns) and not self.docs:
             raise UsageError(
                 f"--{'text' if self.text else 'with'} requires --docs N or --find TEXT"
@@ -153,76 +164,76 @@ class TopicsView(ModelView, heeds=("words", "relevance", "topics", "docs", "text
         }
 
     def _anchors(self) -> list[list[str]] | None:
-        """The anchor words of each topic, of a model that has some."""
+        """Return the anchor words of each topic, if the model has any."""
         shown = self.shown
         if "anchors" not in shown.trained.manifest.tables:
             return None
         anchors = shown.trained.table("anchors").gather(np.arange(1))[0].astype(np.int64)
-        ids_by_topic = [
-            [anchors[m] for m in members if 0 <= anchors[m] < shown.trained.n_words]
-            for members in shown.view.members
-        ]
-        return [shown.trained.vocabulary.texts(np.array(ids, np.int64)) for ids in ids_by_topic]
+        words = []
+        for members in shown.view.members:
+            ids = anchors[list(members)]
+            ids = ids[(ids >= 0) & (ids < shown.trained.n_words)]
+            words.append(shown.trained.vocabulary.texts(ids))
+        return words
 
     def _documents(self) -> dict[int, list[dict[str, Any]]]:
-        """The typical documents of each topic, with the columns asked for."""
+        """Describe the typical documents of each topic, with the columns asked for."""
         # inference and the corpus: a quarter of a second that the topics alone do not need
         from topicstream.display.doc_topics import typical_documents
         from topicstream.display.gather import describe_documents
-        from topicstream.display.metadata import kept_columns
-        from topicstream.display.passages import MARKED, DocumentTexts, candidates, distinct
+        from topicstream.display.metadata import choose_columns
+        from topicstream.display.passages import (
+            MARKED,
+            DocumentTexts,
+            count_candidates,
+            skip_duplicates,
+        )
 
         shown = self.shown
         store = self.store
-        chosen = self.shown.columns(self.topics)
-        columns = kept_columns(store, self.with_columns)
-        ranked = candidates(self.docs) if self.text else self.docs
+        columns = choose_columns(store, self.with_columns)
+        ranked = count_candidates(self.docs) if self.text else self.docs
         numbers, shares = typical_documents(shown.trained, store, ranked, shown.threads, shown.view)
-        lists = {
-            k: list(zip(numbers[:, k].tolist(), shares[:, k].tolist(), strict=True)) for k in chosen
-        }
-        lists = {
-            k: [(d, share) for d, share in listed if np.isfinite(share)]
-            for k, listed in lists.items()
-        }
-        texts = (
-            DocumentTexts(store, [d for listed in lists.values() for d, _ in listed])
-            if self.text
-            else None
-        )
+        lists: dict[int, list[tuple[int, float]]] = {}
+        for k in shown.columns(self.topics):
+            pairs = zip(numbers[:, k].tolist(), shares[:, k].tolist(), strict=True)
+            lists[k] = [(d, share) for d, share in pairs if np.isfinite(share)]
+        texts = DocumentTexts(store, _numbers_of(lists)) if self.text else None
         if texts is not None:
             if texts.missing:
                 raise InputError(f"--text: {texts.missing}")
-            lists = {
-                k: [listed[i] for i in distinct([texts.words(d) for d, _ in listed])[: self.docs]]
-                for k, listed in lists.items()
-            }
-        rows = describe_documents(
-            store, np.array([d for listed in lists.values() for d, _ in listed], np.int64), columns
-        )
+            for k, listed in lists.items():
+                different = skip_duplicates([texts.words(d) for d, _ in listed])
+                lists[k] = [listed[i] for i in different[: self.docs]]
+        rows = describe_documents(store, np.array(_numbers_of(lists), np.int64), columns)
         integer_ids = store.manifest.ids == "integer"
         words = shown.first_words(MARKED, 0.6) if texts is not None else []
 
-        def about(number: int, share: float, k: int) -> dict[str, Json]:
+        def describe(number: int, share: float, k: int) -> dict[str, Json]:
+            """Describe a document of topic k, with its passage if texts were read."""
             row = rows[number]
             more = {
                 name: row[name] for name in columns if name != "share" and row.get(name) is not None
             }
-            if texts is not None and (excerpt := texts.passage(number, words[k])) is not None:
+            excerpt = None if texts is None else texts.passage(number, words[k])
+            if excerpt is not None:
                 more |= {"text": excerpt.text, "marks": excerpt.marks}
             return {"id": int(row["id"]) if integer_ids else row["id"], "share": share, **more}
 
-        return {k: [about(d, share, k) for d, share in listed] for k, listed in lists.items()}
+        return {k: [describe(d, share, k) for d, share in listed] for k, listed in lists.items()}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
-        """A line a topic, its documents below."""
+        """Format a line a topic, with its documents below."""
         return topic_lines(result["topics"], width)
 
 
+def _numbers_of(lists: Mapping[int, Sequence[tuple[int, float]]]) -> list[int]:
+    """Return the numbers of all listed documents."""
+    return [number for number, _ in chain.from_iterable(lists.values())]
+
+
 def document_line(document: Mapping[str, Any], *own: str) -> str:
-    """A document's id and what it has beside ``OWN`` and ``own``, the columns of its metadata,
-    escaped.
-    """
+    """Format the id of a document and its metadata, without the keys ``own``."""
     about = [
         ", ".join(v) if isinstance(v, list) else v
         for name, v in document.items()
@@ -233,7 +244,7 @@ def document_line(document: Mapping[str, Any], *own: str) -> str:
 
 
 def topic_lines(topics: Sequence[dict[str, Any]], width: int | None) -> list[str]:
-    """Topics for people: number, share, label and words, then their documents."""
+    """Format topics by number, share, label and words, then their documents."""
     digits = len(str(max((t["topic"] for t in topics), default=0)))
     out = list[str]()
     for t in topics:
@@ -241,7 +252,7 @@ def topic_lines(topics: Sequence[dict[str, Any]], width: int | None) -> list[str
         anchors = f"[{', '.join(t['anchors'])}]" if t.get("anchors") else ""
         (text,) = render(
             "[({mark}) ][{label}: ][{anchors} ]{words: }",
-            {**with_mark(t), "anchors": anchors, "words": [w["word"] for w in t["words"]]},
+            {**add_mark(t), "anchors": anchors, "words": [w["word"] for w in t["words"]]},
         )
         out += wrapped(head + "  ", text, width)
         for d in t.get("documents", []):

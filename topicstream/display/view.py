@@ -1,6 +1,4 @@
-"""What a view of ``topics show`` is, and what it looks at: a model as its edits show it, and the
-documents it was trained on.
-"""
+"""The views of ``topics show``, and the edited model that they look at."""
 
 from __future__ import annotations
 
@@ -24,34 +22,63 @@ from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.model.topic_model import TopicModel
 
 RELEVANCE = 0.6
+"""Lambda for names of topics, as Sievert & Shirley (2014) advise."""
 CONSIDERED = 12
+"""Words that a name is chosen from."""
 NAMING = 3
-"""Names of topics: the lambda that Sievert & Shirley (2014) advise, words that are looked at, and
-words of a name.
-"""
+"""Words of a name."""
 HEEDED_BY_ALL = ("model", "corpus", "mem_limit", "progress", "threads")
-"""Options of ``ShowConfig`` that say what a view reads and how it works."""
+"""Options of ``ShowConfig`` that every view heeds."""
 _JOINTS = str.maketrans({"_": " ", "\u00a0": " "})
 
 
 @dataclass(frozen=True)
 class ModelView(ShowConfig):
-    """One way to look at a model: further options of ``topics show``, and what they show.
+    """A way to look at a model: further options of ``topics show`` and their result.
 
     A subclass is a frozen dataclass whose fields are its options. It is registered by the option
     that asks for it, in ``topicstream.base.plugins`` or as an entry point in
     ``topicstream.views``.
+
+    Parameters
+    ----------
+    heeds
+        A keyword of the subclass (``class V(ModelView, heeds=("topics",))``): options of
+        ``ShowConfig`` that the view heeds besides those of ``HEEDED_BY_ALL``. It refuses any
+        other that is given. Default: those of the class that it derives from.
+
+    Attributes
+    ----------
+    title
+        Title of the view's section in the help.
+    heeds
+        As above.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from topicstream.base.options import option
+    >>> from topicstream.display.view import ModelView
+    >>> @dataclass(frozen=True)
+    ... class SizesView(ModelView, heeds=("topics",)):
+    ...     title = "Sizes of topics (--sizes)"
+    ...     sizes: bool = option(False, "Tokens of each topic.")
+    ...
+    ...     def result(self):
+    ...         columns = self.shown.columns(self.topics)
+    ...         return {self.shown.names[k]: float(self.shown.model.sizes[k]) for k in columns}
+    ...
+    ...     def lines(self, result, width):
+    ...         return [f"{tokens:12,.0f}  {name}" for name, tokens in result.items()]
+    >>> len(SizesView("model", "corpus.zarr", sizes=True).result())
+    4
     """
 
     title: ClassVar[str] = ""
-    """Of its section in the help."""
     heeds: ClassVar[Collection[str]] = ()
-    """Options of ``ShowConfig`` that the view heeds besides those of ``HEEDED_BY_ALL``; any other
-    that is given is refused.
-    """
 
     def __init_subclass__(cls, heeds: Collection[str] | None = None) -> None:
-        """Note the options that a view heeds; None: those of the class that it derives from."""
+        """Note the options that the view heeds."""
         if heeds is None:
             return
         unknown = sorted(set(heeds) - {field.name for field in fields(ShowConfig)})
@@ -67,29 +94,29 @@ class ModelView(ShowConfig):
 
     @cached_property
     def shown(self) -> ShownModel:
-        """The model that is looked at."""
-        return look_at(self.model, self.mem_limit, self.threads)
+        """The model with its edits."""
+        return open_shown(self.model, self.mem_limit, self.threads)
 
     @cached_property
     def store(self) -> Corpus:
-        """The corpus that it was trained on."""
+        """The corpus that the model was trained on."""
         # brings inference with it: a quarter of a second that the topics alone do not need
         from topicstream.display.metadata import open_corpus
 
         return open_corpus(self.shown.trained, self.corpus)
 
     def result(self) -> Json:
-        """What is shown, as plain values for JSON; None where nothing is to be printed."""
+        """Compute the result as plain values for JSON, or None to print nothing."""
         raise NotImplementedError
 
     def lines(self, result: Any, width: int | None) -> list[str]:
-        """The result for people, in lines of ``width`` columns (None: of any length)."""
+        """Format the result in lines of ``width`` columns (None: of any length)."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class ShownModel:
-    """A model that is looked at.
+    """A model with its edits.
 
     Attributes
     ----------
@@ -100,7 +127,7 @@ class ShownModel:
     model
         The model as its view shows it.
     threads
-        How many may work.
+        Threads that may work.
     """
 
     trained: TopicModel
@@ -110,7 +137,7 @@ class ShownModel:
 
     @cached_property
     def names(self) -> list[str]:
-        """A name of each topic, marked where it is dead or the background."""
+        """Names of the topics, the dead ones and the background marked."""
         marks = map(mark_kind, self.model.kinds)
         return [
             f"({mark}) {name}" if mark else name
@@ -119,56 +146,76 @@ class ShownModel:
 
     @cached_property
     def plain_names(self) -> list[str]:
-        """A name of each topic: its label, or its own words."""
-        proposals = propose(self.model)
+        """Names of the topics: labels, or else words."""
+        proposals = propose_labels(self.model)
         return [
             self.view.label_of(number) or proposals[k] for k, number in enumerate(self.view.ids)
         ]
 
     def ranked(self, values: np.ndarray) -> list[int]:
-        """Positions of all topics by falling value; the background and dead topics come last."""
+        """Rank all topics by falling value, the background and dead ones last.
+
+        Parameters
+        ----------
+        values
+            float64[K].
+
+        Returns
+        -------
+        Positions of the topics.
+        """
         return ranked(self.model.kinds, values)
 
     def columns(self, topics: Sequence[int] | None) -> list[int]:
-        """Find the positions of topics by their numbers; of all, as they are listed, by default."""
+        """Find the positions of topics by number (None: of all, in the order of listing)."""
         return self.view.listing if topics is None else [self.view.column_of(k) for k in topics]
 
     def first_words(self, n: int, relevance: float = 1.0) -> list[list[str]]:
-        """The n most probable (or relevant, see ``top_words``) words of each topic."""
+        """Return the n most probable (or relevant, see ``top_words``) words of each topic."""
         ids, _ = top_words(self.model, n, relevance)
         return [self.model.vocabulary.texts(column) for column in ids.T]
 
     def entry(self, column: int) -> dict[str, Json]:
-        """A topic by its number, its label, where it has one, and its kind."""
+        """Describe a topic by its number, kind and, if set, label."""
         number = self.view.ids[column]
         label = self.view.label_of(number)
         kind = {"kind": self.model.kinds[column]}
         return {"topic": number, **({} if label is None else {"label": label}), **kind}
 
 
-def look_at(
+def open_shown(
     model: str | Path | TopicModel, mem_limit: str | int | None = None, threads: int | None = 1
 ) -> ShownModel:
-    """Open a model as its edits show it; DoesNotFit, StoreError."""
+    """Open a model with its edits.
+
+    Raises
+    ------
+    DoesNotFit
+        If the model does not fit the memory limit.
+    StoreError
+        If the model is damaged.
+    """
     (trained,), workers = open_within([model], mem_limit, threads)
     view = view_of(trained)
     return ShownModel(trained, view, apply_view(trained, view), workers)
 
 
 def largest(values: np.ndarray, n: int) -> list[int]:
-    """Positions of the n largest values, the first of equal ones first."""
+    """Return the positions of the n largest values, the first of equal ones first."""
     return [int(position) for position in np.argsort(-values, kind="stable")[:n]]
 
 
-def with_mark(entry: Mapping[str, Any]) -> dict[str, Any]:
+def add_mark(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Add the ``mark`` of a topic's kind to an entry, for templates."""
     return {**entry, "mark": mark_kind(entry["kind"])}
 
 
-def propose(model: TopicModel) -> list[str]:
-    """A label for each topic: its most relevant words (by ``RELEVANCE``), without those that say
-    the same again (a plural, a word that is part of a phrase in the list); a phrase counts as two.
-    Two topics never get the same label: the later one takes a further word.
+def propose_labels(model: TopicModel) -> list[str]:
+    """Propose a label for each topic from its most relevant words.
+
+    Words that repeat another one are skipped (a plural, a word of a phrase in the label), and a
+    phrase counts as two words. If two topics would get the same label, the smaller one takes a
+    further word.
     """
     ids, scores = top_words(model, CONSIDERED, RELEVANCE)
     order = np.argsort(-model.sizes, kind="stable")
@@ -184,7 +231,7 @@ def propose(model: TopicModel) -> list[str]:
         if model.sizes[k] < 1.0:
             out[k] = f"(empty {numbers[k]})"
             continue
-        words = _distinct(texts)
+        words = _skip_repetitions(texts)
         label = ""
         n = 0
         weight = 0
@@ -199,20 +246,24 @@ def propose(model: TopicModel) -> list[str]:
     return out
 
 
-def _distinct(texts: list[str]) -> list[str]:
-    kept: list[str] = []
+def _skip_repetitions(texts: list[str]) -> list[str]:
+    """Skip words that are other forms, or parts, of a word or phrase in the list."""
+    chosen: list[str] = []
     for text in texts:
         stem = _stem(text)
-        parts = {_stem(p) for t in kept for p in t.split()}
-        if stem in parts or any(stem == _stem(t) for t in kept):
+        parts = {_stem(part) for part in " ".join(chosen).split()}
+        if stem in parts or any(stem == _stem(other) for other in chosen):
             continue
-        pieces = {_stem(p) for p in text.split()}
-        kept = [*(t for t in kept if not (len(pieces) > 1 and _stem(t) in pieces)), text]
-    return kept
+        pieces = {_stem(part) for part in text.split()}
+        if len(pieces) > 1:
+            chosen = [other for other in chosen if _stem(other) not in pieces]
+        chosen.append(text)
+    return chosen
 
 
 @lru_cache(1 << 16)
 def _stem(text: str) -> str:
+    """Cut off an English plural's ending, or a final vowel that it may change."""
     for ending in ("ies", "es", "s"):
         if len(text) > len(ending) + 3 and text.endswith(ending):
             return text[: -len(ending)].rstrip("ey")

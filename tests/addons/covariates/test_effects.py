@@ -69,7 +69,7 @@ def test_dates_are_years():
 def covariate(column: str, values: list[str], df: int = 0) -> Covariate:
     made = Covariate(column, df)
     made.counts.update(values)
-    made.settle()
+    made.choose_coding()
     return made
 
 

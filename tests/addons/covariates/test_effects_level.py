@@ -133,7 +133,7 @@ def test_predictions_have_the_wider_interval_too():
 def covariate_of(values, df):
     covariate = Covariate("x", df)
     covariate.counts.update(values)
-    covariate.settle()
+    covariate.choose_coding()
     return covariate
 
 
@@ -173,7 +173,7 @@ def design_of(formula, columns):
     for factor in factors:
         covariates[factor] = Covariate(factor.column, factor.df)
         covariates[factor].counts.update(columns[factor.column])
-        covariates[factor].settle()
+        covariates[factor].choose_coding()
     return Design(terms, covariates)
 
 

@@ -26,7 +26,7 @@ from topicstream.base.records import Json
 from topicstream.base.text import each, render
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import compose_text, spellings
-from topicstream.display.view import ModelView, largest, with_mark
+from topicstream.display.view import ModelView, add_mark, largest
 from topicstream.evaluation.keys import corpus_vocabulary, match_words
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
@@ -187,7 +187,7 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         if self.author is not None:
             near = "; ".join(line for line in each("{author} {likeness:.3f}", result["nearest"]))
-            topics = each(TOPIC, [with_mark(t) for t in result["topics"] if t["share"] >= 0.005])
+            topics = each(TOPIC, [add_mark(t) for t in result["topics"] if t["share"] >= 0.005])
             return [
                 *render("{author}: {tokens:,.0f} tokens", result),
                 *topics,
@@ -195,7 +195,7 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
             ]
         listed = [
             {
-                **with_mark(t),
+                **add_mark(t),
                 "named": "; ".join(each("{author} {tokens:,.0f}", t["authors"])) or "-",
             }
             for t in result["topics"]

@@ -86,7 +86,7 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
                 pixels = (vector @ basis).reshape(n, n)
                 grey = 0.5 + 0.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
                 page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey
-        (axis,) = figure.panels(
+        (axis,) = figure.add_panels(
             1, across=1, size=(1 + 0.05 * page.shape[1], 0.3 + 0.05 * page.shape[0])
         )
         axis.imshow(page, cmap="gray", vmin=0, vmax=1, interpolation="nearest")

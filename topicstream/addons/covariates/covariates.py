@@ -27,9 +27,9 @@ from topicstream.display.metadata import (
     check_columns,
     columns_of,
     open_corpus,
-    values_given,
+    without_missing,
 )
-from topicstream.display.view import look_at
+from topicstream.display.view import open_shown
 from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import View
@@ -118,7 +118,7 @@ def effects(config: EffectsConfig) -> Effects:
     (360, ['topic', 'label', 'term', 'estimate'])
     """
     terms = parse_formula(config.formula)
-    shown = look_at(config.model, config.mem_limit, config.threads)
+    shown = open_shown(config.model, config.mem_limit, config.threads)
     model = shown.trained
     view = shown.view
     corpus = open_corpus(model, config.corpus)
@@ -221,13 +221,13 @@ def explain(
 def _reasons(design: Design, support: Support, fitted: Coefficients) -> list[str | None]:
     """Say for each coefficient why it has no interval, None where it has one."""
     of_columns = support.reasons()
-    of_categories = design.of_categories()
+    category_columns = design.category_columns()
     reasons: list[str | None] = []
     for place, column in enumerate(fitted.used):
         reason = of_columns[column]
         if reason is None and fitted.carried[place]:
             reason = CARRIED_BY_FEW
-        if reason is None and of_categories[column] and fitted.errors[place].min() > MOST_ERROR:
+        if reason is None and category_columns[column] and fitted.errors[place].min() > MOST_ERROR:
             reason = NOT_TOLD_APART
         reasons.append(reason)
     return reasons
@@ -258,14 +258,14 @@ def _survey(
     sample: dict[str, list[str]] = {column: [] for column in columns}
     spacing = max(1, corpus.n_docs // AVERAGED)
     for numbers, batch in stream_documents(corpus, False, columns):
-        values = pa.table({column: values_given(batch.column(column)) for column in columns})
+        values = pa.table({column: without_missing(batch.column(column)) for column in columns})
         for covariate in covariates.values():
             covariate.counts.update(values[covariate.column].drop_null().to_pylist())
         some = values.filter(pa.array(numbers % spacing == 0)).drop_null()
         for column in columns:
             sample[column] += some[column].to_pylist()
     for covariate in covariates.values():
-        covariate.settle()
+        covariate.choose_coding()
     return Design(terms, covariates), sample
 
 
@@ -277,10 +277,10 @@ def _documents(
     cluster_column = "document" if (corpus.manifest.reading or {}).get("split") else "id"
     metadata = Metadata(corpus, list(dict.fromkeys([*columns, cluster_column])))
     for block in document_shares(model, corpus, view=view, threads=threads):
-        rows, listed = metadata.of(block.first, len(block.shares))
+        rows, listed = metadata.read_rows(block.first, len(block.shares))
         usable = listed & block.counted
         for column in columns:
-            usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
+            usable &= without_missing(rows[column]).is_valid().to_numpy(zero_copy_only=False)
         if usable.any():
             chosen = np.flatnonzero(usable)
             texts = {

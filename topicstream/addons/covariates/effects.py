@@ -301,9 +301,11 @@ class Effects:
         topics = self._most_different(columns)
         topic_names = dict(zip(self.topics.tolist(), self.labels, strict=True))
         variables = list(dict.fromkeys(columns["variable"]))
-        panels = figure.panels(len(topics) * len(variables), across=len(variables), size=(4, 2.2))
+        panels = figure.add_panels(
+            len(topics) * len(variables), across=len(variables), size=(4, 2.2)
+        )
         for axis, (k, variable) in zip(panels, itertools.product(topics, variables), strict=True):
-            figure.titled(
+            figure.set_title(
                 axis, f"{k} {shortened(topic_names[k], 30)}, by {shortened(variable, 30)}"
             )
             chosen = np.flatnonzero((columns["topic"] == k) & (columns["variable"] == variable))
@@ -311,7 +313,7 @@ class Effects:
             if self.kinds[variable] == "category":
                 _draw_levels(figure, axis, rows)
                 continue
-            figure.ticks(axis, self.kinds[variable])
+            figure.set_ticks(axis, self.kinds[variable])
             self._draw_curves(figure, axis, variable, rows)
             if k == topics[0] and any(rows["group"]):
                 axis.legend(fontsize=6, frameon=False)
@@ -350,7 +352,7 @@ class Effects:
             share = rows["share"][chosen]
             if variable not in self.references:
                 share[~(rows["se"][chosen] <= UNSURE)] = np.nan
-            label = group and figure.text(shortened(group, 30))
+            label = group and figure.escape_formulas(shortened(group, 30))
             (curve,) = axis.plot(x, 100 * share, lw=1.2, label=label)
             low = np.where(np.isnan(share), np.nan, rows["low"][chosen])
             high = np.where(np.isnan(share), np.nan, rows["high"][chosen])
@@ -372,7 +374,7 @@ def _draw_levels(figure: Figure, axis: Any, rows: dict[str, np.ndarray]) -> None
     )
     axis.plot(share[~known], places[~known], "o", ms=3, color="0.6")
     names = [
-        figure.text(shortened(value, 30)) + ("" if certain else " (too few documents)")
+        figure.escape_formulas(shortened(value, 30)) + ("" if certain else " (too few documents)")
         for value, certain in zip(rows["value"][::-1], known, strict=True)
     ]
     axis.set_yticks(places, names, fontsize=6)

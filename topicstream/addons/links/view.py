@@ -14,8 +14,8 @@ from topicstream.base.options import option
 from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
 from topicstream.display.doc_topics import best_documents
-from topicstream.display.listed import described_documents, document_lines, find_document
-from topicstream.display.metadata import kept_columns
+from topicstream.display.listed import document_lines, find_document, list_documents
+from topicstream.display.metadata import choose_columns
 from topicstream.display.view import ModelView
 from topicstream.evaluation.keys import first_documents
 from topicstream.evaluation.visiting import NO_TOPICS, BlockShares, document_shares, shares_of
@@ -90,7 +90,7 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
                 f"{opened.path}: was trained without links; --links goes with a model of --algo rtm"
             )
         check_model(opened, store)
-        columns = kept_columns(store, self.with_columns)
+        columns = choose_columns(store, self.with_columns)
         part, number = find_document(store, str(self.links), "--links")
         already = _linked(store, part, number)
         eta = opened.table("eta").gather(np.arange(opened.n_topics)).astype(np.float64)
@@ -111,7 +111,7 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
                 yield block.first, np.where(block.counted, block.shares @ weights, -np.inf)
 
         best = best_documents(store, self.words, ratios, already | {(part, number)}, self.progress)
-        candidates = described_documents(best, "ratio", store, columns)
+        candidates = list_documents(best, "ratio", store, columns)
         return {
             "document": self.links,
             "part": "heldout" if part else "train",

@@ -12,7 +12,7 @@ from topicstream.base.errors import InputError
 from topicstream.base.options import option
 from topicstream.base.records import Json
 from topicstream.base.text import each, render
-from topicstream.display.view import ModelView, largest, with_mark
+from topicstream.display.view import ModelView, add_mark, largest
 
 
 @dataclass(frozen=True)
@@ -99,5 +99,5 @@ class PairsView(ModelView, heeds=("words",)):
 def name_of(topic: Mapping[str, Any]) -> str:
     """Name a topic by its label or its words, marked where it is dead or the background."""
     name = topic.get("label") or " ".join(topic["words"])
-    mark = with_mark(topic)["mark"]
+    mark = add_mark(topic)["mark"]
     return f"({mark}) {name}" if mark else name

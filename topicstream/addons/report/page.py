@@ -36,7 +36,7 @@ from topicstream.display import geometry
 from topicstream.display.config import ReportConfig
 from topicstream.display.gather import (
     DATE,
-    Gathered,
+    ReportSums,
     Survey,
     correlations,
     describe_documents,
@@ -46,8 +46,8 @@ from topicstream.display.gather import (
 from topicstream.display.groups import LIMITS, Groups
 from topicstream.display.html import fill_page
 from topicstream.display.metadata import columns_of, open_corpus
-from topicstream.display.passages import MARKED, DocumentTexts, candidates, distinct
-from topicstream.display.view import ShownModel, look_at
+from topicstream.display.passages import MARKED, DocumentTexts, count_candidates, skip_duplicates
+from topicstream.display.view import ShownModel, open_shown
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import left_out_text
@@ -156,15 +156,13 @@ def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: Report
         else None
     )
     per_topic = config.docs if config.docs is not None else (3 if many else 5)
-    ranked = candidates(per_topic) if config.text is not False and per_topic else per_topic
+    ranked = count_candidates(per_topic) if config.text is not False and per_topic else per_topic
     sums = gather_report(
-        shown.trained,
-        shown.view,
+        shown,
         store,
         metadata,
         docs=ranked,
         cross=crossed,
-        threads=shown.threads,
         progress=config.progress,
     )
     add_groups(built, store, metadata, sums)
@@ -220,7 +218,7 @@ def report(config: ReportConfig) -> WrittenPage:
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {path}: the name of a report must end in .html")
     check_output(path, "--out", [config.model, corpus], force=config.force)
-    shown = look_at(config.model, config.mem_limit, config.threads)
+    shown = open_shown(config.model, config.mem_limit, config.threads)
     built = Page()
     add_model(built, shown, config.words)
     values = built.values
@@ -368,7 +366,7 @@ def settings(shown: ShownModel) -> list[list[str]]:
     return rows + [[name, str(value)] for name, value in manifest.versions.items()]
 
 
-def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) -> None:
+def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: ReportSums) -> None:
     """Shares over all documents, by period and by column."""
     values = built.values
     arrays = built.arrays
@@ -418,7 +416,7 @@ def _add_means(arrays: dict[str, np.ndarray], name: str, docs: str, groups: Grou
     arrays[f"{name}Reach"] = reach
 
 
-def add_links(built: Page, sums: Gathered) -> None:
+def add_links(built: Page, sums: ReportSums) -> None:
     """The topics whose shares go up together most, by the correlations of documents' shares."""
     if sums.product is None or sums.linked <= 2 or len(sums.share) <= 2:
         return
@@ -433,7 +431,7 @@ def add_typical(
     built: Page,
     shown: ShownModel,
     corpus: Corpus,
-    sums: Gathered,
+    sums: ReportSums,
     config: ReportConfig,
     per_topic: int,
     characters: int,
@@ -453,7 +451,8 @@ def add_typical(
             built.values["notes"].append(f"No text snippets: {texts.missing}.")
         else:
             lists = [
-                [listed[i] for i in distinct([texts.words(d) for d in listed])] for listed in lists
+                [listed[i] for i in skip_duplicates([texts.words(d) for d in listed])]
+                for listed in lists
             ]
     lists = [listed[:per_topic] for listed in lists]
     numbers = np.unique(np.array([d for listed in lists for d in listed], np.int64))

@@ -110,11 +110,11 @@ def plot_sweep(result: Mapping[str, Any], figure: Figure) -> None:
         for panel in PANELS
         if any(row.get(panel[0]) is not None for row in result["settings"])
     ]
-    *axes, last = figure.panels(len(panels) + 1, across=2, size=(4.4, 3))
+    *axes, last = figure.add_panels(len(panels) + 1, across=2, size=(4.4, 3))
     for axis, (name, title) in zip(axes, panels, strict=True):
         for label, mine in settings.items():
-            _curves(axis, mine, name, figure.text(label))
-        figure.titled(axis, title)
+            _curves(axis, mine, name, figure.escape_formulas(label))
+        figure.set_title(axis, title)
         axis.set_xlabel("topics")
     if len(settings) > 1:
         axes[0].legend(fontsize=6, frameon=False)
@@ -146,7 +146,7 @@ def plot_sweep(result: Mapping[str, Any], figure: Figure) -> None:
             color=colour,
             weight="bold",
         )
-    figure.titled(last, "exclusivity against coherence, by number of topics")
+    figure.set_title(last, "exclusivity against coherence, by number of topics")
     last.set_xlabel("NPMI coherence")
     last.set_ylabel("exclusivity")
     figure.save()

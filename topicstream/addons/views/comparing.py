@@ -346,7 +346,7 @@ def plot_methods(result: dict[str, Any], figure: Figure) -> None:
     """Draw the result of ``compare_methods``: milliseconds a document (logarithmic) across, F1
     upwards, each method a point.
     """
-    (axis,) = figure.panels(1, across=1, size=(7.6, 4.8))
+    (axis,) = figure.add_panels(1, across=1, size=(7.6, 4.8))
     best = result["envelope"]["f1"]
     documents = max(1, result["documents"])
     for record in result["methods"]:
@@ -367,7 +367,7 @@ def plot_methods(result: dict[str, Any], figure: Figure) -> None:
         )
         axis.legend(frameon=False)
     axis.set(xscale="log", ylim=(0, 1.02), xlabel="milliseconds a document, one thread")
-    figure.titled(
+    figure.set_title(
         axis,
         f"F1 of topics at 0.8 against {result['reference']}, {result['documents']:,} documents",
     )

@@ -199,7 +199,7 @@ def _periods(
     if chosen is None or len(chosen[1]) > MOST_PERIODS:
         raise InputError(f"--by {config.by}: too many periods; choose a longer --period")
     grain, numbers = chosen
-    of_text = {text: grain.of(parse(text)) for text in texts if text}
+    of_text = {text: grain.find_period(parse(text)) for text in texts if text}
     place = {text: number - numbers[0] for text, number in of_text.items() if number is not None}
     sizes = [0] * len(numbers)
     for text, number in place.items():

@@ -18,11 +18,11 @@ from topicstream.base.text import each, render
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.display.doc_topics import best_documents
-from topicstream.display.listed import described_documents, document_lines
-from topicstream.display.metadata import kept_columns
-from topicstream.display.passages import DocumentTexts, candidates, distinct
+from topicstream.display.listed import document_lines, list_documents
+from topicstream.display.metadata import choose_columns
+from topicstream.display.passages import DocumentTexts, count_candidates, skip_duplicates
 from topicstream.display.show import marked_lines
-from topicstream.display.view import ModelView, with_mark
+from topicstream.display.view import ModelView, add_mark
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import BlockShares, known_block
@@ -106,7 +106,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         """
         shown = self.shown
         store = self.store
-        columns = kept_columns(store, self.with_columns)
+        columns = choose_columns(store, self.with_columns)
         words = query_words(shown.trained, str(self.find), self)
         n = self.docs or 5
         scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(
@@ -117,13 +117,13 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         first = shown.first_words(self.words)
         ranked = best_documents(
             store,
-            candidates(n) if self.text else n,
+            count_candidates(n) if self.text else n,
             lambda heldout: query_scores(shown.trained, store, words, heldout, shown.threads),
             set(),
             self.progress,
         )
         names = shown.trained.vocabulary.texts(words)
-        described = described_documents(ranked, "score", store, columns)
+        described = list_documents(ranked, "score", store, columns)
         if self.text:
             described = self._with_passages(ranked, described, names)
         return {
@@ -151,7 +151,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         for (_, heldout, number), entry in zip(ranked, described, strict=True):
             if (passage := parts[heldout].passage(number, words)) is not None:
                 entry |= {"text": passage.text, "marks": passage.marks}
-        return [described[i] for i in distinct([parts[h].words(d) for _, h, d in ranked])]
+        return [described[i] for i in skip_duplicates([parts[h].words(d) for _, h, d in ranked])]
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         out = [
@@ -159,7 +159,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
             "topics: the probability that all of the words come from it",
             *each(
                 "{topic:>5} {p:6.1p} %  [({mark}) ][{label}: ]{words: }",
-                map(with_mark, result["topics"]),
+                map(add_mark, result["topics"]),
             ),
             "documents: mean log-likelihood of the words, by their own words and their topics",
         ]

@@ -14,7 +14,7 @@ from topicstream.base.errors import InputError, StoreError, TopicsError, one_lin
 from topicstream.corpus.reader import Corpus
 from topicstream.display.doc_topics import typical_documents
 from topicstream.display.passages import beginnings
-from topicstream.display.view import ShownModel, look_at
+from topicstream.display.view import ShownModel, open_shown
 from topicstream.model.edits import LONGEST
 from topicstream.model.topic_kinds import DEAD
 from topicstream.model.topic_model import TopicModel
@@ -42,7 +42,7 @@ def proposals(
              prints is the label. It is run without a shell, once a topic, each time for five
              minutes at most; TopicsError where it fails. None: the topics' own words.
     """
-    shown = look_at(model, None, threads)
+    shown = open_shown(model, None, threads)
     ids = shown.view.ids
     unlabelled = [
         k

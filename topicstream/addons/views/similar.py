@@ -12,8 +12,8 @@ from topicstream.base.errors import InputError
 from topicstream.base.options import option
 from topicstream.base.records import Json
 from topicstream.display.doc_topics import best_documents
-from topicstream.display.listed import described_documents, document_lines, find_document
-from topicstream.display.metadata import kept_columns
+from topicstream.display.listed import document_lines, find_document, list_documents
+from topicstream.display.metadata import choose_columns
 from topicstream.display.view import ModelView
 from topicstream.evaluation.visiting import NO_TOPICS, document_shares, shares_of
 
@@ -35,7 +35,7 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         shown = self.shown
         view = self.shown.view
         store = self.store
-        columns = kept_columns(store, self.with_columns)
+        columns = choose_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 
         mine = shares_of(
@@ -66,7 +66,7 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
             "topics": [
                 {**shown.entry(k), "share": float(shares[k])} for k in shown.ranked(shares)[:5]
             ],
-            "similar": described_documents(best, "likeness", store, columns),
+            "similar": list_documents(best, "likeness", store, columns),
         }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:

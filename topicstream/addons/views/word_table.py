@@ -123,12 +123,10 @@ class TableView(ModelView, heeds=("words", "topics")):
             write_table(words, self.table, option="--table", force=self.force, caption=caption)
         if self.correlations is not None:
             sums = gather_report(
-                shown.trained,
-                shown.view,
+                shown,
                 self.store,
                 Survey(None, []),
                 docs=0,
-                threads=shown.threads,
                 progress=self.progress,
             )
             if by_size:
