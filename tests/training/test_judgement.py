@@ -13,10 +13,10 @@ from tests.planted import draw, store
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
 from topicstream.training.course import (
-    alpha_at_bound,
     topic_diversity,
     unigram_perplexity,
-    worse_than_unigram,
+    warn_of_alpha_at_bound,
+    warn_of_worse_than_unigram,
 )
 from topicstream.training.loop import train
 
@@ -87,8 +87,8 @@ def test_every_engine_tells_that_topics_are_alike(name, same_words, tmp_path):
 
 def test_perplexity_beside_the_words_frequencies():
     assert unigram_perplexity(np.array([2.0, 2.0, 0.0, 2.0, 2.0])) == pytest.approx(4.0)
-    assert worse_than_unigram("held-out", 90.0, 100.0) == []
-    assert "the held-out perplexity, 110" in worse_than_unigram("held-out", 110.0, 100.0)[0]
+    assert warn_of_worse_than_unigram("held-out", 90.0, 100.0) == []
+    assert "the held-out perplexity, 110" in warn_of_worse_than_unigram("held-out", 110.0, 100.0)[0]
 
 
 def test_alpha_at_its_bound():
@@ -97,9 +97,12 @@ def test_alpha_at_its_bound():
     shape = Shape(1000, 500, 20_000, 30_000.0, 4)
     for alpha, warned in ((25.0, 1), (0.02, 1), (0.3, 0)):
         engine = Anchors(shape, AnchorOptions())
-        assert len(alpha_at_bound(engine, {"alpha": np.full(4, alpha)})) == warned
+        assert len(warn_of_alpha_at_bound(engine, {"alpha": np.full(4, alpha)})) == warned
     assert (
-        alpha_at_bound(Anchors(shape, AnchorOptions(alpha=25.0)), {"alpha": np.full(4, 25.0)}) == []
+        warn_of_alpha_at_bound(
+            Anchors(shape, AnchorOptions(alpha=25.0)), {"alpha": np.full(4, 25.0)}
+        )
+        == []
     )
 
 
@@ -114,7 +117,7 @@ def test_alpha_of_a_healthy_corpus_is_at_no_bound_however_many_topics_there_are(
     alpha = dirichlet_of(0.49, np.full(topics, 1.0 / topics))
     assert 0.9 < alpha.sum() < 1.1
     assert (
-        alpha_at_bound(
+        warn_of_alpha_at_bound(
             Anchors(Shape(1000, 5000, 20_000, 30_000.0, topics), AnchorOptions()), {"alpha": alpha}
         )
         == []

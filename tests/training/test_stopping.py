@@ -20,7 +20,7 @@ from topicstream.training.stopping import (
     Signals,
     Stopping,
     converged,
-    risen,
+    has_stalled,
     tolerance,
 )
 
@@ -127,10 +127,13 @@ def test_how_it_is_spelt_and_told():
         1,
         "documents",
     )
-    assert course.settled(Share(0.001)) == "perplexity changed by less than 0.1% over 10 passes"
-    assert course.settled(1.0) == "perplexity changed by less than 1"
+    assert (
+        course.describe_convergence(Share(0.001))
+        == "perplexity changed by less than 0.1% over 10 passes"
+    )
+    assert course.describe_convergence(1.0) == "perplexity changed by less than 1"
     course.measured.append((1, 2.0))
-    assert course.settled(1.0) == "no new low of held-out perplexity by 1 in 10 passes"
+    assert course.describe_convergence(1.0) == "no new low of held-out perplexity by 1 in 10 passes"
     for text in ("little", "x%", "200%", ""):
         with pytest.raises(UsageError, match="not a tolerance"):
             tolerance(text)
@@ -139,7 +142,9 @@ def test_how_it_is_spelt_and_told():
 def ended(values: list[float], tol: float, every: int = 5) -> int:
     """Passes after which a run ends whose held-out perplexity was measured every so many."""
     found = [(every * (i + 1), value) for i, value in enumerate(values)]
-    return next((found[i - 1][0] for i in range(1, len(found) + 1) if risen(found[:i], tol)), 0)
+    return next(
+        (found[i - 1][0] for i in range(1, len(found) + 1) if has_stalled(found[:i], tol)), 0
+    )
 
 
 def test_held_out_perplexity_that_finds_no_new_low_ends_a_run():
@@ -159,18 +164,18 @@ def test_held_out_perplexity_that_finds_no_new_low_ends_a_run():
 
 def test_held_out_perplexity_is_compared_with_what_lies_ten_passes_back():
     """Three measurements at least; a new low must be lower by the tolerance, not equal to it."""
-    assert not risen([(10, 900.0), (30, 900.0)], 1.0)
-    assert risen([(10, 900.0), (20, 900.0), (30, 900.0)], 1.0)
-    assert not risen([(10, 900.0), (20, 900.0), (30, 899.0)], 1.0)
-    assert risen([(10, 900.0), (20, 900.0), (30, 899.5)], 1.0)
-    assert not risen([(10, 1000.0), (20, 1000.0), (30, 999.0)], Share(0.001))
-    assert risen([(10, 1000.0), (20, 1000.0), (30, 999.1)], Share(0.001))
+    assert not has_stalled([(10, 900.0), (30, 900.0)], 1.0)
+    assert has_stalled([(10, 900.0), (20, 900.0), (30, 900.0)], 1.0)
+    assert not has_stalled([(10, 900.0), (20, 900.0), (30, 899.0)], 1.0)
+    assert has_stalled([(10, 900.0), (20, 900.0), (30, 899.5)], 1.0)
+    assert not has_stalled([(10, 1000.0), (20, 1000.0), (30, 999.0)], Share(0.001))
+    assert has_stalled([(10, 1000.0), (20, 1000.0), (30, 999.1)], Share(0.001))
     # every pass: the low at pass 5 is ten passes old at pass 15
     every = [(n, 900.0 if n == 5 else 950.0) for n in range(1, 20)]
-    assert [n for n in range(1, 20) if risen(every[:n], 1.0)] == [15, 16, 17, 18, 19]
+    assert [n for n in range(1, 20) if has_stalled(every[:n], 1.0)] == [15, 16, 17, 18, 19]
     # rarely: two measurements behind the low, though they are more than ten passes
     rare = [(50, 900.0), (100, 950.0), (150, 950.0)]
-    assert not risen(rare[:2], 1.0) and risen(rare, 1.0)
+    assert not has_stalled(rare[:2], 1.0) and has_stalled(rare, 1.0)
 
 
 def test_what_is_not_said_does_not_stop_a_run():

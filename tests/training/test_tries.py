@@ -193,7 +193,7 @@ def test_topics_that_recur_are_those_that_each_try_would_have_without_its_mistak
         ]  # two topics in one, and a topic of noise in the place of the other
         mixed[two] = rng.uniform(0, 0.2, 400)
         tried.append(mixed / mixed.sum(axis=0))
-    chosen = tries.recurring(np.array(tried, np.float32))
+    chosen = tries.choose_recurring(np.array(tried, np.float32))
     np.testing.assert_allclose(chosen.sum(axis=1), 1.0, rtol=1e-5)
     near = np.corrcoef(shares, chosen.T)[:TOPICS, TOPICS:]
     assert near[linear_sum_assignment(-near)].min() > 0.9
@@ -207,7 +207,7 @@ def test_of_long_documents_the_sample_has_some_words_each(tmp_path):
         patch.setattr(samples, "CELLS", 5000)
         patch.setattr(samples, "FEWEST", 40)
         size = samples.sample_size(corpus.n_docs, corpus.n_cells, corpus.n_words)
-        sample = Sample.drawn(corpus, corpus.grid(), 0)
+        sample = Sample.draw(corpus, corpus.grid(), 0)
     assert len(sample) == size.documents == 40
     words, held = np.unique(sample.words, return_counts=True)
     assert size.share * 1000 < len(words) <= size.words and len(sample.words) <= size.cells
@@ -239,4 +239,4 @@ def test_best_is_the_default_only_where_it_pays():
     assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10)) and not tries.pays(
         shape(10**9, tries.MOST_TOPICS + 1)
     )
-    assert sum(tries.tries_memory(shape(10**9, 64))) < 200 << 20
+    assert sum(tries.memory_of_tries(shape(10**9, 64))) < 200 << 20

@@ -335,9 +335,8 @@ def cooccurrence(
     top_words = np.unique(tops[tops >= 0])
     column = np.full(corpus.n_words, -1, np.int32)
     column[top_words] = np.arange(len(top_words), dtype=np.int32)
-    columns_of_tops = np.where(
-        tops >= 0, column[np.maximum(tops, 0)], len(top_words)
-    )  # unknown words: a column without documents
+    # unknown words: a column without documents
+    columns_of_tops = np.where(tops >= 0, column[np.maximum(tops, 0)], len(top_words))
     first, second = np.broadcast_arrays(columns_of_tops[:, :, None], columns_of_tops[:, None, :])
     visit = _PairCounter(column, len(top_words) + 1, first, second)
     total = np.zeros(first.shape, np.int64)

@@ -158,9 +158,8 @@ def compare(config: CompareConfig) -> dict[str, Any]:
         one, two = (apply_view(model, view_of(model)) for model in opened)
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
         distances = l1_distances(one, two, tell, cluster)
-    rows, columns = linear_sum_assignment(
-        np.minimum(distances, far)
-    )  # how far beyond is all the same
+    # how far beyond is all the same
+    rows, columns = linear_sum_assignment(np.minimum(distances, far))
     value = distances[rows, columns]
     near = value <= far
     texts = [_texts(m, config.words) for m in (one, two)]

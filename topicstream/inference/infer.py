@@ -105,9 +105,8 @@ class Answers:
         self.tally = Tally()
         self.config = config
         notify_compiling(self.progress.say)
-        own = not isinstance(
-            config.model, TopicModel
-        )  # a caller's own model stays where the caller has it
+        # a caller's own model stays where the caller has it
+        own = not isinstance(config.model, TopicModel)
         model = (
             config.model
             if isinstance(config.model, TopicModel)

@@ -325,9 +325,8 @@ def written_answers(
         try:
             yield answers
         except BaseException:
-            with suppress(
-                Exception
-            ):  # a Parquet writer must not outlive its file; the first error is the one to report
+            # a Parquet writer must not outlive its file; the first error is the one to report
+            with suppress(Exception):
                 answers.close()
             raise
         answers.close()

@@ -34,9 +34,8 @@ class Best:
         if n == 0:
             return
         enough = values > self.scores[-1].astype(values.dtype)
-        if (
-            np.count_nonzero(enough) > 8 * enough.shape[1] * n
-        ):  # the first rows: of all that beat nothing the n best
+        # the first rows: of all that beat nothing the n best
+        if np.count_nonzero(enough) > 8 * enough.shape[1] * n:
             enough &= values >= np.partition(values, len(values) - n, axis=0)[len(values) - n]
         row, column = np.nonzero(enough)
         if not len(row):

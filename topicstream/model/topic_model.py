@@ -209,9 +209,8 @@ class TopicModel:
             If the model has no topics and ``dense`` is not set.
         """
         folder = Path(places().resolve(path))
-        if (
-            folder.is_symlink()
-        ):  # a published model: all its files from one version, whatever the link does meanwhile
+        # a published model: all its files from one version, whatever the link does meanwhile
+        if folder.is_symlink():
             folder = folder.resolve()
         opening = Opening(folder, "model")
         manifest = read_manifest(folder)

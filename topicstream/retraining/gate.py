@@ -29,7 +29,7 @@ from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_kinds import EMPTY, dead_warning
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import Gate
-from topicstream.training.course import duplicate_topics
+from topicstream.training.course import warn_of_duplicate_topics
 
 
 @dataclass
@@ -140,7 +140,7 @@ def judge(
 
 def _same_topics(model: TopicModel) -> list[str]:
     """Warn of topics that are the same."""
-    return duplicate_topics(model.counts(), model.sizes, model.n_topics)
+    return warn_of_duplicate_topics(model.counts(), model.sizes, model.n_topics)
 
 
 def _unfit(model: TopicModel) -> int:

@@ -16,7 +16,7 @@ from topicstream.engines import find
 from topicstream.engines.base import TOPICS, Options, Shape, learns_priors
 from topicstream.training.config import TrainConfig
 from topicstream.training.setup import shape_of
-from topicstream.training.state.record import RunRecord, left_open
+from topicstream.training.state.record import RunRecord, read_decided_options
 
 Result = TypeVar("Result")
 
@@ -54,13 +54,27 @@ class Choice:
 
 
 def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "prediction") -> Choice:
-    """By the corpus, K and what the user says, never by what the machine has free: the same command
-    gives the same model. Stored messages reach a lower perplexity than any engine without, and
-    sooner (scripts/benchmarks/bench_quality.md).
+    """Choose engine, sparsity and priors by the corpus, K and the user's options.
 
-    options_given: the engine's options as the user has them; None is for us to decide. Priors are
-    learned where none is given: held-out perplexity from 1 % worse to 20 % better than with fixed
-    ones on five corpora, the more topics the better.
+    What the machine has free never counts, so the same command gives the same model. Engines with
+    stored messages reach a lower perplexity than any engine without, and sooner
+    (scripts/benchmarks/bench_quality.md). Where no prior is given, priors are learned: on five
+    corpora, held-out perplexity was from 1 % worse to 20 % better than with fixed ones, the more
+    topics the better.
+
+    Parameters
+    ----------
+    shape
+        Size of the training problem.
+    options_given
+        Engine options of the user. None leaves an option to this function.
+    aim
+        ``prediction`` or ``reading``.
+
+    Raises
+    ------
+    UsageError
+        If ``reading`` has fewer than two topics.
     """
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
     options = {**options_given, "learn_priors": learn}
@@ -94,7 +108,7 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
 
 
 def smallest(choice: Choice) -> Choice:
-    """The engine that takes the least instead."""
+    """Fall back to the engine that stores least, with the options that all engines share."""
     shared = {
         name: value
         for name, value in choice.options.items()
@@ -106,9 +120,16 @@ def smallest(choice: Choice) -> Choice:
 def with_engine(
     config: TrainConfig, corpus: Corpus, progress: Progress, run: Callable[[TrainConfig], Result]
 ) -> Result:
-    """``run`` with the engine that is asked for.  ``auto``: with that of the run in the folder, or
-    the one that it chooses; where that does not fit, with the one that keeps least, if that may
-    be.
+    """Call ``run`` with the engine that the configuration names or ``auto`` chooses.
+
+    With ``auto``, a run that the folder holds keeps its engine. Where the chosen engine does not
+    fit, ``auto`` takes the one that stores least, provided that ``--allow-smaller`` or a stated
+    limit permits it.
+
+    Raises
+    ------
+    DoesNotFit
+        If no permitted engine fits.
     """
     if config.algo != "auto":
         return run(config)
@@ -120,7 +141,7 @@ def with_engine(
         choice = Choice(
             begun.engine,
             "the run in this folder uses it",
-            {**options_given, **left_open(Path(config.model), "auto", options_given)},
+            {**options_given, **read_decided_options(Path(config.model), "auto", options_given)},
         )
     progress.say(f"algo auto: {choice.algo}, {choice.why}")
     try:
@@ -129,9 +150,8 @@ def with_engine(
         if choice.algo == SMALLEST or config.aim == "reading" or begun is not None:
             raise
         stated = config.memory.stated and not isinstance(e, DiskTooSmall)
-        if not (
-            config.allow_smaller or stated
-        ):  # what is free now does not decide which model a command makes
+        # what is free now does not decide which model a command makes
+        if not (config.allow_smaller or stated):
             raise type(e)(
                 f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let "
                 f"auto take it"

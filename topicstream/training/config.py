@@ -1,5 +1,7 @@
-"""Options of a training: the one list that makes ``topicstream.train``'s keywords, the options of
-``topics train`` and the settings in the run's record.
+"""The options of a training.
+
+One list makes the keywords of ``topicstream.train``, the options of ``topics train`` and the
+settings in the run's record.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from topicstream.training.stopping import tolerance
 
 
 def _place_of(store: Any) -> Any:
-    """Where a store, which may be open, is read."""
+    """Return the local path of a store, which may be open."""
     return places().resolve(getattr(store, "path", store))
 
 

@@ -1,7 +1,7 @@
-"""How well the passes of a run did, whether that has come to rest, and signs that the topics are no
-good, each with what to do.
+"""The progress of a run: perplexities by pass, convergence, checks and warnings.
 
-What must hold at the end of every pass, and what is worth a warning.
+Checks must hold at the end of every pass. Warnings tell the user which topics are poor, and what to
+do about them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from topicstream.engines.base import Engine, passes_needed
 from topicstream.model.top import Best
 from topicstream.model.topic_kinds import EMPTY
 from topicstream.numeric.tables.table import Table
-from topicstream.training.stopping import SPAN, Share, converged, risen
+from topicstream.training.stopping import SPAN, Share, converged, has_stalled
 
 if TYPE_CHECKING:
     from topicstream.training.heldout import HeldOut
@@ -30,8 +30,16 @@ PIECE = 1 << 16  # entries of the table that are looked at together
 
 
 class Course:
-    """``running``: perplexities of the latest passes; ``measured``: held-out ones, each with its
-    pass.
+    """Perplexities of the passes of a run, and what follows from them.
+
+    Attributes
+    ----------
+    running
+        Running perplexities of the latest passes.
+    measured
+        Pairs of (pass, held-out perplexity).
+    least
+        Passes before a run can have converged.
     """
 
     def __init__(self, engine: Engine, corpus: Corpus, threads: int, start: str) -> None:
@@ -43,17 +51,16 @@ class Course:
         # passes before a run can have settled: twenty from the random start, which lingers near the
         # uniform point
         self.least = 20 if start == "random" else 5
-        if (
-            after := engine.phases[-1].settles_after
-        ):  # what is learned then may raise perplexity: a window that begins behind it
+        # what is learned then may raise perplexity: a window that begins behind it
+        if after := engine.phases[-1].settles_after:
             self.least = max(self.least, after + 2 * SPAN)
 
-    def note(self, value: float) -> None:
-        """The running perplexity of one more pass."""
+    def add_perplexity(self, value: float) -> None:
+        """Append the running perplexity of one more pass."""
         self.running = [*self.running[-SPAN:], value]
 
-    def forget(self) -> None:
-        """Another phase may have another objective."""
+    def clear(self) -> None:
+        """Clear all perplexities, because another phase may have another objective."""
         self.running = []
         self.measured = []
 
@@ -64,9 +71,22 @@ class Course:
         params: Mapping[str, np.ndarray],
         record: dict[str, object],
     ) -> tuple[float | None, float | None]:
-        """What the documents set aside say after this pass: their perplexity, and what is lowest
-        for the best pass (None: there are none). More than that goes into ``record``, for the
-        record of the pass.
+        """Measure the held-out documents after a pass.
+
+        Parameters
+        ----------
+        number
+            The pass.
+        tables, params
+            The engine's tables and parameters after it.
+        record
+            The history record of the pass, which may receive further figures.
+
+        Returns
+        -------
+        tuple
+            Held-out perplexity, and the value that is lowest for the best pass. Both are None
+            without held-out documents.
         """
         if self._engine.about.completion:
             perplexity = low = self._heldout.perplexity(
@@ -89,19 +109,27 @@ class Course:
         params: Mapping[str, np.ndarray],
         n_w: np.ndarray,
     ) -> list[str]:
-        """What a user should hear of the topics of a run that has ended; last: the latest history
-        record.
+        """Collect the warnings about the topics of a finished run.
+
+        Parameters
+        ----------
+        last
+            The latest history record.
+        tables, params
+            The engine's tables and parameters.
+        n_w
+            float64[W], training tokens of each word.
         """
         engine = self._engine
         shape = self._engine.shape
-        warnings = worth_a_warning(engine, tables, params)
+        warnings = warn_of_topics(engine, tables, params)
         if engine.about.dense or "phi" not in tables:
             return warnings
-        warnings += self._against_unigram(last, tables, params, n_w) + alpha_at_bound(
+        warnings += self._against_unigram(last, tables, params, n_w) + warn_of_alpha_at_bound(
             engine, params
         )
         if not engine.about.topics_axis:
-            warnings += hardly_diverse(
+            warnings += warn_of_low_diversity(
                 topic_diversity(tables["phi"].pieces(), shape.topics, shape.words)
             )
         return warnings
@@ -113,9 +141,10 @@ class Course:
         params: Mapping[str, np.ndarray],
         n_w: np.ndarray,
     ) -> list[str]:
-        """A warning where the words' frequencies predict words better than the topics do: on
-        documents set aside, where the last pass measured them or has no perplexity of its own, else
-        on those of training, once a run could have settled.
+        """Warn where word frequencies alone predict words better than the topics do.
+
+        Held-out documents decide where the last pass measured them or has no running perplexity.
+        Otherwise the training documents do, once the run could have converged.
         """
         if (
             not self._engine.about.completion
@@ -128,7 +157,7 @@ class Course:
         if value is None and running is not None:
             late = passes_needed(self._engine.phases) is not None or int(last["pass"]) >= self.least
             return (
-                worse_than_unigram("running", float(running), unigram_perplexity(n_w))
+                warn_of_worse_than_unigram("running", float(running), unigram_perplexity(n_w))
                 if late
                 else []
             )
@@ -137,7 +166,7 @@ class Course:
             value = self._heldout.perplexity(tables["phi"], params["alpha"], beta)
         if value is None:
             return []
-        return worse_than_unigram(
+        return warn_of_worse_than_unigram(
             "held-out", float(value), self._heldout.unigram_perplexity(n_w, beta)
         )
 
@@ -151,17 +180,17 @@ class Course:
 
     @property
     def best(self) -> int:
-        """The pass of the lowest held-out perplexity; 0 where none was measured."""
+        """The pass with the lowest held-out perplexity, or 0 if none was measured."""
         return min(self.measured, key=lambda m: m[1], default=(0, 0.0))[0]
 
     def converged(self, tol: float, passes: int) -> bool:
-        """Whether perplexity has settled, held-out where it is measured."""
+        """Return True if perplexity has converged, held-out perplexity where it is measured."""
         if self.measured:
-            return self.measured[-1][0] == passes >= self.least and risen(self.measured, tol)
+            return self.measured[-1][0] == passes >= self.least and has_stalled(self.measured, tol)
         return converged(self.running, tol, passes, self.least)
 
-    def settled(self, tol: float) -> str:
-        """What is said of that."""
+    def describe_convergence(self, tol: float) -> str:
+        """Describe the convergence, as the reason why the run ended."""
         least = tol if isinstance(tol, Share) else format(tol, "g")
         if self.measured:
             return f"no new low of held-out perplexity by {least} in {SPAN} passes"
@@ -170,14 +199,21 @@ class Course:
 
 
 def unigram_perplexity(n_w: np.ndarray) -> float:
-    """Of the training words under their own frequencies.  n_w: float64[W]."""
+    """Compute the perplexity of the training words under their own frequencies.
+
+    Parameters
+    ----------
+    n_w
+        float64[W], training tokens of each word.
+    """
     p = n_w[n_w > 0] / n_w.sum()
     return float(np.exp(-(p * np.log(p)).sum()))
 
 
-def worse_than_unigram(what: str, perplexity: float, unigram: float) -> list[str]:
-    """A warning where topics predict words worse than their frequencies do; what: whose perplexity
-    it is.
+def warn_of_worse_than_unigram(what: str, perplexity: float, unigram: float) -> list[str]:
+    """Warn if ``perplexity`` is higher than ``unigram``, that of word frequencies alone.
+
+    ``what`` names the perplexity in the message: "running" or "held-out".
     """
     if not perplexity > unigram:
         return []
@@ -188,9 +224,10 @@ def worse_than_unigram(what: str, perplexity: float, unigram: float) -> list[str
     ]
 
 
-def alpha_at_bound(engine: Engine, params: Mapping[str, np.ndarray]) -> list[str]:
-    """A warning where alpha came from moments and its sum stands at a bound; engines that learn
-    priors warn themselves.
+def warn_of_alpha_at_bound(engine: Engine, params: Mapping[str, np.ndarray]) -> list[str]:
+    """Warn if alpha was estimated from moments and its sum stands at a bound.
+
+    Engines that learn priors warn themselves.
     """
     if engine.about.alpha_sum_bounds is None or getattr(engine.options, "alpha", None) is not None:
         return []
@@ -207,7 +244,10 @@ def alpha_at_bound(engine: Engine, params: Mapping[str, np.ndarray]) -> list[str
 
 
 def topic_diversity(pieces: Iterable[tuple[int, np.ndarray]], topics: int, words: int) -> float:
-    """Share of distinct words among the topics' ten top words, of those that there can be."""
+    """Return the share of distinct words among the topics' ten top words.
+
+    The share is of as many distinct words as there can be.
+    """
     best = Best(min(FIRST_WORDS, words), topics)
     step = max(1, PIECE // topics)
     for first, rows in pieces:
@@ -217,8 +257,8 @@ def topic_diversity(pieces: Iterable[tuple[int, np.ndarray]], topics: int, words
     return len(np.unique(ids)) / max(1, min(len(ids), words))
 
 
-def hardly_diverse(diversity: float) -> list[str]:
-    """A warning where the topics share most of their top words."""
+def warn_of_low_diversity(diversity: float) -> list[str]:
+    """Warn if the topics share most of their top words."""
     if diversity >= LEAST_DIVERSITY:
         return []
     return [
@@ -242,25 +282,29 @@ def check_pass(
     tokens: float,
     additions: int = 0,
 ) -> None:
-    """TopicsError when a table holds NaN or inf, or (tables with row mass) when a row's mass had to
-    be corrected by more than 1e-5 plus what ``additions`` in float32 can cost, an entry was below
-    minus so much of n_w, or the total differs from the tokens by more than 1e-9 plus what rounding
-    the entries to float32 can cost.
+    """Check that the tables conserve token mass at the end of a pass.
 
-    An addition is rounded to within 2^-24 of its result, and no entry of a block's changes is
-    larger than what the block
-    holds of the word: n additions cost 2^-24 n of it at most.  ``additions`` is what an entry can
-    meet: each document of
-    the largest block takes its old share out and its new one in, each block is added once.  They
-    need not cancel either: a
-    hundred thousand equal documents all round the same way.  (The 1e-5 are measured: for the rest
-    of the arithmetic, and for
-    rows of entries of 512 at most, which ``sparse-bp`` changes in place.)
+    A table must hold no NaN or infinity. In a table with row mass, no row may need a correction
+    above 1e-5 plus the rounding errors of ``additions`` float32 additions, and no entry may be
+    below minus that share of n_w. The total may differ from the tokens by 1e-9 plus the errors of
+    rounding the entries to float32.
 
-    The other is 2^-24 of the tokens, and not less: ``finish_pass`` scales every row to its mass in
-    float64 and rounds each entry once, to within half a step, 2^-24 of the entry; entries are not
-    negative, so the errors add up to 2^-24 of their sum at most. They need not cancel: a hundred
-    thousand rows with the same small count all round the same way.
+    Additions: an addition is rounded to within 2^-24 of its result, and no entry of a block's
+    changes exceeds what the block holds of the word, so n additions cost at most 2^-24 n of it.
+    ``additions`` is the most that an entry can meet: each document of the largest block takes its
+    old share out and its new one in, and each block is added once. The errors need not cancel: a
+    hundred thousand equal documents all round the same way. (The 1e-5 is measured, for the rest of
+    the arithmetic and for rows of at most 512 entries, which ``sparse-bp`` changes in place.)
+
+    Total: ``finish_pass`` scales every row to its mass in float64 and rounds each entry once, to
+    within 2^-24 of the entry. Entries are not negative, so the errors add up to at most 2^-24 of
+    their sum. They need not cancel either: a hundred thousand rows with the same small count all
+    round the same way.
+
+    Raises
+    ------
+    TopicsError
+        If a table breaks one of these rules.
     """
     where = "the start" if number == 0 else f"pass {number}"
     for name, spec in engine.tables.items():
@@ -278,7 +322,7 @@ def check_pass(
 def _problem(
     mass: str, totals: np.ndarray, worst: np.ndarray, tokens: float, tolerance: float
 ) -> str:
-    """What is wrong with the mass of a table; "" where nothing is."""
+    """Describe the fault in the mass of a table, "" if there is none."""
     correction, lowest, broken = worst
     if broken or not np.isfinite(totals).all():
         return "holds NaN or infinity"
@@ -295,17 +339,19 @@ def _problem(
     return ""
 
 
-def worth_a_warning(
+def warn_of_topics(
     engine: Engine, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
 ) -> list[str]:
-    """What a user should hear of the topics of a run that has ended: identical ones.
+    """Warn of identical topics and of empty or tiny components.
 
-    (``topicstream.model.topic_kinds`` warns of dead topics.)
+    ``topicstream.model.topic_kinds`` warns of dead topics.
     """
     if engine.about.topics_axis:  # a name without documents has a topic all the same
         return []
     if "phi" in tables:
-        return duplicate_topics(tables["phi"].pieces(), tables["phi"].totals, engine.shape.topics)
+        return warn_of_duplicate_topics(
+            tables["phi"].pieces(), tables["phi"].totals, engine.shape.topics
+        )
     sizes = params["sizes"]
     needed = engine.shape.words + 1
     empty = int((sizes < 0.5).sum())
@@ -322,13 +368,20 @@ def worth_a_warning(
     return warnings
 
 
-def duplicate_topics(
+def warn_of_duplicate_topics(
     pieces: Iterable[tuple[int, np.ndarray]], totals: np.ndarray, topics: int
 ) -> list[str]:
-    """Warn of topics that are the same (l1 distance of p(w|k) over the most frequent words below
-    0.02; as many words as ``COMPARED_BYTES`` of rows hold, 20,000 at most).
+    """Warn of topics that are the same.
 
-    pieces: (first word, rows) of the table, in order; totals: its column sums, float64[>= topics].
+    Two topics are the same if the l1 distance of their p(w|k) over the most frequent words is below
+    0.02. At most 20,000 words are compared, and no more than ``COMPARED_BYTES`` of rows hold.
+
+    Parameters
+    ----------
+    pieces
+        (first word, rows) of the table, in order.
+    totals
+        float64[>= topics], column sums of the table.
     """
     words = max(200, min(20000, COMPARED_BYTES // (4 * topics)))
     parts = [np.zeros((0, topics), np.float32)]

@@ -1,14 +1,13 @@
-"""Who visits the blocks of a round and enters their deltas: threads of this process, or what takes
-their place.
+"""The interface of an executor, which visits the blocks of a round and applies their deltas.
 
-The driver (passes.py) sees statistics and params, never rows. An executor holds the tables and the
-blocks, visits the blocks of a round in any order, and adds up their deltas, which are rounded so
-that the sum is exact: so the bits of a result do not depend on who worked, nor on how many.
+Threads of this process are the default (threads.py). The driver (passes.py) sees statistics and
+params, never rows. An executor holds the tables and the blocks, visits the blocks of a round in any
+order, and adds up their deltas, which are rounded so that the sum is exact. The bits of a result
+therefore do not depend on who worked, nor on how many.
 
-What another process or machine needs for a visit can be pickled: the ``Job``, whose corpus is read
-from its path; the key and params of the ``Assignment``; the rows (``Rows.portable``,
-``PackedRows.portable``), totals and state of the ``Visit``. What it sends back are the arrays of
-``Out``.
+Everything that another process or machine needs for a visit can be pickled: the ``Job``, whose
+corpus is read from its path; the key and params of the ``Assignment``; the rows (``Rows.portable``,
+``PackedRows.portable``), totals and state of the ``Visit``. It sends back the arrays of ``Out``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from topicstream.numeric.tables.table import Table
 from topicstream.training.plan import Allowance
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
-from topicstream.training.tables import RunTables, Settled
+from topicstream.training.tables import FinishedTable, RunTables
 
 
 class Remote(NamedTuple):
@@ -66,7 +65,7 @@ class Remote(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What an executor works on.  It can be pickled, for processes elsewhere.
+    """The work of an executor, which can be pickled for other processes.
 
     Attributes
     ----------
@@ -98,21 +97,22 @@ class Job:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the visits of a pass share.
+    """The part of a pass that all its visits share.
 
     Attributes
     ----------
     key, phase
-        Source of random numbers: seed, pass, phase; and that phase.
+        Source of random numbers (seed, pass, phase), and that phase.
     params
         Small arrays by name, read only.
     seeds
         The seed table of a start (pass 0), or None.
     old, new
         Files of block state: of the last pass, and of this one.
-    reads, targets
-        The tables that the phase reads; the tables, or successors of REPLACE tables, that its
-        deltas enter.
+    reads
+        Names of the tables that the phase reads.
+    targets
+        The tables, or successors of REPLACE tables, that the deltas enter.
     """
 
     key: Key
@@ -124,8 +124,8 @@ class Assignment:
     reads: tuple[str, ...] = ()
     targets: Mapping[str, Table] = field(default_factory=dict)
 
-    def on(self, tables: RunTables) -> Assignment:
-        """With what the phase reads and writes of these tables."""
+    def for_tables(self, tables: RunTables) -> Assignment:
+        """Return this assignment with the tables that the phase reads and writes."""
         # rows hold their mass only once every block has entered: not while a start or a REPLACE
         # pass builds them up
         every = tables.current | tables.successors if self.key.pass_number else tables.current
@@ -136,15 +136,16 @@ class Assignment:
 
 
 class Report(NamedTuple):
-    """What the driver hears of a visit: documents and statistics."""
+    """The result of a visit that the driver receives: documents and statistics."""
 
     docs: int
     stats: dict[str, np.ndarray]
 
 
 def ids_of(block: Block, axis: str | None, spec: TableSpec) -> np.ndarray:
-    """The ids (int32[U], ascending) of a block on an axis; of a table with a fixed number of rows,
-    all of them.
+    """Return the ids of a block on an axis, int32[U], ascending.
+
+    A table with a fixed number of rows has no axis, and all its ids are returned.
     """
     if axis is None:
         return np.arange(int(spec.rows), dtype=np.int32)
@@ -152,8 +153,9 @@ def ids_of(block: Block, axis: str | None, spec: TableSpec) -> np.ndarray:
 
 
 def new_out(engine: Engine, block: Block) -> Out:
-    """Arrays for a visit that shares none with others, as a process or a machine elsewhere makes
-    them.
+    """Allocate the output arrays of one visit, shared with no other visit.
+
+    Processes and machines elsewhere use it.
     """
     shape = BlockShape.of(block)
     delta = {}
@@ -166,8 +168,10 @@ def new_out(engine: Engine, block: Block) -> Out:
 
 
 def run_visit(engine: Engine, visit: Visit, out: Out) -> Out:
-    """One visit of a block.  Pure: it reads what it is given, writes nothing but ``out``, and gives
-    the same bits wherever it runs.
+    """Visit one block and return ``out``.
+
+    The visit is pure: it reads its arguments, writes nothing but ``out``, and gives the same bits
+    wherever it runs.
     """
     if visit.key.pass_number == 0:
         engine.start(visit, out)
@@ -177,77 +181,96 @@ def run_visit(engine: Engine, visit: Visit, out: Out) -> Out:
 
 
 def shrunk(target: Table, blend: tuple[float, float] | None) -> float:
-    """The factor of a round's deltas, once a BLEND table has been shrunk by (rho, scale)."""
+    """Shrink a BLEND table by (rho, scale) and return the factor of the deltas."""
     return 1.0 if blend is None else blend[0] * blend[1] * target.blend(blend[0])
 
 
 class Executor(abc.ABC):
-    """Who visits blocks and enters deltas: what a driver asks for, pass by pass.
+    """Base class of executors, which visit blocks and apply deltas.
 
-    The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once
-    for each table that the phase writes) round by round, ``end`` and ``settle``; ``rest`` between
-    phases; at last ``release``. ``gather`` comes before rows are read, ``share`` after they were
-    changed here, ``keep`` before a checkpoint. Calls come from one thread.
+    The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once for
+    each table that the phase writes) round by round, ``end`` and ``finish_pass``; ``free_buffers``
+    between phases; at last ``release``. ``gather`` comes before rows are read, ``share`` after they
+    were changed here, ``keep`` before a checkpoint. Calls come from one thread.
 
-    ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``; entry points in the
+    ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``. Entry points in the
     group ``topicstream.executors`` give such functions names.
     """
 
     tables: RunTables
 
     def place(self, tables: RunTables) -> None:
-        """These are the tables of the run."""
+        """Take over the tables of the run."""
         self.tables = tables
 
     @abc.abstractmethod
     def begin(self, blocks: np.ndarray) -> None:
-        """A pass (or what is left of it) over these blocks begins, int64[]."""
+        """Begin a pass over these blocks.
+
+        Parameters
+        ----------
+        blocks
+            int64[], block numbers in visiting order; after a resume, those that are left.
+        """
 
     @abc.abstractmethod
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
-        """Visit the blocks of a round, which stand at ``position`` of the pass; reports in block
-        order.
+        """Visit the blocks of a round and return their reports in block order.
+
+        Parameters
+        ----------
+        position
+            Index of the first block in the pass.
+        group
+            int64[], numbers of the blocks.
+        assignment
+            Shared by all visits of the pass.
         """
 
     @abc.abstractmethod
     def apply(
         self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool
     ) -> None:
-        """Enter the sum of the round's deltas for table ``name`` into ``target``; blend: (rho,
-        scale) of a BLEND table; hold: see ``Table.apply``.
+        """Add the sum of the round's deltas for table ``name`` to ``target``.
+
+        Parameters
+        ----------
+        blend
+            (rho, scale) of a BLEND table.
+        hold
+            See ``Table.apply``.
         """
 
-    def settle(self, phase: Phase | None) -> dict[str, Settled]:
-        """The end of a pass: see ``RunTables.settle``."""
-        return self.tables.settle(phase)
+    def finish_pass(self, phase: Phase | None) -> dict[str, FinishedTable]:
+        """End the pass in all tables: see ``RunTables.finish_pass``."""
+        return self.tables.finish_pass(phase)
 
     def gather(self) -> None:  # noqa: B027  the tables are the run's own
-        """See that the rows of the tables are those that passes and rounds so far have made."""
+        """Bring the rows of the tables up to date with all passes and rounds."""
 
     def share(self) -> None:  # noqa: B027
-        """The rows of the tables were changed here, after a ``gather`` or before the first pass:
-        they count.
-        """
+        """Publish rows that were changed here, after a ``gather`` or before the first pass."""
 
     def keep(self) -> None:  # noqa: B027  state is written where the run's files are
-        """``gather``, and see that the state of every block visited is on the disk, in the run's
-        files.
+        """Do as ``gather``, and write the state of every visited block to disk.
+
+        The state goes to the files of the run.
         """
 
     def effort(self) -> dict[str, dict[str, Json]]:
-        """What the history tells of how the pass was made."""
+        """Return figures for the history about how the pass was made."""
         return {}
 
     @abc.abstractmethod
     def end(self) -> None:
-        """The pass, or what was made of it, is over."""
+        """End the visits of a pass, whether or not it is complete."""
 
-    def rest(self) -> None:  # noqa: B027  an executor without buffers has none to give
-        """Give the buffers' memory back until the next visit: another phase, or none, comes."""
+    def free_buffers(self) -> None:  # noqa: B027  an executor without buffers has none to give
+        """Free the memory of the buffers until the next visit: the phase has ended."""
 
     @abc.abstractmethod
     def release(self) -> None:
-        """Give the buffers back: no pass follows."""
+        """Free the buffers for good: no pass follows."""
 
 
 MakeExecutor = Callable[[Job], Executor]

@@ -1,6 +1,4 @@
-"""How documents set aside are foretold between passes, from the tables in training: no model is
-written for it.
-"""
+"""Held-out perplexity between passes, from the tables in training, without a model on disk."""
 
 from __future__ import annotations
 
@@ -28,8 +26,10 @@ POINTS = 4096
 
 
 class HeldOut:
-    """Completion of the documents set aside, which are read and cut once; or the likelihood of
-    documents or points under the point estimates of a mixture, as ``topics eval`` measures it.
+    """Scores of the held-out documents, which are read and cut once.
+
+    Completion, or for a mixture the likelihood of documents or points under its point estimates, as
+    ``topics eval`` measures it.
     """
 
     def __init__(self, engine: Engine, corpus: Corpus, threads: int) -> None:
@@ -40,9 +40,7 @@ class HeldOut:
         self._prepared: PreparedPart | None = None
 
     def perplexity(self, table: Table, alpha: np.ndarray, beta: float) -> float | None:
-        """Of the documents set aside under the topics in ``table``; None where there are no such
-        documents.
-        """
+        """Compute the completion perplexity of the held-out documents, None without any."""
         if self._corpus.part(heldout=True).docs == 0:
             return None
         if self._prepared is None:
@@ -66,8 +64,9 @@ class HeldOut:
         return float(score.perplexity)
 
     def unigram_perplexity(self, n_w: np.ndarray, beta: float) -> float:
-        """Of the same words as ``perplexity``, which comes first, under the training words' own
-        frequencies.
+        """Compute the same words' perplexity under the frequencies of the training words.
+
+        ``perplexity`` must be called before.
         """
         assert self._prepared is not None
         words = TopicTable(Frequencies(n_w), np.ones(1), beta, np.array([n_w.sum()]), len(n_w))
@@ -78,7 +77,7 @@ class HeldOut:
     def likelihood(
         self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
     ) -> tuple[float, float | None] | None:
-        """(nats a point, of documents their perplexity); None where none is set aside."""
+        """Compute (nats a point, perplexity of documents), None without held-out documents."""
         if self._corpus.part(heldout=True).docs == 0:
             return None
         dense = self._engine.about.dense

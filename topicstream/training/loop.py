@@ -6,8 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from topicstream.base import machine
 from topicstream.base.cluster import connected
@@ -21,15 +25,16 @@ from topicstream.base.progress import Progress, Shown, listener
 from topicstream.base.records import Json
 from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import passes_needed
-from topicstream.model.manifest import read_manifest
+from topicstream.corpus.vocabulary import Vocabulary
+from topicstream.engines.base import VectorEngine, passes_needed
+from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
+from topicstream.model.store import ModelWriter
 from topicstream.model.topic_kinds import dead_warning
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.training.auto import with_engine
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import Executor, Job, MakeExecutor, Remote
-from topicstream.training.export import write_model
 from topicstream.training.plan import Allowance, make_plan, wider_rounds
 from topicstream.training.rehearsal import rehearsal_config, rehearse
 from topicstream.training.session import Session
@@ -40,7 +45,7 @@ from topicstream.training.state.record import (
     forget_runs,
     free_disk,
     same_or_refuse,
-    settled_bytes,
+    topics_bytes,
 )
 from topicstream.training.stopping import Signals, Stopping
 from topicstream.training.threads import executor_of
@@ -52,8 +57,10 @@ ALL_DONE = "all passes done"
 
 @dataclass(frozen=True)
 class Trained:
-    """What ``train`` did: the model's folder, passes made in all, why it stopped, the last history
-    record, the number of topics.
+    """The result of ``train``.
+
+    The folder of the model, all passes made, the reason why it stopped, the last history record and
+    the number of topics.
     """
 
     model: Path
@@ -102,7 +109,7 @@ def train(config: TrainConfig) -> Trained:
 
 
 def figures_of(last: Mapping[str, Json]) -> dict[str, Json]:
-    """What metrics say of the last pass."""
+    """Select the figures of the last pass for the metrics file."""
     return {**last, "pass_seconds": last.get("seconds")}
 
 
@@ -146,9 +153,8 @@ def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) 
         _executor(config, run) as executor,
     ):
         if (run.folder / "manifest.json").exists():
-            read_manifest(
-                run.folder
-            )  # a model that cannot be replaced is refused now, not after the last pass
+            # a model that cannot be replaced is refused now, not after the last pass
+            read_manifest(run.folder)
         if not config.force:
             for warning in same_or_refuse(run.folder, run.record, corpus.has_fingerprint):
                 progress.say(f"warning: {warning}")
@@ -194,10 +200,10 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
 
 
 def _planned(config: TrainConfig, run: TrainingRun) -> Session:
-    """The run within the memory and the disk that it may take."""
+    """Plan memory and disk, record the run and open its session."""
     shape = run.engine.shape
     folder = run.folder
-    kept = settled_bytes(shape.words, shape.topics) if run.stopping.tol_params else 0
+    kept = topics_bytes(shape.words, shape.topics) if run.stopping.tol_params else 0
     threads = config.threads or machine.default_threads()
     disk = free_disk(folder) - kept
     plan = make_plan(
@@ -221,7 +227,7 @@ def _rehearsed(session: Session, signals: Signals, config: TrainConfig) -> Train
 
 
 def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
-    """The pass loop proper."""
+    """Make passes until a reason to stop appears, then write the model."""
     began = time.monotonic()
     run = session.run
     finished = session.resume()
@@ -270,7 +276,7 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
 
 
 def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> str:
-    """Why a finished run is not continued; "" where it is."""
+    """Explain why a finished run is not continued, or return "" if it is."""
     if session.made >= stopping.passes:
         return f", {counted(session.passes, 'pass')}; a higher --passes continues"
     if finished.reason != ALL_DONE and finished.covers(stopping):
@@ -279,12 +285,15 @@ def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> s
 
 
 def _reason_to_stop(session: Session, stopping: Stopping, seconds: float) -> str:
-    """Why no further pass is made; "" where one is.
+    """Return the reason why no further pass is made, or "" if one is.
 
-    TopicsError where the time is over and there are no topics yet.
+    Raises
+    ------
+    TopicsError
+        If time is out and there are no topics yet.
     """
     if session.passes >= stopping.least and session.course.converged(stopping.tol, session.passes):
-        return session.course.settled(stopping.tol)
+        return session.course.describe_convergence(stopping.tol)
     moved = session.history.last.get("topics_moved")
     if (
         moved is not None
@@ -302,3 +311,101 @@ def _reason_to_stop(session: Session, stopping: Stopping, seconds: float) -> str
             "have no topics yet; a checkpoint is written. Run the same command again to continue"
         )
     return "out of time"
+
+
+def write_model(session: Session, reason: str) -> None:
+    """Write the model of a run into its folder, and commit it.
+
+    The rows of the tables that the engine shows are streamed. The manifest comes last.
+    """
+    run = session.run
+    params = session.params
+    with ModelWriter(run.folder, run.corpus.n_words, run.record.topics) as writer:
+        _write_tables(writer, session)
+        writer.commit(
+            _origin(session, reason),
+            _model_vocabulary(session),
+            params["alpha"],
+            float(params["beta"][0]),
+        )
+
+
+def _write_tables(writer: ModelWriter, session: Session) -> None:
+    """Stream tables and parameters that the engine shows to the writer."""
+    run = session.run
+    engine = run.engine
+    for name in engine.about.stored_tables:
+        table = session.tables.current[name]
+        write = writer.write_rows
+        if name != "phi":
+            axis = engine.tables[name].axis or ""
+            names = axis_names(run.corpus, axis) if axis in engine.about.axes else None
+            write = writer.add_table(name, table.n_rows, table.columns, axis, names).write_rows
+        for start, rows in table.pieces():
+            write(start, rows)
+    if isinstance(engine, VectorEngine):
+        writer.write_rows(0, engine.model_rows(session.params))
+    for name in engine.about.stored_params:
+        value = np.atleast_2d(session.params[name])
+        writer.add_table(name, *value.shape).write_rows(0, value)
+
+
+def _origin(session: Session, reason: str) -> Origin:
+    """Describe the run for the manifest of its model."""
+    run = session.run
+    record = run.record
+    corpus = run.corpus
+    manifest: dict[str, Any] = {
+        "engine": record.engine,
+        "cites": record.cites,
+        "options": record.options,
+        "seed": record.seed,
+        "start": record.start,
+        "layout": record.layout,
+        "versions": record.versions,
+        "corpus": {
+            "fingerprint": corpus.fingerprint,
+            "generation": corpus.manifest.generation,
+            "docs": corpus.n_docs,
+            "cells": corpus.n_cells,
+            "tokens": corpus.n_tokens,
+        },
+        "tokenizer": corpus.manifest.tokenizer,
+        "reading": corpus.manifest.reading,
+        "vectors": corpus.width or None,
+        "patches": corpus.manifest.patches,
+        "passes": session.passes,
+        "stopped": reason,
+    }
+    topic_names: dict[str, str] = {}
+    topics_axis = run.engine.about.topics_axis
+    if topics_axis:
+        first = record.topics - corpus.axes[topics_axis].size
+        names = chain.from_iterable(piece.to_pylist() for piece in axis_names(corpus, topics_axis))
+        topic_names = {str(first + i): name for i, name in enumerate(names)}
+        manifest["label_docs"] = corpus.axes[topics_axis].docs().tolist()
+    if corpus.weights is not None:
+        manifest["weighting"] = corpus.weights.about
+    if record.seed_words is not None:
+        manifest["seed_words"] = record.seed_words
+        topic_names = {str(seed.topic): seed.name for seed in record.seed_words} | topic_names
+    if record.sample is not None:
+        manifest["sample"] = record.sample
+    return origin_of(as_origin(manifest), topic_names=topic_names)
+
+
+def _model_vocabulary(session: Session) -> Vocabulary:
+    """Read the vocabulary of the run, with the counts of the sample if there is one."""
+    vocabulary = Vocabulary.read(session.vocab)
+    if session.run.record.sample is None:
+        return vocabulary
+    corpus = session.run.corpus
+    df = corpus.document_counts()
+    counts = df if corpus.weighted else corpus.word_counts()
+    return Vocabulary.from_words(vocabulary.words, counts, df)
+
+
+def axis_names(corpus: Corpus, axis: str, step: int = 1 << 16) -> Iterator[pa.Array]:
+    """Yield the names of an axis, in order, in batches of ``step``."""
+    for first in range(0, corpus.axes[axis].size, step):
+        yield corpus.axes[axis].names(first, first + step)

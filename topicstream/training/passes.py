@@ -1,4 +1,4 @@
-"""One pass over the corpus, round by round: visit the blocks, enter their deltas."""
+"""A pass over the corpus, round by round: visit the blocks, apply their deltas."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Pass:
 
 
 class PassRunner:
-    """Drives the passes of one engine over one grid; the executor does the work."""
+    """Driver of the passes of one engine over one grid, with an executor that does the work."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class PassRunner:
         executor.place(tables)
 
     def run(self, work: Pass) -> bool:
-        """Make the rounds of a pass; False where it was asked to stop before the end."""
+        """Run the rounds of a pass, and return False if ``after_round`` stopped it."""
         size = self.round_blocks
         cells = self._grid.cells
         todo = work.blocks[work.first_round * size :]
         phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
         key = Key(self._seed, work.number, phase.name)
-        assignment = Assignment(key, phase, work.params, work.seeds, work.old, work.new).on(
+        assignment = Assignment(key, phase, work.params, work.seeds, work.old, work.new).for_tables(
             self._tables
         )
         self.executor.begin(todo)
@@ -111,7 +111,13 @@ class PassRunner:
             work.stats[name] += value
 
     def _apply(self, targets: Mapping[str, Table], blend: tuple[float, float] | None) -> None:
-        """Enter the round's deltas.  blend: (rho, scale) of the round; None: the start."""
+        """Apply the deltas of a round to the target tables.
+
+        Parameters
+        ----------
+        blend
+            (rho, scale) of the round. None in a start.
+        """
         for name, target in targets.items():
             rule = self._engine.tables[name].rule
             shrunk = blend if rule is Rule.BLEND else None

@@ -1,6 +1,6 @@
-"""What a run will hold in memory and on disk, fitted to the limit before it starts.
+"""The plan of a run: its memory and disk, fitted to the limit before it starts.
 
-The plan may choose threads, how far ahead blocks are decoded, and where tables and deltas live; it
+The plan may choose threads, how far ahead blocks are decoded, and where tables and deltas live. It
 may not choose block size, round width or start, which decide the result.
 """
 
@@ -38,7 +38,7 @@ ADVICE = "raise --mem-limit, lower -K, or choose another engine (`topics engines
 
 
 class StartMemory(NamedTuple):
-    """What a start holds beside the tables: in all, and for each thread."""
+    """Bytes that a start holds beside the tables: in all, and for each thread."""
 
     fixed: int = 0
     worker: int = 0
@@ -49,7 +49,7 @@ NOTHING = StartMemory()
 
 @dataclass(frozen=True)
 class Work:
-    """What takes memory and disk in a run.
+    """The parts of a run that take memory and disk.
 
     Attributes
     ----------
@@ -81,8 +81,18 @@ class Work:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a run may use: memory, threads, where tables may live (``auto``, ``memory``, ``disk``),
-    free disk in ``folder``.
+    """The resources that a run may use.
+
+    Attributes
+    ----------
+    limit
+        Memory.
+    threads
+        Threads, at most.
+    tables
+        Place of the tables: ``auto``, ``memory`` or ``disk``.
+    disk_free
+        Bytes free on the disk of ``folder``.
     """
 
     limit: MemoryLimit
@@ -96,9 +106,7 @@ MUCH_STATE = 1 << 30  # bytes of disk from which on a smaller state is offered
 
 
 class Placement(NamedTuple):
-    """Whether tables and the deltas of a round live in mapped files, and storage blocks decoded
-    ahead.
-    """
+    """Placement of tables and deltas, in memory or mapped files, and blocks decoded ahead."""
 
     tables_on_disk: bool
     deltas_on_disk: bool
@@ -130,7 +138,7 @@ class Plan:
         return self.memory.workers
 
     def lines(self) -> list[str]:
-        """The plan for people."""
+        """Format the plan for the terminal."""
         disk = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.disk.items() if size)
         where = "tables on disk" if self.place.tables_on_disk else "tables in memory"
         spilled = ", deltas on disk" if self.place.deltas_on_disk else ""
@@ -139,8 +147,9 @@ class Plan:
 
 
 class TableBytes:
-    """The bytes of all tables of an engine: see ``Footprint``; ``rows`` and ``fixed`` count the
-    successors of REPLACE tables, ``saved`` does not.
+    """The bytes of all tables of an engine (see ``Footprint``).
+
+    ``rows`` and ``fixed`` count the successors of REPLACE tables, ``saved`` does not.
     """
 
     def __init__(self, engine: Engine, block: BlockShape) -> None:
@@ -173,12 +182,12 @@ class TableBytes:
 
 
 def state_bytes(engine: Engine, block: BlockShape) -> int:
-    """Bytes of the state of one block."""
+    """Count the bytes of the state of one block."""
     return total_bytes(Array(spec.shape(block), spec.dtype) for spec in engine.state.values())
 
 
 def state_bytes_of_pass(engine: Engine, grid: Grid) -> int:
-    """Bytes of the state of all blocks, at most."""
+    """Count the bytes of the state of all blocks, at most."""
     axes = dict(grid.axes)
     blocks = [
         BlockShape(int(docs), int(cells), int(tokens), min(grid.max_words, int(cells)), axes=axes)
@@ -195,8 +204,10 @@ def state_bytes_of_pass(engine: Engine, grid: Grid) -> int:
 
 
 def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
-    """A note where a round, which is as wide on every machine, has fewer blocks than there are
-    threads; "" elsewhere (and where a round is a step of the method).
+    """Advise more blocks a round if threads would idle, else return "".
+
+    A round is equally wide on every machine. Where a round is a step of the method, there is no
+    advice.
     """
     better = min(threads, blocks // ROUNDS_OF_A_PASS)
     if better <= width or any(spec.rule is Rule.BLEND for spec in engine.tables.values()):
@@ -209,7 +220,9 @@ def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
 
 
 def make_plan(work: Work, room: Allowance) -> Plan:
-    """Fit a run into memory and disk: the fastest placement that fits, with as many threads as fit.
+    """Choose the fastest placement that fits memory and disk.
+
+    Within a placement, as many threads work as fit.
 
     Raises
     ------
@@ -267,12 +280,11 @@ def make_plan(work: Work, room: Allowance) -> Plan:
 
 
 def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
-    """Bytes that a member holds of what it sends others and gets from them, beyond the room for the
-    deltas of a whole round.
+    """Count the bytes of a member's messages, beyond the deltas of a whole round.
 
-    After its visits: the deltas of its own blocks, copies of those that others add up, and what it
-    adds up of theirs, twice while it arrives. At the end of the round: all but the copies, and
-    what changed in the tables, its own part of it twice.
+    After its visits a member holds the deltas of its own blocks, copies of those that others add
+    up, and the deltas of others that it adds up, twice while they arrive. At the end of the round
+    it holds all but the copies, and the changed rows of the tables, its own part of them twice.
     """
     members = work.members
     blocks = work.layout.round_blocks
@@ -288,7 +300,7 @@ def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
 
 
 def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
-    """What the start, the passes and the end of a run hold."""
+    """List the memory of the start, the passes and the end of a run."""
     engine = work.engine
     block = work.block
     width = padded(work.engine.shape.topics)

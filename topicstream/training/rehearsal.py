@@ -1,5 +1,6 @@
-"""``train --dry-run``: the plan of memory and disk, and the time, measured on the first seconds of
-the real training in a folder that goes away again.
+"""``train --dry-run``: the plan of memory and disk, and the expected time.
+
+The time is measured on the first seconds of the real training, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class PlanOnly(Progress):
 
 @contextlib.contextmanager
 def rehearsal_config(config: TrainConfig) -> Iterator[TrainConfig]:
-    """The configuration with a model folder beside that of the run, which goes away again."""
+    """Yield the configuration with a temporary model folder beside that of the run."""
     folder = Path(config.model).absolute()
     near = next(p for p in folder.parents if p.is_dir())
     quiet = PlanOnly(listener(config.progress, Shown))
@@ -61,10 +62,16 @@ def rehearsal_config(config: TrainConfig) -> Iterator[TrainConfig]:
 
 
 def rehearse(session: Session) -> dict[str, Json]:
-    """Train for a few seconds: ``memory_bytes``, ``disk_bytes`` (of the plan), ``passes`` (at
-    most), ``start_seconds``, ``pass_seconds`` and ``expected_seconds`` of the whole run; of a
-    cluster also ``workers``, and ``speedup`` over one of them. The first passes are slower than
-    the later ones.
+    """Train for a few seconds and estimate the cost of the whole run.
+
+    The first passes are slower than the later ones, so the estimate is high.
+
+    Returns
+    -------
+    dict
+        ``memory_bytes`` and ``disk_bytes`` of the plan, ``passes`` (at most), ``start_seconds``,
+        ``pass_seconds`` and ``expected_seconds`` of the whole run. On a cluster also ``workers``,
+        and ``speedup`` over one worker.
     """
     stopping = session.run.stopping
     ends = list[float]()

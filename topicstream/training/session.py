@@ -1,4 +1,4 @@
-"""One training run on its way: tables, block state, params, bookkeeping, and its checkpoints."""
+"""The session of a training run: tables, block state, params, history and checkpoints."""
 
 from __future__ import annotations
 
@@ -47,15 +47,22 @@ from topicstream.training.state.record import (
     topics_file,
     topics_moved,
 )
-from topicstream.training.tables import Readable, RunTables, Settled
+from topicstream.training.tables import FinishedTable, Readable, RunTables
 
 
 class Session:
     """The state of a run between rounds.
 
-    passes, rounds, needs_start   passes done, rounds done of the next one, whether the start is not
-                                  done
-    made   passes in all, those behind the one that was kept too
+    Attributes
+    ----------
+    passes
+        Passes done.
+    rounds
+        Rounds done of the next pass.
+    needs_start
+        True until the start is done.
+    made
+        All passes run, including those after the pass that was kept.
     """
 
     def __init__(self, run: TrainingRun, plan: Plan) -> None:
@@ -111,9 +118,12 @@ class Session:
     # -- resume
     # ----------------------------------------------------------------------------------------------
     def resume(self) -> Outcome | None:
-        """Load the latest checkpoint that is whole.
+        """Load the latest intact checkpoint.
 
-        Returns how the run had finished, or None when it had not.
+        Returns
+        -------
+        Outcome or None
+            The outcome of the run if it had finished.
         """
         loaded = self._load_latest()
         self.saver.adopt()
@@ -147,7 +157,13 @@ class Session:
         return False
 
     def _load(self, place: Path) -> None:
-        """Be as a checkpoint says; StoreError."""
+        """Restore the state of a checkpoint.
+
+        Raises
+        ------
+        StoreError
+            If the checkpoint is damaged or not of this run.
+        """
         state = read_checkpoint(place)
         try:
             self.tables.load(place, state.arrays, state.facts.scales)
@@ -181,14 +197,15 @@ class Session:
     # -- passes
     # ----------------------------------------------------------------------------------------------
     def begin(self) -> None:
-        """A finished run that continues is finished no more."""
+        """Mark the run as unfinished before its next pass."""
         owned.remove_file(self.run.folder / FINISHED, missing_ok=True)
         if self.run.stopping.tol_params and not self.needs_start and self.rounds == 0:
             self._topics_moved(self.passes, self.tables.current)  # as they were loaded
 
     def run_pass(self, pause: Callable[[int], bool]) -> bool:
-        """The start or one pass, whole or from the round a checkpoint stopped at; False when
-        ``pause`` asked to stop.
+        """Run the start or one pass, and return False if ``pause`` stopped it.
+
+        A pass that a checkpoint interrupted continues from its next round.
         """
         began = time.monotonic()
         number = 0 if self.needs_start else self.passes + 1
@@ -267,7 +284,7 @@ class Session:
         )
 
     def _step(self, phase: str, done: int, total: int, unit: str) -> None:
-        """Long work between rounds tells how far it is; Interrupted where a signal came."""
+        """Report progress of long work between rounds, and raise Interrupted after a signal."""
         self.heed()
         self.run.progress.step(phase, done, total, unit)
 
@@ -275,7 +292,7 @@ class Session:
         began = time.monotonic()
         run = self.run
         phase, last_of_phase = phase_of(self.engine.phases, number) if number else (START, False)
-        settled = self.executor.settle(phase if number else None)
+        settled = self.executor.finish_pass(phase if number else None)
         worst = {name: table.worst for name, table in settled.items()}
         additions = 2 * int(run.grid.docs.max()) + len(run.grid)
         check_pass(self.engine, self.tables.totals, worst, number, float(run.n_w.sum()), additions)
@@ -318,9 +335,9 @@ class Session:
         )
 
     def _figures(
-        self, number: int, phase: Phase, last_of_phase: bool, settled: Mapping[str, Settled]
+        self, number: int, phase: Phase, last_of_phase: bool, settled: Mapping[str, FinishedTable]
     ) -> dict[str, object]:
-        """What the engine makes of the end of a pass, for the history."""
+        """Return the figures of a pass for the history, after the engine has ended it."""
         stats = dict(self.stats)
         for name, table in settled.items():
             stats |= {
@@ -334,24 +351,25 @@ class Session:
         objective = self.engine.about.objective
         value = objective.value(self.stats)
         if value is not None:
-            self.course.note(value)
+            self.course.add_perplexity(value)
             figures |= (
                 {"running_perplexity": value}
                 if objective.name == "perplexity"
                 else {"objective": {objective.name: value}}
             )
         if last_of_phase or number >= self.run.stopping.passes:
-            self.executor.rest()
+            self.executor.free_buffers()
         if last_of_phase:
             if not phase.steps:
                 self.engine.end_phase(end)
                 self.executor.share()
-            self.course.forget()
+            self.course.clear()
         return figures
 
     def _topics_moved(self, number: int, tables: Mapping[str, Table]) -> float | None:
-        """How far the topics moved in a pass; their file is kept, and no more than are needed
-        beside it.
+        """Measure how far the topics moved in a pass, and store them for the next.
+
+        Older files go unless a checkpoint needs them.
         """
         moved = topics_moved(self.work, number, tables["phi"], float(self.params["beta"][0]))
         forget_topics(self.work, self.saver.needed | {topics_file(self.work, number).name})
@@ -381,7 +399,7 @@ class Session:
         return State(self.passes, self.rounds, arrays, facts)
 
     def checkpoint_between_rounds(self, rounds: int) -> None:
-        """A checkpoint inside a pass, written before this returns."""
+        """Write a checkpoint inside a pass."""
         self.rounds = rounds
         self.saver.save(
             self._state(), self.tables.current if self.needs_start else self.tables.roles
@@ -390,9 +408,10 @@ class Session:
     # -- end
     # ----------------------------------------------------------------------------------------------
     def finish(self, reason: str) -> str:
-        """Make the last checkpoint, or that of the best pass, durable; returns the reason, with
-        what is kept. The buffers of the passes make room for what writing the model takes: the
-        plan counts the larger of the two.
+        """Make the last checkpoint, or that of the best pass, durable, and return the reason.
+
+        The reason then names the pass that is kept. Buffers are released first, to make room for
+        what writing the model takes: the plan counts the larger of the two.
         """
         self.executor.gather()
         self.executor.release()
@@ -406,8 +425,9 @@ class Session:
         return reason
 
     def _go_back(self, best: int) -> bool:
-        """Be as after that pass again, all that came behind it forgotten; False, and a word, when
-        its checkpoint is damaged.
+        """Return to the state after pass ``best``, or return False if its checkpoint is damaged.
+
+        Later passes are dropped.
         """
         try:
             self._load(self._checkpoints / place_name(best))
@@ -418,7 +438,7 @@ class Session:
         return True
 
     def end(self, reason: str) -> None:
-        """The model is stored: the run is finished."""
+        """Record that the run is finished: the model is stored."""
         forget_topics(self.work, set())
         Outcome.of(self.passes, reason, self.made, self.run.stopping).write(self.run.folder)
 

@@ -1,6 +1,4 @@
-"""What a run is made of, settled before anything begins: the corpus, the engine on it, its start,
-when it ends.
-"""
+"""The preparation of a run: its corpus, engine, start and stopping rule, all before it begins."""
 
 from __future__ import annotations
 
@@ -27,26 +25,31 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import Work, state_bytes_of_pass
 from topicstream.training.starts.best import pays
-from topicstream.training.starts.seeded import SeededStart, with_seeds
+from topicstream.training.starts.seeded import SeededStart, add_seed_words
 from topicstream.training.starts.start import Start
 from topicstream.training.starts.warm import WarmStart
-from topicstream.training.state.record import RECORDED, RunRecord, begun_from, left_open
+from topicstream.training.state.record import (
+    RECORDED,
+    RunRecord,
+    read_decided_options,
+    recorded_start,
+)
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.threads import executor_of
 
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What is run.
+    """A run as the configuration asks for it.
 
     Attributes
     ----------
     folder
-        Of the model.
+        Folder of the model.
     record
         Everything that the result depends on.
     layout
-        How a pass is cut.
+        How a pass is cut into blocks and rounds.
     grid, block
         The blocks of a pass, and the largest of everything over them.
     n_w
@@ -67,7 +70,7 @@ class TrainingRun:
     progress: Progress
 
     def work(self) -> Work:
-        """What takes memory and disk."""
+        """List what takes memory and disk."""
         engine = self.engine
         start = self.start
         seeded = engine.phases[0].start == "visit" and start.has_seeds(engine)
@@ -79,12 +82,18 @@ class TrainingRun:
 
 
 def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:
-    """The run that a configuration asks for; UsageError, InputError where it cannot be."""
+    """Prepare the run that a configuration asks for.
+
+    Raises
+    ------
+    UsageError, InputError
+        If options, corpus and engine do not fit together.
+    """
     folder = Path(config.model)
     given_options = config.options or {}
     options = {
         **given_options,
-        **({} if config.force else left_open(folder, config.algo, given_options)),
+        **({} if config.force else read_decided_options(folder, config.algo, given_options)),
     }
     n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
     engine, seed_words = engine_of(config, corpus, options, n_w, progress)
@@ -136,7 +145,7 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
 
 
 def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
-    """The largest of everything over the blocks of a grid."""
+    """Return the largest of everything over the blocks of a grid."""
     return BlockShape(
         docs=int(grid.docs.max()),
         cells=int(grid.cells.max()),
@@ -152,8 +161,12 @@ def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
 
 
 def corpus_of(config: TrainConfig) -> Corpus:
-    """The corpus, where there is something in it that the engine can train on; its cells weighed as
-    asked.
+    """Open the corpus of a run, sampled and weighted as the configuration asks.
+
+    Raises
+    ------
+    UsageError, InputError
+        If there is nothing in it that the engine can train on.
     """
     store = Corpus.open(config.corpus, dense=True)
     if bool(store.width) != (config.algo != "auto" and find(config.algo).about.dense):
@@ -172,12 +185,12 @@ def corpus_of(config: TrainConfig) -> Corpus:
         )
     if kind_of(Path(config.model)) != "model":
         check_place(Path(config.model), "--model", [config.corpus])
-    weigh(store, config.weighting)
+    weigh_cells(store, config.weighting)
     return store
 
 
 def sample_of(config: TrainConfig) -> float | None:
-    """The share of the training documents that is asked for."""
+    """Return the requested share of the training documents, or None for all."""
     return None if config.sample is None else float(share(config.sample))
 
 
@@ -196,8 +209,8 @@ def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
     return sample
 
 
-def weigh(store: Corpus, kind: str) -> None:
-    """From now on the store's blocks have weights for counts (``none``: as they are)."""
+def weigh_cells(store: Corpus, kind: str) -> None:
+    """Make a store's blocks yield weights instead of counts, unless ``kind`` is "none"."""
     if kind == "none":
         return
     if store.weighted:
@@ -208,7 +221,7 @@ def weigh(store: Corpus, kind: str) -> None:
 
 
 def shape_of(store: Corpus, topics: int) -> Shape:
-    """The training problem of a store, as far as it has no axes."""
+    """Describe the training problem of a store, without its axes."""
     weighted = store.weighted or store.weights is not None
     return Shape(
         store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, weighted
@@ -216,12 +229,21 @@ def shape_of(store: Corpus, topics: int) -> Shape:
 
 
 def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
-    """The engine's Options from plain values; TopicsError naming an unknown or impossible one."""
+    """Build the engine's Options from plain values.
+
+    Raises
+    ------
+    TopicsError
+        Naming an unknown or invalid option.
+    """
     return engine.Options(**checked(engine.Options, given, engine.name, beside=TrainConfig))
 
 
 def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | None) -> Engine:
-    """An engine for a store; topics: as many as are asked for, None: not said."""
+    """Make an engine for a store.
+
+    ``topics`` is the requested number of topics, None if the user gave none.
+    """
     about = kind.about
     axes = {name: store.axes[name].size for name in about.axes}
     shape = shape_of(store, about.topics(axes, options, topics))
@@ -232,7 +254,13 @@ def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | N
 
 
 def engine_facts(algo: str) -> About:
-    """Facts about an engine, by its name; UsageError where there is none."""
+    """Return the facts about the engine of this name.
+
+    Raises
+    ------
+    UsageError
+        If there is no such engine.
+    """
     return find(algo).about
 
 
@@ -247,7 +275,7 @@ def bare_cells(store: Corpus, axis: str) -> int:
 def engine_of(
     config: TrainConfig, store: Corpus, options: dict[str, Any], n_w: np.ndarray, progress: Progress
 ) -> tuple[Engine, Any]:
-    """The engine on this corpus, and its seed words as a record of the run keeps them."""
+    """Make the engine for this corpus, and the seed words for the run's record."""
     algo = config.algo
     kind = find(config.algo)
     if store.weights is not None and not kind.about.real_cells:
@@ -263,7 +291,7 @@ def engine_of(
     if kind.about.products:
         machine.one_blas_thread()
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
-    engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)
+    engine, seeds, told = add_seed_words(engine, config.seed_words, store, n_w)
     for line in told:
         progress.say(f"warning: {line}")
     topics = engine.shape.topics
@@ -278,10 +306,16 @@ def engine_of(
 
 
 def start_of(config: TrainConfig, engine: Engine) -> str:
-    """How the run starts; UsageError where the engine cannot."""
+    """Name the start of the run.
+
+    Raises
+    ------
+    UsageError
+        If the engine cannot start so.
+    """
     chosen = config.start or ("warm" if config.warm is not None else None)
     if chosen is None and not config.force:
-        chosen = begun_from(Path(config.model), engine.name)
+        chosen = recorded_start(Path(config.model), engine.name)
     chosen = chosen or default_start(engine)
     foreign = set(plugins.entries(plugins.STARTS)) - set(plugins.own(plugins.STARTS))
     if chosen not in engine.about.starts and (engine.about.dense or chosen not in foreign):
@@ -327,7 +361,7 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
 def start_named(
     name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0
 ) -> Start:
-    """Make the start of that name; warm: the model to start from."""
+    """Make the start of this name, with ``warm`` as the model to start from."""
     if name == "warm" and not engine.about.dense:
         assert warm is not None
         return WarmStart(warm, warm_share)
@@ -337,7 +371,7 @@ def start_named(
 
 
 def default_start(engine: Engine) -> str:
-    """The engine's own; ``best`` in the place of ``documents`` where it pays."""
+    """Return the engine's default start, or ``best`` instead of ``documents`` where it pays."""
     about = engine.about
     shape = engine.shape
     first = "documents" if shape.topics >= about.documents_from else about.starts[0]
@@ -350,14 +384,22 @@ def default_start(engine: Engine) -> str:
 
 @dataclass(frozen=True)
 class TrainingWeights(Weights):
-    """n_w: float64[W], sums of the weighted cells; counts: float64[W], of the cells as they are."""
+    """Weights of cells, with sums over the training documents.
+
+    Attributes
+    ----------
+    n_w
+        float64[W], sums of the weighted cells of each word.
+    counts
+        float64[W], sums of the unweighted cells.
+    """
 
     n_w: np.ndarray = field(default_factory=lambda: np.zeros(0))
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def of_corpus(cls, kind: str, corpus: Corpus) -> TrainingWeights:
-        """Of the training part of a corpus, which is read once more for tf."""
+        """Compute the weights of the training documents, in one more reading for tf."""
         counts = corpus.word_counts()
         plain = Weights.from_counts(kind, counts, corpus.document_counts(), corpus.n_docs)
         n_w = plain.sums(

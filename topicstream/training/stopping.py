@@ -20,13 +20,23 @@ from topicstream.base.options import share
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop: after ``passes``, when running perplexity has settled within ``tol`` (0:
-    never), when no probability of a
-    word moved by more than ``tol_params`` in a pass (0: never), or after ``max_time`` seconds.
-    ``eval_every`` passes the
-    held-out perplexity is measured (0: never): then it decides in the place of the running one, and
-    its lowest pass is what is
-    kept.  Before ``least`` passes running perplexity does not decide.
+    """The rules by which a run ends.
+
+    Attributes
+    ----------
+    passes
+        Passes at most.
+    tol
+        Tolerance of perplexity. 0: never stop by it.
+    tol_params
+        Stop when no probability of a word moves by more in a pass. 0: never.
+    max_time
+        Seconds after which no pass begins.
+    eval_every
+        Passes between measurements of held-out perplexity, which then decides instead of the
+        running one, and whose best pass is kept. 0: never.
+    least
+        Passes before running perplexity may decide.
     """
 
     passes: int
@@ -55,7 +65,15 @@ SPAN = 10
 
 
 def tolerance(text: float | str) -> float:
-    """``0.1%`` -> Share(0.001); ``0.5`` -> 0.5; a number as it is; UsageError."""
+    """Parse a tolerance: "0.1%" is Share(0.001), "0.5" is 0.5.
+
+    Numbers are returned as they are.
+
+    Raises
+    ------
+    UsageError
+        If the text is neither a number nor a percentage.
+    """
     if not isinstance(text, str):
         return text
     number = text.strip()
@@ -68,8 +86,10 @@ def tolerance(text: float | str) -> float:
 
 
 def converged(perplexities: Sequence[float], tol: float, passes: int, least: int) -> bool:
-    """Running perplexity changed by less than ``tol``, after ``least`` passes at least: a share
-    over the last SPAN passes, a plain number from pass to pass, in two passes in a row.
+    """Return True if running perplexity changed by less than ``tol``.
+
+    A share counts over the last SPAN passes, a plain number from pass to pass, two passes in a row.
+    Before ``least`` passes the answer is False.
     """
     p = perplexities
     if tol <= 0 or passes < least:
@@ -79,9 +99,10 @@ def converged(perplexities: Sequence[float], tol: float, passes: int, least: int
     return len(p) > 2 and abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
 
 
-def risen(measured: Sequence[tuple[int, float]], tol: float) -> bool:
-    """Whether held-out perplexity, measured after some passes, has found no new low by ``tol`` in
-    the last SPAN passes and the last two measurements.
+def has_stalled(measured: Sequence[tuple[int, float]], tol: float) -> bool:
+    """Return True if held-out perplexity has no new low by ``tol``.
+
+    Both the last SPAN passes and the last two measurements count.
     """
     if tol <= 0 or len(measured) < 3:
         return False
@@ -117,7 +138,7 @@ class Signals:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Signals]:
-        """Watch while the block runs (in the main thread; elsewhere signals are left alone)."""
+        """Watch for signals while the block runs, if it runs in the main thread."""
         before: dict[int, Any] = {}
         with contextlib.suppress(ValueError):
             for number in (signal.SIGINT, signal.SIGTERM):

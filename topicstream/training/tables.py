@@ -15,9 +15,10 @@ from topicstream.numeric.tables.spec import WORDS
 from topicstream.numeric.tables.table import Table
 
 
-class Settled(NamedTuple):
-    """What is known of a table at the end of a pass: its column sums, what had to be corrected,
-    figures (``Table.finish_pass``, ``Table.summary``).
+class FinishedTable(NamedTuple):
+    """The figures of a table at the end of a pass.
+
+    Its column sums, its corrections (``Table.finish_pass``) and its summary (``Table.summary``).
     """
 
     totals: np.ndarray
@@ -61,9 +62,11 @@ class RunTables:
         """Tables that get deltas in a phase."""
         return tuple(self.current) if phase.writes is None else phase.writes
 
-    def settle(self, phase: Phase | None) -> dict[str, Settled]:
-        """End of a pass (None: of the start): the REPLACE tables that it wrote and their successors
-        change places; then see ``Table.finish_pass``.
+    def finish_pass(self, phase: Phase | None) -> dict[str, FinishedTable]:
+        """End a pass in all tables, or the start if ``phase`` is None.
+
+        The REPLACE tables that the phase wrote change places with their successors. Then all tables
+        finish the pass: see ``Table.finish_pass``.
         """
         for name in self.written(phase) if phase is not None else ():
             if name in self.successors:
@@ -74,7 +77,7 @@ class RunTables:
                 self.successors[name].clear()
         worst = {name: table.finish_pass() for name, table in self.current.items()}
         return {
-            name: Settled(table.totals, worst[name], table.summary())
+            name: FinishedTable(table.totals, worst[name], table.summary())
             for name, table in self.current.items()
         }
 
@@ -105,8 +108,12 @@ class RunTables:
         }
 
     def save(self, place: Path, midway: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """Write the rows into a folder, those of successors only midway in a pass; what ``load``
-        takes besides.
+        """Write the rows into a folder, those of successors only midway in a pass.
+
+        Returns
+        -------
+        tuple
+            The arrays and scales that ``load`` takes besides.
         """
         for role, table in (self.roles if midway else self.current).items():
             table.save(place / f"{role}.rows")
@@ -134,8 +141,9 @@ class RunTables:
 
 
 class Readable(Mapping[str, Table]):
-    """The tables of a run for those who read rows: ``gather`` brings them here before the first
-    look.
+    """The tables of a run for readers of rows.
+
+    ``gather`` brings the rows here before the first look.
     """
 
     def __init__(self, tables: RunTables, gather: Callable[[], None]) -> None:

@@ -28,7 +28,7 @@ from topicstream.training.tables import RunTables
 
 
 class WorkerBuffers:
-    """What one worker reuses from visit to visit."""
+    """The buffers that one worker reuses from visit to visit."""
 
     def __init__(self, job: Job) -> None:
         self.cutter = Cutter(job.corpus.n_words, job.corpus.weights)
@@ -122,7 +122,7 @@ class Threads(Executor):
         buffers: WorkerBuffers,
         shape: BlockShape,
     ) -> Visit:
-        """What the visit of a block reads."""
+        """Collect the rows, totals and state that the visit of a block reads."""
         key = assignment.key
         params = assignment.params
         if key.pass_number == 0:
@@ -146,8 +146,9 @@ class Threads(Executor):
         return Visit(block, gathered, totals, state, params, key)
 
     def compute(self, visit: Visit, out: Out) -> Out:
-        """One visit, as ``run_visit`` has it; an executor derived from this one may make it
-        elsewhere.
+        """Compute one visit by ``run_visit``.
+
+        A derived executor may compute it elsewhere.
         """
         return run_visit(self.engine, visit, out)
 
@@ -163,7 +164,7 @@ class Threads(Executor):
             with self._lock:  # after an interrupt a worker may still wait for a block
                 self._decoded.close()
 
-    def rest(self) -> None:
+    def free_buffers(self) -> None:
         for deltas in self.rounds.values():
             deltas.rest()
         own = [
@@ -181,8 +182,10 @@ class Threads(Executor):
 
 
 def executor_of(executor: MakeExecutor | str | None) -> MakeExecutor:
-    """What makes the executor of a run: a function as it is, the entry point of that name, or
-    threads of this process.
+    """Return the function that makes the executor of a run.
+
+    A function is returned as it is, a string names an entry point, and None stands for threads of
+    this process.
     """
     if executor is None:
         return Threads

@@ -215,8 +215,8 @@ def spoil():
             for name, found in before(self, phase).items()
         }
 
-    before = RunTables.settle
-    RunTables.settle = settle
+    before = RunTables.finish_pass
+    RunTables.finish_pass = settle
 
 
 @pytest.mark.slow

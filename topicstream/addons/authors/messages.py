@@ -337,9 +337,8 @@ def visit(
     flat_phi = phi.reshape(-1)
     flat_delta = delta.reshape(-1)
     nothing = np.zeros(width, np.float32)
-    moves = (
-        nothing if sync else flat_delta
-    )  # in delta stands what this pass puts in, when it is sync
+    # in delta stands what this pass puts in, when it is sync
+    moves = nothing if sync else flat_delta
     delta[:] = _ZERO
     change[:] = _ZERO
     loglik = 0.0

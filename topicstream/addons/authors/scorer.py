@@ -163,9 +163,8 @@ class _TestAuthors:
             names = block.rows(AXIS)
             each = np.diff(names.indptr)
             alone = np.flatnonzero((each == 0) & scored)
-            own = np.where(
-                scored, np.maximum(each, 1), 0
-            )  # documents that are not scored have no part in their authors
+            # documents that are not scored have no part in their authors
+            own = np.where(scored, np.maximum(each, 1), 0)
             aptr = np.concatenate(([0], np.cumsum(own)))
             local = np.zeros(aptr[-1], np.int64)
             local[np.repeat(scored & (each > 0), own)] = names.local[np.repeat(scored, each)]

@@ -164,9 +164,8 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         for first, rows in table.spans():
             tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
             like = np.sqrt(view.shares(mixtures(rows, prior))) @ root
-            best.add(
-                first, np.where(sums < 0.5, -np.inf, like)[:, None]
-            )  # of held-out documents alone: nothing is known
+            # of held-out documents alone: nothing is known
+            best.add(first, np.where(sums < 0.5, -np.inf, like)[:, None])
         similar = (best.ids[:, 0] != author) & (best.scores[:, 0] > -1)
         rows = best.ids[similar, 0][:n]
         scores = best.scores[similar, 0][:n]

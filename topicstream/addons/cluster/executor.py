@@ -29,7 +29,7 @@ from topicstream.numeric.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
 from topicstream.training.plan import state_bytes
 from topicstream.training.state.memory import BlockMemory
-from topicstream.training.tables import Settled
+from topicstream.training.tables import FinishedTable
 
 BETWEEN = 1.0
 """Seconds between two looks at the members."""
@@ -90,9 +90,8 @@ class DaskWorkers(Executor):
         )
         self.changes: list[Change] = []  # of the round that the next question ends, by table
         self.assignment: Assignment | None = None
-        self.newer: Literal["here", "there"] | None = (
-            None  # rows that members do not have, or that only they have
-        )
+        # rows that members do not have, or that only they have
+        self.newer: Literal["here", "there"] | None = None
         # of the pass
         self.began = time.monotonic()
         self.visited = 0
@@ -149,16 +148,16 @@ class DaskWorkers(Executor):
         """
 
         async def ask() -> list[Answer]:
+            # once, not for each
             message = {
                 "question": question,
                 "given": dumps(given),
                 "changes": dumps(changes),
-            }  # once, not for each
+            }
             calls = [self._ask(address, "ask", **message) for address in self.roster[:members]]
             answers = asyncio.gather(*calls)
-            answers.add_done_callback(
-                lambda done: done.cancelled() or done.exception()
-            )  # it is known by then
+            # it is known by then
+            answers.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
             try:
                 if answers.done() and all(answer is not None for answer in answers.result()):
@@ -225,16 +224,16 @@ class DaskWorkers(Executor):
     ) -> None:
         self.changes.append((name, blend, hold))
 
-    def settle(self, phase: Phase | None) -> dict[str, Settled]:
+    def finish_pass(self, phase: Phase | None) -> dict[str, FinishedTable]:
         if self.assignment is None:  # the pass was made here
             self.gather()
             self.newer = "here"
-            return super().settle(phase)
+            return super().finish_pass(phase)
         self.assignment = None
         self.newer = "there"
-        answers_by_member = self._ask_all("tables.settle", phase)
+        answers_by_member = self._ask_all("tables.finish_pass", phase)
         self.about = self._effort(answers_by_member)
-        answers: list[dict[str, Settled]] = [answer.value for answer in answers_by_member]
+        answers: list[dict[str, FinishedTable]] = [answer.value for answer in answers_by_member]
         for address, answer in zip(self.roster, answers, strict=True):
             if any(
                 own.totals.tobytes() != answer[name].totals.tobytes()
@@ -288,8 +287,8 @@ class DaskWorkers(Executor):
     def end(self) -> None:
         """Members end a pass when the next one begins."""
 
-    def rest(self) -> None:
-        self._ask_all("executor.rest")
+    def free_buffers(self) -> None:
+        self._ask_all("executor.free_buffers")
 
     def release(self) -> None:
         if self.watch.cancelled():

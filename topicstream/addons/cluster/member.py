@@ -248,7 +248,7 @@ class Member(WorkerPlugin):
         free: where the first member may write block state, before the second ...
         """
         self._forget()
-        self.assignment = assignment.on(self.tables)
+        self.assignment = assignment.for_tables(self.tables)
         self.memories = [
             memory for memory in (assignment.old, assignment.new) if memory is not None
         ]

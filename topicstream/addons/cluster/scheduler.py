@@ -144,9 +144,8 @@ class DaskCluster(Cluster):
         from distributed import Client, LocalCluster
 
         for name in ("distributed", "distributed.client"):
-            logging.getLogger(name).setLevel(
-                logging.CRITICAL
-            )  # what they say of lost connections, we say ourselves
+            # what they say of lost connections, we say ourselves
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         with ExitStack() as stack:
             if isinstance(scheduler, Client):
                 client = scheduler

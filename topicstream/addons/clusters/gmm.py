@@ -169,9 +169,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     @property
     def layout(self) -> Layout:
         points = min(max(self.shape.docs // 64, 512), 8192)
-        if (
-            self.diagonal
-        ):  # a full one's factors are rebuilt each round: the fewer rounds, the better
+        # a full one's factors are rebuilt each round: the fewer rounds, the better
+        if self.diagonal:
             points = min(points, max(WIDE // self.n, 512))
         return replace(super().layout, block_cells=points * self.n)
 
@@ -309,9 +308,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         # lie apart
         near = sample[squares <= FAR * np.median(squares)] if o.mean == "free" else sample
         variance = (near * near).mean(axis=0)
-        least = 1e-6 * np.where(
-            variance > 0, variance, max(float(variance.mean()), 1e-30)
-        )  # a coordinate that never changes
+        # a coordinate that never changes
+        least = 1e-6 * np.where(variance > 0, variance, max(float(variance.mean()), 1e-30))
         if self.diagonal:
             params["covariance"][:] = o.spread * (variance + least)
         else:

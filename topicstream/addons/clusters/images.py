@@ -96,9 +96,8 @@ def _grey(source: Source, options: ReadOptions) -> np.ndarray:
             raise ValueError(
                 "pixels of 32 bits, whose range is not known; save it with 8 or 16 bits"
             )
-        if image.mode.startswith(
-            "I;16"
-        ):  # as microscopes write them; Pillow would cut them off at 255
+        # as microscopes write them; Pillow would cut them off at 255
+        if image.mode.startswith("I;16"):
             return np.asarray(image, np.float32) / np.float32(257)
         return np.asarray(image.convert("L"), np.uint8)
 

@@ -14,7 +14,12 @@ from topicstream.base.memory import Array, total_bytes
 from topicstream.engines.base import BlockShape, Engine, padded
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.best import NEXT, LearnedSeeds
-from topicstream.training.starts.documents import DocumentSeeds, document_seeds, far_apart, mean_of
+from topicstream.training.starts.documents import (
+    DocumentSeeds,
+    document_seeds,
+    draw_far_apart,
+    word_shares,
+)
 from topicstream.training.starts.sample import Sample, sample_size
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
@@ -51,15 +56,15 @@ class ClusterStart(Start):
         seed = ground.seed
         topics = ground.engine.shape.topics
         n_w = ground.n_w
-        sample = Sample.drawn(corpus, ground.grid, seed)
-        known_words = sample.only(n_w)
+        sample = Sample.draw(corpus, ground.grid, seed)
+        known_words = sample.mask_counts(n_w)
         words, local = np.unique(sample.words, return_inverse=True)
         local = local.astype(np.int64).reshape(-1)
         counts = sample.counts.astype(np.float32)
         best = -np.inf
         phi = np.zeros((len(words), topics), np.float32)
         for number in range(self._tries):
-            centres = far_apart(sample, mean_of(known_words), topics, seed + number * NEXT)
+            centres = draw_far_apart(sample, word_shares(known_words), topics, seed + number * NEXT)
             if len(centres) < topics:
                 return document_seeds(corpus, ground.grid, topics, seed, n_w, far=True)
             first = DocumentSeeds(sample, centres, known_words, seed).rows(words.astype(np.int32))[

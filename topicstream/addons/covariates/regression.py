@@ -433,9 +433,8 @@ class Regression:
         names = np.array([self._last, *wholes], object)
         self._last = names[-1]
         begins = names[1:] != names[:-1]
-        goes_on = int(
-            np.append(begins, True).argmax()
-        )  # these belong to what the documents before end with
+        # these belong to what the documents before end with
+        goes_on = int(np.append(begins, True).argmax())
         self._sizes[-1] += goes_on
         if goes_on < len(y):
             self._sizes.append(len(y) - goes_on)

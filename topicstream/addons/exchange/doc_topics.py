@@ -65,9 +65,8 @@ def write_mallet(job: Export) -> dict[str, float | str]:
             shares = batch.column("shares")
             values = as_text_array(pc.cast(shares.values, pa.float64()))
             if job.top is not None:
-                places = as_text_array(
-                    pc.index_in(topics.values, numbers)
-                )  # as topic-word-weights.txt counts them
+                # as topic-word-weights.txt counts them
+                places = as_text_array(pc.index_in(topics.values, numbers))
                 values = pc.binary_join_element_wise(
                     places, values, pa.scalar("\t", pa.large_string())
                 )

@@ -394,9 +394,8 @@ class LabeledBeliefPropagation(Engine):
         )
         lengths = np.where(n_labels > 0, n_labels + free, spare)
         ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        place = np.arange(ptr[-1]) - np.repeat(
-            ptr[:-1], lengths
-        )  # 0, 1, .. of each document: right for all but labels
+        # 0, 1, .. of each document: right for all but labels
+        place = np.arange(ptr[-1]) - np.repeat(ptr[:-1], lengths)
         topic_ids = place.astype(np.int32)
         labelled = np.repeat(n_labels > 0, lengths) & (place >= free)
         topic_ids[labelled] = free + labels.ids[labels.local]

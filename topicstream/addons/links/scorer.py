@@ -141,9 +141,8 @@ class Pairs:
             lengths, linked = self.corpus.lists("links", b, heldout)
             document = np.repeat(np.arange(first[b], first[b + 1]), lengths)
             pairs = np.sort(np.stack((document, linked), 1), axis=1)
-            pairs_by_piece.append(
-                pairs if heldout else pairs[document < linked]
-            )  # training pairs are listed with both documents
+            # training pairs are listed with both documents
+            pairs_by_piece.append(pairs if heldout else pairs[document < linked])
         return np.concatenate(pairs_by_piece)
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
@@ -177,9 +176,8 @@ class Pairs:
         """n pairs without a link, drawn evenly among all (fewer where there are hardly any)."""
         out = np.zeros((0, 2), np.int64)
         both = self.train * self.held
-        share = both / max(
-            both + self.held * (self.held - 1) // 2, 1
-        )  # of the pairs to test on: one in training
+        # of the pairs to test on: one in training
+        share = both / max(both + self.held * (self.held - 1) // 2, 1)
         for _ in range(50):
             if len(out) >= n:
                 break

@@ -91,9 +91,8 @@ def pick(
         far = int(np.argmax(np.where(candidates_left, squares, -np.inf)))
         rest = row(far) - origin
         for _ in range(2):
-            rest -= np.einsum(
-                "ij,i->j", basis, np.einsum("ij,j->i", basis, rest)
-            )  # BLAS sums by its number of threads
+            # BLAS sums by its number of threads
+            rest -= np.einsum("ij,i->j", basis, np.einsum("ij,j->i", basis, rest))
         norm = float(np.linalg.norm(rest))
         chosen.append(far)
         distances.append(norm)

@@ -70,7 +70,7 @@ class AnchorStart(Start):
                 stats = new_stats(engine)
                 runner.run(Pass(number, order, params, stats, after_round=after))
                 phase, last = phase_of(engine.phases, number)
-                executor.settle(phase)
+                executor.finish_pass(phase)
                 key = Key(ground.seed, number, phase.name)
                 end = PassEnd(key, phase, params, stats, tables.totals, readable, say, ground.step)
                 engine.end_pass(end)

@@ -17,9 +17,8 @@ from topicstream.numeric.kernels import rng
 from topicstream.numeric.kernels.arrays import Doubles, Float, Floats, Ints, Longs
 from topicstream.numeric.kernels.jit import fast_kernel, kernel
 
-TINY = np.float32(
-    1e-30
-)  # of a pair's probability: two words that no pair of topics has left together
+# of a pair's probability: two words that no pair of topics has left together
+TINY = np.float32(1e-30)
 
 
 @fast_kernel

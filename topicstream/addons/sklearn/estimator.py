@@ -210,9 +210,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 _store(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder)
             )
             columns = np.array(trained.vocabulary.words.to_pylist(), np.int64)
-            phi = np.zeros(
-                (X.shape[1], trained.n_topics), np.float32
-            )  # words without a count are no words of a store
+            # words without a count are no words of a store
+            phi = np.zeros((X.shape[1], trained.n_topics), np.float32)
             phi[columns] = trained.phi
             self.components_ = self._with_prior(phi)
             self._model = self._as_model()

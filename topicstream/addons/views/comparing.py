@@ -193,9 +193,8 @@ class _Trial:
         corpus = (
             config.corpus if isinstance(config.corpus, Corpus) else Path(config.corpus).absolute()
         )
-        self.config = replace(
-            config, corpus=corpus, model=model, scheduler=None, progress=None
-        )  # for another process, too
+        # for another process, too
+        self.config = replace(config, corpus=corpus, model=model, scheduler=None, progress=None)
         self._rows = TopicRows(model)
         self._docs = docs
         self._seen, self._rest = parts_of(docs, model, parse_split(config.split))
@@ -224,9 +223,8 @@ class _Trial:
             check_metadata_free(variant_method)
             return variant_method
 
-        if "trained_on" not in fields_of(
-            kind
-        ):  # kernels are loaded, the first rows are in the caches
+        # kernels are loaded, the first rows are in the caches
+        if "trained_on" not in fields_of(kind):
             shares_by(method(), [self._docs.take(np.arange(1))])
         seconds = math.inf
         for _ in range(TIMES):

@@ -42,9 +42,8 @@ def cluster_lines(result: dict[str, Any], width: int | None) -> list[str]:
     for cluster in result["clusters"]:
         names = "; ".join(result["labels"][str(i)] for i in cluster[:4])
         head = f"{','.join(map(str, cluster)):24} "
-        out += (
-            wrapped(head, names, width) if len(head) == 25 else [head + names]
-        )  # longer lists of numbers run over
+        # longer lists of numbers run over
+        out += wrapped(head, names, width) if len(head) == 25 else [head + names]
     return out
 
 

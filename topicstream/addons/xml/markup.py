@@ -113,9 +113,8 @@ class Markup(Reader):
         if plain_suffix(source.name) in (".html", ".htm") or re.search(
             rb"(?i)<html[\s>]", data[:4096]
         ):
-            stated = options.encoding or (
-                None if why_not_utf8(data) else "utf-8"
-            )  # which a page need not say
+            # which a page need not say
+            stated = options.encoding or (None if why_not_utf8(data) else "utf-8")
             parser = etree.HTMLParser(
                 encoding=stated, no_network=True, remove_comments=True, remove_pis=True
             )
@@ -125,9 +124,8 @@ class Markup(Reader):
             )
         try:
             root = etree.fromstring(data, parser)
-            root = (
-                etree.Element("html") if root is None else root
-            )  # a page of white space and comments
+            # a page of white space and comments
+            root = etree.Element("html") if root is None else root
         except (etree.XMLSyntaxError, ValueError) as e:
             line = getattr(e, "lineno", None) or 1
             raise BadFile(

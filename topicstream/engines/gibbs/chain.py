@@ -116,9 +116,8 @@ def count_moves(
     i = 0
     for c in range(len(words)):
         u = words[c]
-        for _ in range(
-            counts[c]
-        ):  # word and number of each token that moved, written without a branch
+        # word and number of each token that moved, written without a branch
+        for _ in range(counts[c]):
             value[n] = u
             value[n + 1] = i
             n += 2 * (fresh or before[i] != after[i])

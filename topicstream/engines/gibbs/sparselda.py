@@ -215,9 +215,8 @@ def sweep(
                         if k == NEAR:
                             skip, x = passing(arena, at + k, n - k, coef, bits_m, x)
                             k += skip
-                    while (
-                        f < one and k > 0
-                    ):  # rounding has carried x past the last entry: the last with a count
+                    # rounding has carried x past the last entry: the last with a count
+                    while f < one and k > 0:
                         k -= 1
                         f = np.int64(arena[at + k])
                     pn = k

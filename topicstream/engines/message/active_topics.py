@@ -135,9 +135,8 @@ def open_topics(
                 took[d, out_topic[j]] += weight * out[j]
     # the L largest of each document
     for d in range(len(topics)):
-        largest_numbers(
-            took[d], columns, width, chosen
-        )  # padding has share 0 and the highest numbers
+        # padding has share 0 and the highest numbers
+        largest_numbers(took[d], columns, width, chosen)
         for j in range(width):
             topics[d, j] = chosen[j]
             theta[d, j] = even[d] + took[d, chosen[j]] if chosen[j] < k_all else _ZERO

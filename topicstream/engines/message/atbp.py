@@ -49,9 +49,8 @@ from topicstream.numeric.kernels.simd import (
 )
 
 DRIFT = 1e-4  # most that a topic's 1/(lam + W beta) may be out by
-REVIEW = (
-    16  # documents between two looks at the smallest topic, which decides how often that is renewed
-)
+# documents between two looks at the smallest topic, which decides how often that is renewed
+REVIEW = 16
 
 
 class Rows(NamedTuple):
@@ -196,9 +195,8 @@ def sweep(
                 passed = np.float32(0.0)
             passed += x
             left *= one - x * per_n_d
-            if left < np.float32(
-                1e-3
-            ):  # nearly all of the document is in this cell: write the shrink out
+            # nearly all of the document is in this cell: write the shrink out
+            if left < np.float32(1e-3):
                 keep = splat(max(left, np.float32(0.0)))
                 for k in range(0, width, WIDTH):
                     store(theta, at + k, keep * load(theta, at + k))
@@ -206,9 +204,8 @@ def sweep(
             # Fig. 3: u_k ~ phi_wk theta_dk / lam_k with priors
             keep = splat(left)
             acc = zero
-            if (
-                own == 0
-            ):  # no seed word: a load less for each vector, a tenth of the time at 100 topics
+            # no seed word: a load less for each vector, a tenth of the time at 100 topics
+            if own == 0:
                 for k in range(0, width, WIDTH):
                     fetch(base, next_row + k)
                     b = load(base, row + k)

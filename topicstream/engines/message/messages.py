@@ -123,9 +123,8 @@ def _weigh(
         o = own * mu[k]
         t = theta[k] - o
         f = phi[k] + change[k] - o
-        t = (t if t > _ZERO else _ZERO) + alpha[
-            k
-        ]  # a rounding below zero must not make a message negative
+        # a rounding below zero must not make a message negative
+        t = (t if t > _ZERO else _ZERO) + alpha[k]
         f = (f if f > _ZERO else _ZERO) + beta
         if message is None:
             p[k] = t * f / (lam[k] - o)

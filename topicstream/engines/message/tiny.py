@@ -423,9 +423,8 @@ class TinyEngine(Learning):
             random_topics(
                 block.cells, self.shape.topics, visit.key.seed, block.first_doc, theta, delta
             )
-            out.stats["loglik"][0] = -block.tokens * np.log(
-                self.shape.words
-            )  # nothing known yet: the even spread
+            # nothing known yet: the even spread
+            out.stats["loglik"][0] = -block.tokens * np.log(self.shape.words)
         else:
             alpha, _ = self.priors(visit, out)
             out.stats["loglik"][0] = self.assign(

@@ -240,9 +240,8 @@ def dense_step(
     own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3,
                             P], [longest + 32], [2, longest + 16]
     """
-    src, (indptr, words, counts), e, log_scale, alpha = (
-        of  # apart: a function that takes a tuple counts all its references
-    )
+    # apart: a function that takes a tuple counts all its references
+    src, (indptr, words, counts), e, log_scale, alpha = of
     tol, most_inner, restarts = effort
     width = e.shape[1]
     topics = src.topics

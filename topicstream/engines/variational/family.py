@@ -104,9 +104,8 @@ class Variational(Engine):
         random_seeds=True,
         learns_priors=False,
     )
-    tracks_bound: ClassVar[bool] = (
-        False  # after a pass the table is the sum of the documents' statistics
-    )
+    # after a pass the table is the sum of the documents' statistics
+    tracks_bound: ClassVar[bool] = False
 
     @property
     def stats(self) -> Mapping[str, int]:

@@ -186,9 +186,8 @@ def _alive(n: int, alpha: int, count: int, faint: float, used: int) -> int:
         v = pointers.double_at(n, a)
         most = max(most, v + pointers.double_at(alpha, a) if v > 0.0 else 0.0)
     y = min(np.log(most) + faint, SURE)
-    least = (
-        np.exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)
-    )  # psi(least) = y, nearly (Minka 2000)
+    # psi(least) = y, nearly (Minka 2000)
+    least = np.exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)
     least = min(least, most)  # the largest stays whatever its weight
     alive = 0
     for a in range(count):

@@ -39,9 +39,8 @@ from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma32, l
 from topicstream.numeric.kernels.jit import fast_kernel, kernel
 
 AHEAD = 8  # cells before their entries are used, they are asked for
-FULL_LISTS = (
-    16  # shorter lists are zeros to their end (choice.collect): no branch that has to be guessed
-)
+# shorter lists are zeros to their end (choice.collect): no branch that has to be guessed
+FULL_LISTS = 16
 
 
 @kernel

@@ -323,9 +323,8 @@ def iterate(
     for a in range(16):
         pointers.put_float(t, count + a, np.float32(0))
     for j in range(0, cells, 32):  # two tiles at a time share t and acc
-        two = (
-            size if j + 16 < cells else 0
-        )  # a last one alone is taken twice, the second time without counts
+        # a last one alone is taken twice, the second time without counts
+        two = size if j + 16 < cells else 0
         # the L largest of e * t of each cell, before they are used
         if selecting:
             _select(own, t, kept, count, most, best)

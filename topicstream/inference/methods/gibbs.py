@@ -346,9 +346,8 @@ class Gibbs(Method):
             nonlocal cells
             before = cells
             cells = cells + len(block.words)
-            rows = min(words, cells) - min(
-                words, before
-            )  # of the table, as float32 and as float64 with the new tokens
+            # of the table, as float32 and as float64 with the new tokens
+            rows = min(words, cells) - min(words, before)
             return 12 * topics * rows + bytes_sampled(block, topics)
 
         blocks_held = self.hold(blocks, each)

@@ -88,9 +88,8 @@ def one_instruction(processor: str, features: str) -> bool:
 def _fast() -> bool:
     from numba.core.registry import cpu_target
 
-    _, processor, features = (
-        cpu_target.target_context.codegen().magic_tuple()
-    )  # what compiled kernels are kept by, too
+    # what compiled kernels are kept by, too
+    _, processor, features = cpu_target.target_context.codegen().magic_tuple()
     return one_instruction(processor, features)
 
 

@@ -163,9 +163,8 @@ class KernelCache:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load a compiled signature, or None if it has to be compiled."""
         global compiled_kernels, _notify
-        rtsys.initialize(
-            target_context
-        )  # what compiled code calls; numba's types are loaded when a kernel is compiled
+        # what compiled code calls; numba's types are loaded when a kernel is compiled
+        rtsys.initialize(target_context)
         path = self._path(sig, target_context)
         try:
             data = path.read_bytes()

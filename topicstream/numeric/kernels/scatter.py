@@ -206,9 +206,8 @@ def scatter_sparse(
                     n += 1
             if not listing:
                 n = few + 1
-            if (
-                u + 1 < hi[r]
-            ):  # what the next word will touch: rows lie far apart, a third of the time was waiting
+            # what the next word will touch: rows lie far apart, a third of the time was waiting
+            if u + 1 < hi[r]:
                 ahead = (pointers.int_at(deltas[r, 0], u + 1) - first_row) * width
                 stop = pointers.long_at(deltas[r, 1], u + 2)
                 if stop - end <= few:

@@ -78,9 +78,8 @@ class DenseTable(Table):
         self._rows = self._storage.array[:rows]
         self.array = self._rows if folder is None else None
         self._row_bytes = self.width * self._rows.itemsize
-        self._bits = np.dtype(
-            f"u{self._rows.itemsize}"
-        )  # of a number: -0.0 is another one than 0.0
+        # of a number: -0.0 is another one than 0.0
+        self._bits = np.dtype(f"u{self._rows.itemsize}")
         self._number = np.min_scalar_type(columns)  # of a column
         self._own = threading.local()
         step = max(1, min(-(-rows // RANGES), RANGE_BYTES // self._row_bytes))

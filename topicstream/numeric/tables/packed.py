@@ -216,9 +216,8 @@ class Slots:
             begin = self._begin[first : stop + 1]
             ptr = np.append(0, np.cumsum(length, dtype=np.int64))
             fits = (length >= 0).all() and (length <= np.diff(begin)).all()
-            entries = read_array(
-                file, self.stored, int(ptr[-1]) if fits else 0
-            )  # a damaged length asks for no memory
+            # a damaged length asks for no memory
+            entries = read_array(file, self.stored, int(ptr[-1]) if fits else 0)
             topic = entries & self.stored.type((1 << self.bits) - 1)
             most = int(entries.max(initial=0))
             if not fits or int(topic.max(initial=0)) >= self.topics or most >> 62:
@@ -278,12 +277,10 @@ class PackedTable(Table):
         cells = min(sizes.entries, sizes.rows * sizes.columns)
         summed = min(cells * len(spec.samples), sizes.rows * sizes.columns)
         entry = f"u{entry_bytes(sizes.largest * max(len(spec.samples), 1), sizes.columns)}"
-        words = Array(
-            (sizes.rows, 2 if spec.samples else 1), np.dtype("i8,i4,i4")
-        )  # where rows are, their room and length
-        piece = Array(
-            (3, PIECE + sizes.columns), np.uint64
-        )  # in its slots, copied, and what is made of the copy
+        # where rows are, their room and length
+        words = Array((sizes.rows, 2 if spec.samples else 1), np.dtype("i8,i4,i4"))
+        # in its slots, copied, and what is made of the copy
+        piece = Array((3, PIECE + sizes.columns), np.uint64)
         return Footprint(Array((cells + summed,), entry).nbytes, words.nbytes, piece.nbytes)
 
     def __init__(
@@ -347,9 +344,8 @@ class PackedTable(Table):
         return SparseRound(space, 1.0)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        assert (
-            isinstance(deltas, SparseRound) and factor == 1.0
-        )  # others belong to tables that blend
+        # others belong to tables that blend
+        assert isinstance(deltas, SparseRound) and factor == 1.0
         self.add(deltas.deltas, deltas.release_pages)
         deltas.clear()
 

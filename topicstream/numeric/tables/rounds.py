@@ -18,9 +18,8 @@ from topicstream.numeric.kernels.scatter import scatter_rows, scatter_sparse
 from topicstream.numeric.tables.spec import Scratch, SparseDelta
 from topicstream.numeric.tables.storage import Storage
 
-WINDOW_BYTES = (
-    8 << 20
-)  # dense deltas of a round that a worker reads from a mapped file before it lets go of them
+# dense deltas of a round that a worker reads from a mapped file before it lets go of them
+WINDOW_BYTES = 8 << 20
 
 
 class RowRange(NamedTuple):
@@ -296,9 +295,8 @@ class SparseRound(Round):
         )
 
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
-        ids, lengths, topic, value = (
-            np.require(array, requirements="A") for array in part
-        )  # kernels take addresses
+        # kernels take addresses
+        ids, lengths, topic, value = (np.require(array, requirements="A") for array in part)
         self.put(
             i, ids, SparseDelta(np.append(0, np.cumsum(lengths, dtype=np.int64)), topic, value)
         )

@@ -283,9 +283,8 @@ class Scratch:
         """
         size = bytes_of(shape, dtype)
         if name not in self._storages or self._storages[name].array.nbytes < size:
-            self._storages.pop(
-                name, None
-            )  # the smaller one is given back before the larger one is taken
+            # the smaller one is given back before the larger one is taken
+            self._storages.pop(name, None)
             self._storages[name] = Storage((size,), np.uint8, self._folder)
         return np.ndarray(shape, dtype, self._storages[name].array)
 

@@ -47,9 +47,8 @@ class Storage:
         self._map: mmap.mmap | None = None
         self._file: IO[bytes] | None = None
         if folder is None:
-            memory = np.zeros(
-                self._size + ALIGNMENT, np.uint8
-            )  # pages that are never touched cost nothing
+            # pages that are never touched cost nothing
+            memory = np.zeros(self._size + ALIGNMENT, np.uint8)
             start = -memory.ctypes.data % ALIGNMENT
         else:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the storage

@@ -14,9 +14,8 @@ from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.rounds import Entered, Round, RoundSpace
 from topicstream.numeric.tables.spec import Scratch, TableSpec, padded
 
-RunAll = Callable[
-    [Callable[[int], None], int], None
-]  # run f(0) .. f(n-1), perhaps on several threads
+# run f(0) .. f(n-1), perhaps on several threads
+RunAll = Callable[[Callable[[int], None], int], None]
 
 
 class Sizes(NamedTuple):

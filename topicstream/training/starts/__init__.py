@@ -1,3 +1,1 @@
-"""Where a training starts: one file for each start (start.py has their interface), and their
-kernels.
-"""
+"""The starts of a training, one file each, with their kernels. start.py has their interface."""

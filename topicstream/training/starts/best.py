@@ -1,15 +1,14 @@
-"""The start ``best``: several short trainings on a sample of documents, one more from the topics
-that recur among them, and the topics of the one that explains the sample best.
+"""The start ``best``: several short trainings on a sample of documents.
 
-Topics end in a local optimum of the seeds' making: of ten planted topics one is now and then held
-twice while two others
-share one, and no number of passes over the corpus mends it (half of all seeds, on corpora of
-make_corpus.py).  On a
-sample a whole training costs little, and its perplexity tells the good seeds from the bad.  Other
-tries lose other topics,
-so those that recur are nearly all (docs/internals/decisions/cells.md).  Each try runs in one
-thread, so any number of threads gives
-the same bits.
+One more training starts from the topics that recur among them. The topics that explain the sample
+best are kept.
+
+Training ends in a local optimum that the seeds decide. Of ten planted topics one is now and then
+held twice while two others share one, and no number of passes over the corpus mends that (half of
+all seeds, on corpora of make_corpus.py). On a sample a whole training costs little, and its
+perplexity tells the good seeds from the bad. Other tries lose other topics, so those that recur are
+nearly all (docs/internals/decisions/cells.md). Each try runs in one thread, so any number of
+threads gives the same bits.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from topicstream.numeric.kernels.jit import fast_kernel
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.documents import SHARE as SEED_SHARE
-from topicstream.training.starts.documents import document_seeds, far_apart, mean_of
+from topicstream.training.starts.documents import document_seeds, draw_far_apart, word_shares
 from topicstream.training.starts.sample import Sample, sample_size
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
@@ -35,37 +34,41 @@ from topicstream.training.starts.start import Ground, Start
 TRIES = 8
 SWEEPS = 30
 AGAIN = 10
-"""Of a try, and of the topics that recur, which have been learned already."""
+"""Sweeps of a try, and of the recurring topics, which have been learned already."""
 LONGER = 0.01
-"""What their further sweeps gain in perplexity where no try has lost a topic; a lost topic costs
-more.
-"""
+"""Gain in perplexity of those further sweeps if no topic is lost. A lost topic costs more."""
 NEXT = 1_000_003  # from the seed of one try to that of the next
 ALPHA = 0.1
 BETA = 0.01
-# of a seed topic that was learned on the sample; the rest, and all of a word not in it, is the
-# corpus mean
+# part of a seed topic that was learned on the sample. The rest, and all of a word that the sample
+# does not have, is the corpus mean
 SHARE = 0.9
 MOST_TOPICS = 64
 LEAST_CELLS = 20_000_000
 MOST_BYTES = 128 << 20
-"""``best`` is the default where it costs little: up to so many topics, from so many cells on (the
-passes it saves make up for it) or where documents are long enough for the engine, and when one
-thread's tries fit beside the rest in the smallest limits (a start decides the result, so it may not
-depend on the limit)."""
+"""``best`` is the default only where it costs little.
+
+That is up to ``MOST_TOPICS`` topics, from ``LEAST_CELLS`` cells on (it saves passes) or where
+documents are long enough for the engine, and if one thread's tries fit in ``MOST_BYTES``, beside
+the rest in the smallest limits. A start decides the result, so it may not depend on the limit.
+"""
 
 
 def pays(shape: Shape, long: float = np.inf) -> bool:
-    """Whether the tries cost little beside the passes to come, or documents have ``long`` tokens,
-    from which on the engine ends better for them.
+    """Return True if the tries cost little beside the passes that they save.
+
+    They also pay where documents have ``long`` tokens or more, from which on the engine ends
+    better.
     """
     worth = shape.cells >= LEAST_CELLS or shape.tokens >= long * shape.docs
-    return worth and shape.topics <= MOST_TOPICS and sum(tries_memory(shape)) <= MOST_BYTES
+    return worth and shape.topics <= MOST_TOPICS and sum(memory_of_tries(shape)) <= MOST_BYTES
 
 
-def tries_memory(shape: Shape) -> StartMemory:
-    """What the tries hold: the sample, the shares of all topics and the best topics yet; each
-    thread those that it trains, twice, and shares.
+def memory_of_tries(shape: Shape) -> StartMemory:
+    """Count the bytes that the tries hold.
+
+    In all: the sample, the shares of all topics and the best topics so far. Each thread: its
+    topics, twice, and their shares.
     """
     width = padded(shape.topics)
     size = sample_size(shape.docs, shape.cells, shape.words)
@@ -80,23 +83,21 @@ def tries_memory(shape: Shape) -> StartMemory:
 
 
 class BestStart(Start):
-    """The best of eight tries and of what recurs among them; as ``kmeans`` where the documents are
-    too few to learn from.
-    """
+    """The start ``best``, or ``kmeans`` where too few documents differ."""
 
     learned = True
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
-        return tries_memory(engine.shape)
+        return memory_of_tries(engine.shape)
 
     def seeds(self, ground: Ground) -> Seeds | None:
         topics = ground.engine.shape.topics
         seed = ground.seed
         n_w = ground.n_w
-        sample = Sample.drawn(ground.corpus, ground.grid, seed)
-        if len(far_apart(sample, mean_of(sample.only(n_w)), topics, seed)) < topics:
+        sample = Sample.draw(ground.corpus, ground.grid, seed)
+        if len(draw_far_apart(sample, word_shares(sample.mask_counts(n_w)), topics, seed)) < topics:
             return document_seeds(ground.corpus, ground.grid, topics, seed, n_w, far=True)
-        return best_of(sample, n_w, topics, seed, ground.workers.threads)
+        return learn_best_topics(sample, n_w, topics, seed, ground.workers.threads)
 
 
 class LearnedSeeds:
@@ -129,8 +130,16 @@ class LearnedSeeds:
 
 
 class TriedTopics(NamedTuple):
-    """A training on the sample: its perplexity, the topics' counts of words float32[U, padded(K)],
-    and their sums.
+    """A training on the sample.
+
+    Attributes
+    ----------
+    perplexity
+        Of the sample, in the last sweep.
+    phi
+        float32[U, padded(K)], the topics' counts of words.
+    totals
+        float64[padded(K)], their sums.
     """
 
     perplexity: float
@@ -138,16 +147,20 @@ class TriedTopics(NamedTuple):
     totals: np.ndarray
 
 
-def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int) -> LearnedSeeds:
-    """Train TRIES times on the sample, from seeds drawn far apart, and once from the topics that
-    recur; keep the topics of the lowest perplexity. The sample has ``topics`` documents that
-    differ, or more.
+def learn_best_topics(
+    sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int
+) -> LearnedSeeds:
+    """Learn topics on the sample in several tries, and return the best.
+
+    ``TRIES`` trainings start from documents drawn far apart, one more from the topics that recur.
+    The topics of the lowest perplexity win. At least ``topics`` documents of the sample must
+    differ.
     """
     from scipy.sparse import csr_array  # a tenth of a second, which other starts need not spend
 
     words, local = np.unique(sample.words, return_inverse=True)
     local = local.astype(np.int32)
-    mean = mean_of(sample.only(n_w))
+    mean = word_shares(sample.mask_counts(n_w))
     width = padded(topics)
     shares = np.empty((TRIES, topics, len(sample)), np.float32)
 
@@ -172,7 +185,7 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
         return TriedTopics(float(perplexity), phi, totals), theta
 
     def one(number: int) -> TriedTopics:
-        centres = far_apart(sample, mean, topics, seed + number * NEXT)
+        centres = draw_far_apart(sample, mean, topics, seed + number * NEXT)
         scale = float(sample.lengths.sum()) / topics
         phi = np.zeros((len(words), width), np.float32)
         phi[:, :topics] = ((1 - SEED_SHARE) * scale * mean[words])[:, None]
@@ -190,24 +203,28 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
     cells = csr_array(
         (sample.counts.astype(np.float32), local, sample.indptr), (len(sample), len(words))
     )
-    phi[:, :topics] = cells.T @ recurring(shares)
+    phi[:, :topics] = cells.T @ choose_recurring(shares)
     again, _ = train(phi, AGAIN)
     if again.perplexity < (1 - LONGER) * best.perplexity:
         best = again
     return LearnedSeeds(words, best.phi, best.totals, n_w)
 
 
-def recurring(shares: np.ndarray) -> np.ndarray:
-    """Shares of documents, float32[D, K], of the K topics that the tries have most in common and
-    that differ from one another.
+def choose_recurring(shares: np.ndarray) -> np.ndarray:
+    """Choose the K distinct topics that the tries have most in common.
 
-    A topic's support is the mean over the tries of its correlation with the nearest topic of each;
-    what is chosen takes from the support of those that correlate with it.
+    A topic's support is the mean over the tries of its correlation with the nearest topic of each.
+    Each chosen topic reduces the support of those that correlate with it.
 
     Parameters
     ----------
     shares
-        float32[T, K, D], of the topics of T tries in each document; overwritten.
+        float32[T, K, D], shares of the topics of T tries in each document. Overwritten.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32[D, K], shares of the chosen topics in each document.
     """
     tries, topics, docs = shares.shape
     every = shares.reshape(tries * topics, docs)
@@ -216,9 +233,8 @@ def recurring(shares: np.ndarray) -> np.ndarray:
     length = np.maximum(np.linalg.norm(every, axis=1, keepdims=True), np.float32(1e-30))
     every /= length
     nearest = [(every @ one.T).max(axis=1) for one in shares]
-    support = np.mean(
-        np.round(nearest, 5), axis=0
-    )  # so that the last bits of a BLAS library decide nothing
+    # so that the last bits of a BLAS library decide nothing
+    support = np.mean(np.round(nearest, 5), axis=0)
     support_left = support.copy()
     chosen = list[int]()
     for _ in range(topics):
@@ -244,15 +260,31 @@ def short_training(
     beta: float,
     sweeps: int,
 ) -> float:
-    """``sweeps`` sweeps of smoothed PLSA (simplified BP of Zeng, Cheung & Liu 2013, Fig. 4) over a
-    sample; the perplexity of the last.
+    """Run ``sweeps`` sweeps of smoothed PLSA over a sample and return the last perplexity.
 
-    indptr int64[D+1], words int32 (rows of phi), counts float64; phi, nxt: float32[U, KP], the
-    seeds on entry, the topics' counts in phi on return, padding zero; totals float64[KP], their
-    column sums, likewise; theta float32[D, KP], on entry tokens of documents / K, and share
-    float32[KP]: work. topics: K; alpha, beta: priors a topic and a word. A document's shares are
-    brought up to date once with the topics fixed and then with the visit that counts, so a sweep
-    costs two visits of every cell.
+    This is simplified BP (Zeng, Cheung & Liu 2013, Fig. 4). A document's shares are updated once
+    with the topics fixed and then with the visit that counts, so a sweep costs two visits of every
+    cell.
+
+    Parameters
+    ----------
+    indptr, words, counts
+        The sample: int64[D+1], int32 (rows of phi), float64.
+    phi, nxt
+        float32[U, KP], padding zero. phi holds the seeds on entry and the topics' counts on return.
+    totals
+        float64[KP], column sums of phi, on entry and on return.
+    theta, share
+        float32[D, KP], on entry tokens of documents / K; float32[KP], work space.
+    topics
+        K.
+    alpha, beta
+        Priors of a topic and of a word.
+
+    References
+    ----------
+    Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on
+    Pattern Analysis and Machine Intelligence 35(5), 1121-1134.
     """
     docs = len(indptr) - 1
     width = phi.shape[1]
@@ -266,6 +298,7 @@ def short_training(
     for _ in range(sweeps):
         loglik = 0.0
         tokens = 0.0
+        # 1 / (lam_k + W beta): the norm of each topic, fixed for the sweep
         for k in range(width):
             inverse[k] = 1.0 / (totals[k] + len(phi) * beta) if totals[k] > 0 else 0.0
             added[k] = 0.0
@@ -273,6 +306,7 @@ def short_training(
         for d in range(docs):
             length = 0.0
             for visit in range(2):
+                # the document's factor of a message: (theta_dk + alpha) / (lam_k + W beta)
                 for k in range(width):
                     share[k] = (theta[d, k] + np.float32(alpha)) * inverse[k]
                     own[k] = 0
@@ -280,24 +314,29 @@ def short_training(
                 for j in range(indptr[d], indptr[d + 1]):
                     w = words[j]
                     z = np.float32(0)
+                    # unnormalised message: mu_k = factor_k (phi_wk + beta), z = sum_k mu_k
                     for k in range(width):
                         mu[k] = share[k] * (phi[w, k] + prior)
                     for k in range(width):  # apart from the stores: see numeric/kernels/jit.py
                         z += mu[k]
+                    # theta_dk gains x mu_k / z
                     scale = np.float32(counts[j]) / z
                     for k in range(width):
                         own[k] += mu[k] * scale
                     length += counts[j]
                     if visit == 1:
+                        # the visit that counts: log p(w | d) up to the document's norm, and phi
                         loglik += counts[j] * log(np.float64(z))
                         for k in range(width):
                             nxt[w, k] += mu[k] * scale
                 for k in range(width):
                     theta[d, k] = own[k]
+            # the norm of theta_d + alpha, left out of every message above
             loglik -= length * log(length + topics * alpha)
             tokens += length
             for k in range(width):
                 added[k] += own[k]
+        # the counts of this sweep are the topics of the next
         phi[:] = nxt
         totals[:] = added
     return np.exp(-loglik / tokens)  # type: ignore[no-any-return]

@@ -46,15 +46,15 @@ class FarDocumentStart(DocumentStart):
 def document_seeds(
     corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarray, far: bool = False
 ) -> DocumentSeeds:
-    """The seed table of documents; far: drawn far from each other.
+    """Build the seed table of documents, which ``far`` draws far from each other.
 
-    Fewer documents than topics are used again.
+    If there are fewer documents than topics, documents are used again.
     """
     sample = Sample.read(
         corpus, grid, draw_documents(corpus, max(SAMPLE, 2 * topics) if far else topics, seed)
     )
     centres = (
-        far_apart(sample, mean_of(n_w), topics, seed)
+        draw_far_apart(sample, word_shares(n_w), topics, seed)
         if far
         else np.arange(min(topics, len(sample)))
     )
@@ -62,15 +62,25 @@ def document_seeds(
     return DocumentSeeds(sample, np.resize(centres, topics), n_w, seed, split)
 
 
-def mean_of(n_w: np.ndarray) -> np.ndarray:
-    """Shares of the words in the corpus, above 0, float64[W]."""
+def word_shares(n_w: np.ndarray) -> np.ndarray:
+    """Compute the words' shares of the corpus, float64[W], each above 0."""
     return np.asarray(np.maximum(n_w / n_w.sum(), 1e-300))
 
 
-def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> np.ndarray:
-    """Bregman k-means++ (Hughes & Sudderth 2016): ``topics`` documents of the sample, each drawn
-    with probability proportional to its divergence from the nearest one drawn before (int64; fewer
-    when none is left apart from them).
+def draw_far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> np.ndarray:
+    """Draw documents far from each other by Bregman k-means++.
+
+    Each is drawn with probability proportional to its divergence from the nearest one drawn before.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64[<= topics], documents of the sample. Fewer if no other differs from them.
+
+    References
+    ----------
+    Hughes & Sudderth (2016). Fast learning of clusters and topics via sparse posteriors.
+    arXiv:1609.07521.
     """
     ground = np.log((1 - SHARE) * mean)
     nearest = np.full(len(sample), np.inf)

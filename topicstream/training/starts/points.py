@@ -58,8 +58,9 @@ def sample_points(components: int) -> int:
 
 
 def vector_sample(corpus: Corpus, grid: Grid, seed: int, components: int) -> np.ndarray:
-    """float64[S, n], in the order of the store; which, depends on the seed and their
-    numbers alone.
+    """Read a random sample of vectors, float64[S, n], in the order of the store.
+
+    The choice depends on the seed and the number of vectors alone.
     """
     chosen = np.sort(draw_documents(corpus, sample_points(components), seed))
     owner = np.searchsorted(grid.first_doc, chosen, side="right") - 1

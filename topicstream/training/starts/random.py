@@ -1,5 +1,6 @@
-"""The start ``random``: a random topic for each cell or token, which the engine draws; or random
-topics, where it needs some.
+"""The start ``random``: a random topic for each cell or token, which the engine draws.
+
+Engines that need seed topics get random ones.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class RandomStart(Start):
 
 
 class RandomSeeds:
-    """The tokens of each word split over the topics by a flat Dirichlet.  A row depends on the seed
-    and the word alone.
+    """Seed topics that split the tokens of each word by a flat Dirichlet.
+
+    A row depends on the seed and the word alone.
 
     rows(ids)[u, k] = n_w e[w, k] / sum_k e[w, k],  e ~ Exp(1)
     """

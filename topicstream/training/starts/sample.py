@@ -13,9 +13,8 @@ from topicstream.numeric.kernels.dirichlet import logs
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits, stream, uniform
 
-FEW_WORDS = (
-    10  # documents with fewer distinct words are drawn only when there are not enough others
-)
+# documents with fewer distinct words are drawn only when there are not enough others
+FEW_WORDS = 10
 DRAW = 2**32 - 1  # pass number under which starts draw
 # of a sample that topics are learned on, at most
 DOCUMENTS = 10_000
@@ -34,9 +33,7 @@ def uniform_draws(seed: int, draw: int, numbers: Array, out: Doubles) -> None:
 
 @kernel
 def _products(indptr: Longs, words: Ints, values: Doubles, weights: Doubles, out: Doubles) -> None:
-    """out[d] = sum of values[i] * weights[words[i]] over the cells of document d, in their
-    order.
-    """
+    """Sum values[i] * weights[words[i]] over the cells of each document, in order."""
     for d in range(len(indptr) - 1):
         total = 0.0
         for i in range(indptr[d], indptr[d + 1]):
@@ -45,18 +42,15 @@ def _products(indptr: Longs, words: Ints, values: Doubles, weights: Doubles, out
 
 
 def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
-    """Numbers of at most ``n`` distinct training documents in the order of their random keys,
-    int64.
-    """
+    """Draw at most ``n`` distinct training documents, int64, in order of their random keys."""
     best_keys = np.zeros(0)
     best = np.zeros(0, np.int64)
     first = 0
     removed = corpus.removed()
     for storage in range(len(corpus.part().blocks)):
         lengths = corpus.lengths(storage)
-        lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = (
-            0  # these keep their row, without words
-        )
+        # these keep their row, without words
+        lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = 0
         keys = np.empty(len(lengths))
         uniform_draws(seed, DRAW, first + np.arange(len(lengths)), keys)
         keys += lengths < FEW_WORDS  # behind all others
@@ -73,9 +67,17 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
 
 
 class SampleSize(NamedTuple):
-    """A sample that topics are learned on: its documents, the share of the words that it has, and
-    the most cells and words, half as many again as in the mean; a tenth more where it has a share
-    of the words, of which it has many in many documents.
+    """The size of a sample that topics are learned on.
+
+    Attributes
+    ----------
+    documents
+        Documents.
+    share
+        Share of the words that it keeps.
+    cells, words
+        Cells and words at most: half as many again as in the mean, or a tenth more where it keeps a
+        share of the words, and so many of them in many documents.
     """
 
     documents: int
@@ -85,7 +87,7 @@ class SampleSize(NamedTuple):
 
 
 def sample_size(docs: int, cells: int, words: int) -> SampleSize:
-    """Of a corpus of so many documents, cells and words."""
+    """Choose the size of the sample of a corpus."""
     length = cells / max(docs, 1)
     documents = max(1, min(DOCUMENTS, docs, max(FEWEST, int(CELLS / max(length, 1e-9)))))
     share = min(1.0, CELLS / max(documents * length, 1.0))
@@ -95,8 +97,18 @@ def sample_size(docs: int, cells: int, words: int) -> SampleSize:
 
 
 class Sample:
-    """Cells of chosen documents: indptr int64[n+1], words int32 (global), counts float64, lengths
-    float64[n].
+    """Cells of chosen documents.
+
+    Attributes
+    ----------
+    indptr
+        int64[n+1].
+    words
+        int32, ids of the corpus.
+    counts
+        float64.
+    lengths
+        float64[n], tokens of each document.
     """
 
     def __init__(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
@@ -111,8 +123,11 @@ class Sample:
         )
 
     @classmethod
-    def drawn(cls, corpus: Corpus, grid: Grid, seed: int) -> Sample:
-        """What topics are learned on: documents and, where they are long, words drawn at random."""
+    def draw(cls, corpus: Corpus, grid: Grid, seed: int) -> Sample:
+        """Draw the documents that topics are learned on.
+
+        Of long documents a share of the words is drawn.
+        """
         size = sample_size(corpus.n_docs, corpus.n_cells, corpus.n_words)
         draws = np.zeros(corpus.n_words)
         if size.share < 1.0:
@@ -125,8 +140,9 @@ class Sample:
     def read(
         cls, corpus: Corpus, grid: Grid, chosen: np.ndarray, known: np.ndarray | None = None
     ) -> Sample:
-        """The documents of these numbers, in this order; known: bool[W], the words that are looked
-        at.
+        """Read documents by their numbers, in this order.
+
+        ``known`` (bool[W]) selects words.
         """
         place = np.argsort(chosen, kind="stable")
         chosen_sorted = chosen[place]
@@ -145,9 +161,8 @@ class Sample:
                     if known is None
                     else (words[known[words]], counts[known[words]])
                 )
-        parts = [
-            part for part in parts if len(part[0])
-        ]  # words that weigh nothing may have been all of a document
+        # words that weigh nothing may have been all of a document
+        parts = [part for part in parts if len(part[0])]
         indptr = np.append(0, np.cumsum([len(words) for words, _ in parts])).astype(np.int64)
         words = np.concatenate([words for words, _ in parts]).astype(np.int32)
         return cls(indptr, words, np.concatenate([counts for _, counts in parts]))
@@ -155,8 +170,8 @@ class Sample:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def only(self, n_w: np.ndarray) -> np.ndarray:
-        """Counts of words float64[W] without those of words that the sample does not have."""
+    def mask_counts(self, n_w: np.ndarray) -> np.ndarray:
+        """Zero the counts (float64[W]) of words that the sample does not have."""
         in_sample = np.zeros(len(n_w), bool)
         in_sample[self.words] = True
         return np.where(in_sample, n_w, 0.0)
@@ -164,12 +179,22 @@ class Sample:
     def divergences(
         self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int
     ) -> np.ndarray:
-        """Multinomial divergence of every document d from the seed topic q of document ``centre``,
-        float64[n] (Hughes & Sudderth 2016's k-means++): sum_w p_d(w) log(p_d(w) / q(w)), q = (1 -
-        share) mean + share p_centre.
+        """Compute the divergence of every document d from the seed topic q of document ``centre``.
 
-        mean: float64[W], above 0; ground: log((1 - share) mean), changed for the words of the
-        centre and put back.
+        sum_w p_d(w) log(p_d(w) / q(w)), q = (1 - share) mean + share p_centre: the multinomial
+        divergence of k-means++ in Hughes & Sudderth (2016).
+
+        Parameters
+        ----------
+        mean
+            float64[W], above 0.
+        ground
+            float64[W], log((1 - share) mean). Changed for the words of the centre and restored.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[n].
         """
         cells = self.cells(centre)
         words = self.words[cells]
@@ -181,5 +206,5 @@ class Sample:
         return np.asarray(np.maximum(self._entropies - cross / self.lengths, 0.0))
 
     def cells(self, d: int) -> slice:
-        """Where document d's cells lie."""
+        """Return the slice of document d's cells."""
         return slice(int(self.indptr[d]), int(self.indptr[d + 1]))

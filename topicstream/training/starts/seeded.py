@@ -1,5 +1,7 @@
-"""Starts with seed words, whose topics begin from their words, so that numbers and names follow the
-file; and with a background topic, the last.
+"""Starts with seed words, and with a background topic.
+
+A seeded topic begins from its words, so that numbers and names follow the file. The background
+topic is the last.
 """
 
 from __future__ import annotations
@@ -25,11 +27,20 @@ from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
 
 
-def with_seeds(
+def add_seed_words(
     engine: Engine, seeds_given: Any, corpus: Corpus, n_w: np.ndarray
 ) -> tuple[Engine, list[SeedEntry] | None, list[str]]:
-    """(the engine with seed words, what the model says of them, what is to be told); as it is where
-    none are given. n_w: float64[W], training tokens of each word.
+    """Give an engine its seed words, if there are any.
+
+    Parameters
+    ----------
+    n_w
+        float64[W], training tokens of each word.
+
+    Returns
+    -------
+    tuple
+        The engine, the entries for the model, and warnings.
     """
     if seeds_given is None:
         return engine, None, []
@@ -48,9 +59,7 @@ def with_seeds(
 
 
 def _as_counted(topics: list[SeedTopic], corpus: Corpus, vocabulary: Vocabulary) -> list[SeedTopic]:
-    """Replace seed words that the corpus does not have by those that its tokenizer makes of
-    them.
-    """
+    """Replace unknown seed words by the words that the corpus' tokenizer makes of them."""
     if corpus.manifest.tokenizer is None:
         return topics
     recipe = Recipe.from_json(corpus.manifest.tokenizer)
@@ -110,8 +119,9 @@ class SeededSeeds:
         self.totals[: constants.columns] = inner.totals[self._order]
 
     def _matched(self, rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        """int64[K]: the inner topic of each column; seeded ones choose in turn the likeliest that
-        is left.
+        """Match each column to an inner topic, int64[K].
+
+        Seeded columns choose the likeliest remaining topic, in turn.
         """
         c = self._constants
         order = np.arange(self._constants.columns)
@@ -147,9 +157,7 @@ class SeededSeeds:
 
 
 class BackgroundSeeds:
-    """Another start's seed table, but for the last topic: that is the corpus' mean, as heavy as it
-    was.
-    """
+    """Another start's seed table with the corpus mean as its last topic, equally heavy."""
 
     def __init__(self, inner: Seeds, topics: int, n_w: np.ndarray) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""What a start gives: a seed table, whose rows are made when they are asked for."""
+"""The seed table of a start, whose rows are made on demand."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ class Seeds(Protocol):
     totals: np.ndarray
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-        """float32[U, padded(K)] rows of these words: positive, unnormalised.  Safe from several
-        threads.
+        """Return the rows of these words, float32[U, padded(K)]: positive, unnormalised.
 
-        scratch: where they may be made, valid until it is asked again: new memory costs more than
-        what is written to it.
+        Several threads may call it. ``scratch`` holds the result until its next use, because new
+        memory costs more than writing to it.
         """
 
 
@@ -48,12 +47,21 @@ def fill_rows(
     draw: int,
     out: Floats,
 ) -> None:
-    """Rows of the seed table: out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w,
-    k)), w = ids[u].
+    """Fill rows of the seed table.
 
-    ptr int64[W+1], topic int32, value float32 sorted by word; mean float64[W]; out float32[U, KP],
-    padding zeroed. draw: under this number the mean's part of each word is split over the topics by
-    a flat Dirichlet; 0: evenly.
+    out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w, k)), w = ids[u].
+
+    Parameters
+    ----------
+    ptr, topic, value
+        int64[W+1], int32, float32: the sparse values, sorted by word.
+    mean
+        float64[W].
+    draw
+        Number of the random stream that splits the mean's part of each word over the topics by a
+        flat Dirichlet. 0: evenly.
+    out
+        float32[U, KP], padding zeroed.
     """
     for u in range(len(ids)):
         w = ids[u]

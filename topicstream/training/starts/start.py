@@ -26,18 +26,18 @@ from topicstream.training.starts.seeds import Seeds
 
 @dataclass(frozen=True)
 class Ground:
-    """What a start may look at.
+    """The parts of a run that a start may look at.
 
     Attributes
     ----------
     grid
-        Any grid of the corpus' training part: it decides what is read, not what comes out.
+        Any grid of the corpus' training part. It decides what is read, not the result.
     n_w
         float64[W], training tokens of each word.
     free
         Bytes that may be held besides.
     layout, executor
-        Of the run: for a start that visits blocks itself.
+        Of the run, for a start that visits blocks itself.
     step
         See ``PassEnd``.
     """
@@ -56,12 +56,12 @@ class Ground:
 
 
 class Start:
-    """A way to begin; subclasses give ``seeds``.
+    """Base class of starts, which give ``seeds``.
 
     Attributes
     ----------
     learned
-        Whether the seed topics were learned from the corpus: seed words then take the topic in
+        True if the seed topics were learned from the corpus. Seed words then take the topic in
         which they are likeliest.
     """
 
@@ -76,26 +76,30 @@ class Start:
         """UsageError or InputError where an engine cannot start so, before anything is planned."""
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
-        """What is held while seed topics are made; block: the largest of everything over the
-        blocks.
+        """Return the bytes that are held while seed topics are made.
+
+        ``block`` has the largest of everything over the blocks.
         """
         return StartMemory()
 
     def has_seeds(self, engine: Engine) -> bool:
-        """Whether there is a seed table."""
+        """Return True if the start has a seed table."""
         return True
 
     def begin(self, ground: Ground, params: dict[str, np.ndarray]) -> None:
-        """Before pass 0: may change params."""
+        """Prepare the start before pass 0, which may change ``params``."""
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        """The seed table; None: the engine draws topics itself."""
+        """Return the seed table, or None if the engine draws topics itself."""
         raise NotImplementedError(f"{type(self).__name__}.seeds")
 
     def fill(
         self, ground: Ground, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
     ) -> None:
-        """The tables of an engine that begins with the seed table itself, scaled to the corpus."""
+        """Fill the tables from the seed table, scaled to the corpus.
+
+        For engines that begin with the seed table itself.
+        """
         seeds = self.seeds(ground)
         if seeds is None:
             raise TopicsError(f"{ground.engine.name} needs seed topics; choose another --start")

@@ -51,12 +51,15 @@ class WarmStart(Start):
 
 
 class ModelSeeds:
-    """The topics of a fitted model over the words of this corpus; a word the model does not know
-    has the corpus mean.
+    """The topics of a fitted model over the words of this corpus.
 
-    unknown: the share of the corpus' tokens that the model does not know; names: of the last
-    topics, where they have names: each begins as the model's topic of that name, a new one as the
-    mean.
+    A word that the model does not know has the corpus mean. ``names`` are the names of the last
+    topics if they have any: each begins as the model's topic of that name, a new one as the mean.
+
+    Attributes
+    ----------
+    unknown
+        Share of the corpus' tokens whose words the model does not know.
     """
 
     def __init__(
@@ -118,8 +121,10 @@ class ModelSeeds:
 
 
 def same_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:
-    """int64[topics], the model's topic that each of ours begins as, -1 none: the last ones by their
-    names, those before them, which all documents share, by their numbers.
+    """Match our topics to the model's topics, int64[topics], -1 for none.
+
+    The last topics are matched by name. Those before them, which all documents share, keep their
+    numbers.
     """
     free = model.n_topics - len(model.manifest.label_docs or [])
     by_name = {name: int(k) for k, name in model.manifest.topic_names.items() if int(k) >= free}

@@ -1,1 +1,1 @@
-"""What a training run keeps on disk: record, history, block memory, checkpoints, tables."""
+"""The files of a training run: record, history, block memory, checkpoints."""

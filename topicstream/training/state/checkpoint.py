@@ -61,8 +61,9 @@ class Facts(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Listing(Record, frozen=True, kw_only=True):
-    """``state.json``: passes done, rounds done of the next one, size and crc32c of every other
-    file, and ``Facts``.
+    """The contents of ``state.json``.
+
+    Passes done, rounds done of the next one, size and crc32c of every other file, and ``Facts``.
     """
 
     schema: Literal[1] = 1
@@ -80,10 +81,16 @@ class Listing(Record, frozen=True, kw_only=True):
 
 @dataclass
 class State:
-    """What a checkpoint says beside the tables.
+    """The contents of a checkpoint beside the tables.
 
-    passes   passes done (0: only the start); rounds: rounds done of the next one
-    arrays   small named arrays: params, totals, statistics so far, memory indexes
+    Attributes
+    ----------
+    passes
+        Passes done (0: only the start).
+    rounds
+        Rounds done of the next pass.
+    arrays
+        Small arrays by name: params, totals, statistics so far, memory indexes.
     """
 
     passes: int
@@ -93,12 +100,16 @@ class State:
 
     @property
     def name(self) -> str:
-        """Folder name; sorts in the order of work done."""
+        """The folder's name, which sorts in the order of work done."""
         return place_name(self.passes, self.rounds)
 
     def checked_params(self, path: Path, wanted: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The parameters by name; StoreError naming ``path`` where they are not of the names and
-        shapes of ``wanted``, or not numbers.
+        """Return the parameters by name, checked against ``wanted``.
+
+        Raises
+        ------
+        StoreError
+            Naming ``path``, if a parameter is missing, of another shape or not a number.
         """
         params = {k[6:]: v.copy() for k, v in self.arrays.items() if k.startswith("param.")}
         for name, value in wanted.items():
@@ -116,15 +127,21 @@ class State:
 
 
 def place_name(passes: int, rounds: int = 0) -> str:
-    """Name of the folder of a checkpoint."""
+    """Name the folder of a checkpoint."""
     return f"{passes:06d}-{rounds:06d}"
 
 
 def write_checkpoint(
     folder: Path, state: State, tables: Mapping[str, Table], memory: Sequence[Path]
 ) -> Path:
-    """Write one durable checkpoint under ``folder`` and return its place.  tables: by their roles;
-    memory: files of block state it refers to.
+    """Write one durable checkpoint under ``folder`` and return its path.
+
+    Parameters
+    ----------
+    tables
+        Tables by role.
+    memory
+        Files of block state that it refers to.
     """
     beside = folder / f".{state.name}.tmp"
     final = folder / state.name
@@ -157,7 +174,7 @@ def write_checkpoint(
 
 
 def _discard(path: Path) -> None:
-    """Remove a checkpoint; hidden first, so that one half removed is never taken for whole."""
+    """Remove a checkpoint, hidden first so that a partial one never looks whole."""
     if not path.name.startswith(".") and path.exists():
         hidden = path.with_name(f".{path.name}.old")
         owned.remove_within(hidden)
@@ -182,13 +199,23 @@ def remove_before(folder: Path, keep: set[str]) -> None:
 
 
 def read_listing(path: Path) -> Listing:
-    """What a checkpoint says of itself; StoreError where it is no such thing."""
+    """Read the contents list of a checkpoint.
+
+    Raises
+    ------
+    StoreError
+        If it is missing or damaged.
+    """
     return read_record(path / "state.json", Listing, RESTART)
 
 
 def read_checkpoint(path: Path) -> State:
-    """Verify every file's size and checksum and read state and arrays; StoreError naming what is
-    damaged.
+    """Read state and arrays, verifying the size and checksum of every file.
+
+    Raises
+    ------
+    StoreError
+        Naming what is damaged.
     """
     listing = read_listing(path)
     for name, (size, crc) in listing.files.items():
@@ -202,12 +229,18 @@ def read_checkpoint(path: Path) -> State:
 
 
 class Saver:
-    """Writes the checkpoints of one run, each durable before it counts, and removes those that it
-    makes needless.
+    """Writer of the checkpoints of one run, each durable before it counts.
 
-    latest   name of the last checkpoint that is on disk
-    pinned   name of one that is kept whatever follows, or ""
-    last     when it was, by the monotonic clock
+    It removes the checkpoints that a new one makes obsolete.
+
+    Attributes
+    ----------
+    latest
+        Name of the last checkpoint on disk.
+    pinned
+        Name of one that is kept whatever follows, or "".
+    last
+        Time of the last checkpoint, by the monotonic clock.
     """
 
     def __init__(self, folder: Path, work: Path) -> None:
@@ -222,7 +255,7 @@ class Saver:
         self._cost = 0.0
 
     def adopt(self) -> None:
-        """The checkpoints that an earlier command left count; what it left of others goes."""
+        """Adopt the checkpoints of an earlier command and remove its unfinished ones."""
         self._memory = {
             place.name: set(read_listing(place).facts.memory.values())
             for place in checkpoints(self._folder)
@@ -242,9 +275,17 @@ class Saver:
         final: bool,
         pin: bool = False,
     ) -> None:
-        """A checkpoint at the end of a pass; left out when the last one cost more than 5 % of the
-        time since (passes that short are cheaper to repeat than to save). ``final``: written in
-        any case; ``pin``: written, and kept until another is pinned.
+        """Write a checkpoint at the end of a pass, unless that would cost too much.
+
+        It is skipped if the last one cost more than 5 % of the time since: passes that short are
+        cheaper to repeat than to save.
+
+        Parameters
+        ----------
+        final
+            Write it in any case.
+        pin
+            Write it in any case, and keep it until another is pinned.
         """
         if not (final or pin) and time.monotonic() - self.last < self._cost / SHARE:
             return
@@ -255,8 +296,14 @@ class Saver:
         self.save(present, tables, began)
 
     def save(self, state: State, tables: Mapping[str, Table], began: float | None = None) -> None:
-        """Write a checkpoint; tables: see ``write_checkpoint``;  began: when that began, by the
-        monotonic clock, if not now.
+        """Write a checkpoint.
+
+        Parameters
+        ----------
+        tables
+            See ``write_checkpoint``.
+        began
+            Start of the work by the monotonic clock. None: now.
         """
         began = time.monotonic() if began is None else began
         files = set(state.facts.memory.values())

@@ -55,7 +55,7 @@ class BlockMemory:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        """Another machine opens the same file."""
+        """Pickle it for another machine, which opens the same file."""
         return partial(BlockMemory, create=False), (self.path.absolute(), self.specs, self.index)
 
     def buffers(self, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
@@ -76,8 +76,12 @@ class BlockMemory:
             self.index[number, i] = offset, data.nbytes, checksum(data.reshape(-1).view(np.uint8))
 
     def read(self, number: int, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
-        """The arrays of a block as they were written; StoreError naming the block when they are
-        damaged.
+        """Read the arrays of a block.
+
+        Raises
+        ------
+        StoreError
+            Naming the block, if they are damaged.
         """
         arrays = dict[str, np.ndarray]()
         for i, (name, spec) in enumerate(self.specs.items()):
@@ -112,8 +116,9 @@ class BlockMemory:
             system.read_ahead(self._fd, offset, size)
 
     def digest(self) -> str:
-        """sha256 over the checksums in block order: equal for equal content, wherever it lies in
-        the file.
+        """Return the sha256 of the checksums in block order.
+
+        It is equal for equal content, wherever that lies in the file.
         """
         return hashlib.sha256(np.ascontiguousarray(self.index[:, :, 1:]).tobytes()).hexdigest()
 
@@ -129,12 +134,19 @@ class BlockMemory:
 
 
 class Memories:
-    """The block state of a run.  ``held``: ``old``, of the last pass, and ``new``, of the one under
-    way, where there is one.
+    """The block state of a run.
 
-    spare: keep needless files for later passes to write over (a file is made where there is none,
-    so they stay as few as one pass needs): their pages are there, and new ones cost ten times the
-    copying into them. Not where the system has long written them out.
+    Attributes
+    ----------
+    held
+        ``old``, of the last pass, and ``new``, of the current one, if there is one.
+
+    Parameters
+    ----------
+    spare
+        Keep obsolete files for later passes to overwrite. Their pages exist, and new ones cost ten
+        times the copying into them. A file is created only if there is none, so they are no more
+        than one pass needs. Not worth it where the system has long written them out.
     """
 
     def __init__(
@@ -147,9 +159,9 @@ class Memories:
         self.held: dict[str, BlockMemory] = {}
 
     def begin(self, number: int, needed: set[str]) -> None:
-        """The state of a pass, unless it has begun or the engine keeps none.
+        """Begin the state of a pass, unless it has begun or the engine keeps none.
 
-        needed: files that checkpoints refer to.
+        ``needed`` names the files that checkpoints refer to.
         """
         if "new" in self.held or not self._specs:
             return
@@ -166,17 +178,17 @@ class Memories:
         self.held["new"] = BlockMemory(path, self._specs, index, create=create)
 
     def needless(self, needed: set[str]) -> list[Path]:
-        """Files that neither the run nor a checkpoint refers to."""
+        """List the files that neither the run nor a checkpoint refers to."""
         used = needed | {memory.path.name for memory in self.held.values()}
         return [path for path in sorted(self._work.glob("memory-*.bin")) if path.name not in used]
 
     def tidy(self, needed: set[str]) -> None:
-        """Remove those."""
+        """Remove the files that neither the run nor a checkpoint refers to."""
         for path in self.needless(needed):
             owned.remove_file(path)
 
     def end_pass(self) -> None:
-        """Make the state that this pass wrote the old one; a pass without visits keeps the old."""
+        """Make the state of this pass the old one, if the pass had visits."""
         if "new" not in self.held:
             return
         if "old" in self.held:
@@ -184,7 +196,13 @@ class Memories:
         self.held["old"] = self.held.pop("new")
 
     def reopen(self, state: State) -> None:
-        """Be as a checkpoint says; StoreError where a file is missing."""
+        """Reopen the state of a checkpoint.
+
+        Raises
+        ------
+        StoreError
+            If a file is missing.
+        """
         self.close()
         for which in ("old", "new"):
             if which in state.facts.memory:
@@ -207,7 +225,7 @@ class Memories:
 
 
 def write_all(fd: int, array: np.ndarray, offset: int) -> None:
-    """pwrite the whole array."""
+    """Write the whole array at an offset."""
     view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
     while len(view):
         n = os.pwrite(fd, view[: 1 << 26], offset)
@@ -216,7 +234,13 @@ def write_all(fd: int, array: np.ndarray, offset: int) -> None:
 
 
 def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
-    """pread into the whole array; StoreError when the file ends before."""
+    """Read the whole array from an offset.
+
+    Raises
+    ------
+    StoreError
+        If the file ends before.
+    """
     view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
     while len(view):
         n = os.preadv(fd, [view[: 1 << 26]], offset)

@@ -1,14 +1,13 @@
-"""What a run records in its folder: what it is, how its passes did, and why it ended.
+"""The records of a run in its folder: its settings, the figures of its passes, its end.
 
-``training.json`` is written before the first pass, and only the same run may continue it;
-``history.jsonl`` has a line a pass, the start's with ``pass`` 0; ``finished.json`` is for the same
-command given again.
+``training.json`` is written before the first pass, and only the same run may continue it.
+``history.jsonl`` has a line a pass, the start's with ``pass`` 0. ``finished.json`` is read when the
+same command is given again.
 
-How far topics moved in a pass, for runs that stop when they move no more (``--tol-params``).
-
-The topics after a pass lie in a file of the work folder, float32, and are read again some rows at
-a time: no second table is held. A checkpoint within the next pass refers to the file as to block
-state, so a run that was killed compares the same.
+Also here: how far topics moved in a pass, for runs that stop when they move no more
+(``--tol-params``). The topics after a pass lie in a file of the work folder, float32, and are read
+again some rows at a time, so that no second table is in memory. A checkpoint within the next pass
+refers to the file as to block state, so a run that was killed compares the same.
 """
 
 from __future__ import annotations
@@ -46,11 +45,10 @@ RECORDED = {f.name: f for f in fields(TrainConfig) if f.metadata.get("recorded")
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """``training.json``: everything that the result depends on.  ``versions`` are compared with a
-    warning, the rest must be equal.
+    """The contents of ``training.json``: everything that the result depends on.
 
-    The fields from ``aim`` to ``weighting`` are the settings of ``TrainConfig`` that are recorded,
-    as they were resolved.
+    A difference in ``versions`` is a warning, the rest must be equal. The fields from ``aim`` to
+    ``weighting`` are the recorded settings of ``TrainConfig``, as they were resolved.
     """
 
     schema: Literal[1] = 1
@@ -71,8 +69,12 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord | None:
-        """That of the run in a folder, None where there is none or it has nothing yet to continue;
-        StoreError for a damaged one.
+        """Read the record of the run in a folder, None without one to continue.
+
+        Raises
+        ------
+        StoreError
+            If the record is damaged.
         """
         exists = (folder / RUN).exists() and (
             (folder / "manifest.json").exists() or any(folder.glob("checkpoints/[0-9]*-[0-9]*"))
@@ -88,10 +90,11 @@ class RunRecord(Record, frozen=True, kw_only=True):
         write_record(folder / RUN, self)
 
 
-def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that the corpus or other options decide and that ``given`` does not name, as the run
-    in the folder has them, if it is one of ``algo`` (``auto``: any): it continues with what was
-    decided when it began.
+def read_decided_options(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the options that the run in the folder decided and ``given`` does not name.
+
+    Such options depend on the corpus or on other options. A run continues with the values of its
+    beginning, provided that its engine is ``algo`` (``auto``: any).
     """
     run = RunRecord.read(folder)
     if run is None or algo not in ("auto", run.engine):
@@ -104,9 +107,10 @@ def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, An
     return {k: run.options[k] for k in decided if k in run.options and given.get(k) is None}
 
 
-def begun_from(folder: Path, engine: str) -> str | None:
-    """The start of the run in the folder, if it is one of this engine: what a command means that
-    names none, whatever the default is by now.
+def recorded_start(folder: Path, engine: str) -> str | None:
+    """Read the start of the run in the folder, if its engine is ``engine``.
+
+    A command without ``--start`` means that start, whatever the default is by now.
     """
     run = RunRecord.read(folder)
     return run.start if run is not None and run.engine == engine and run.start != "warm" else None
@@ -191,11 +195,14 @@ class History:
         self.last: dict[str, Any] = {}
 
     def rewind(self, passes: int, needs_start: bool) -> list[str]:
-        """Keep the lines of the first ``passes`` passes (and of the start, unless it is to be made
-        again).
+        """Keep the lines of the first ``passes`` passes, and of the start unless ``needs_start``.
 
-        What was written after the checkpoint that a run resumes from is lost.  Returns what to say
-        of lines that are damaged, which are left out, and of passes that have no line.
+        Lines after the checkpoint that a run resumes from are lost.
+
+        Returns
+        -------
+        list of str
+            Warnings about damaged lines, which are left out, and about passes without a line.
         """
         records, damaged = read_sealed(self._path)
         kept = []
@@ -232,7 +239,7 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, passes: int, reason: str, made: int, stopping: Stopping) -> Outcome:
-        """The outcome of a run under ``stopping``."""
+        """Make the outcome of a run under ``stopping``."""
         tol = str(stopping.tol) if isinstance(stopping.tol, Share) else stopping.tol
         return cls(
             passes=passes,
@@ -244,7 +251,7 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def read(cls, folder: Path) -> Outcome | None:
-        """What the run in ``folder`` left when it ended; None: it has not."""
+        """Read the outcome of the run in ``folder``, None if it has not ended."""
         path = folder / FINISHED
         return read_record(path, cls, "Start over with --force") if path.exists() else None
 
@@ -253,15 +260,16 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
         write_record(folder / FINISHED, self)
 
     def covers(self, stopping: Stopping) -> bool:
-        """Whether a run that converged so had converged under these tolerances too."""
+        """Return True if a run that converged so had converged under these tolerances too."""
         tol = tolerance(self.tol)
         same = isinstance(stopping.tol, Share) == isinstance(tol, Share) and stopping.tol >= tol > 0
         return same or stopping.tol_params >= self.tol_params > 0
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes that a run may take: those that are free where the folder lies, and those that it takes
-    there already.
+    """Count the bytes of disk that a run may take.
+
+    They are free where the folder lies, or taken by this run already.
     """
     free = shutil.disk_usage(
         next(p for p in (folder, *folder.absolute().parents) if p.exists())
@@ -275,8 +283,9 @@ def free_disk(folder: Path) -> int:
 
 
 def forget_runs(folder: Path) -> None:
-    """Remove what a run left in a model folder, but not the model itself (the new one replaces it
-    when it is done).
+    """Remove the files of a run from a model folder, but not the model itself.
+
+    The new model replaces the old one when it is done.
     """
     refuse_strangers(folder)
     for name in RUN_FOLDERS:
@@ -289,19 +298,25 @@ STEP = 1 << 18  # probabilities at a time
 FILES = 3  # of this pass, of the one before, and of a checkpoint's
 
 
-def settled_bytes(words: int, topics: int) -> int:
-    """Of disk."""
+def topics_bytes(words: int, topics: int) -> int:
+    """Count the bytes of disk that the files of topics take."""
     return FILES * Array((words, topics), np.float32).nbytes
 
 
 def topics_file(work: Path, number: int) -> Path:
-    """Of the topics after that pass."""
+    """Return the file of the topics after this pass."""
     return work / f"topics-{number:06d}.bin"
 
 
 def topics_moved(work: Path, number: int, table: Table, beta: float) -> float | None:
-    """The largest change of any p(word | topic) since the pass before, None where its topics are
-    not there; keeps those of this pass.
+    """Compute the largest change of any p(word | topic) since the pass before.
+
+    The topics of this pass are stored for the next one.
+
+    Returns
+    -------
+    float or None
+        None if the topics of the pass before are not there.
     """
     (words, topics) = (table.n_rows, table.columns)
     before = topics_file(work, number - 1)
