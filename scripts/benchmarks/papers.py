@@ -35,18 +35,24 @@ import contextlib
 import gzip
 import json
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_array, csr_matrix, vstack
 
 import topicstream
 from topicstream.addons.views.intrusion import IntrusionView
 from topicstream.base.progress import Silent
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import SampledCorpus
+from topicstream.evaluation.keys import other_corpus
 from topicstream.model.topic_model import TopicModel
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+from compare_methods import METHODS, compare_methods, known_counts
 
 
 def raw(a: argparse.Namespace, corpus: str) -> Path:
@@ -108,7 +114,7 @@ def with_classifier(a: argparse.Namespace, corpus: Path, topics: int, seed: int)
     return model
 
 
-MEASURES = {"cosine": 3, "divergence": 3, "f1": 3, "seconds": 4, "perplexity": 0}
+DIGITS = {"cosine": 3, "divergence": 3, "f1": 3, "seconds": 4, "perplexity": 0}
 
 
 def methods(a: argparse.Namespace) -> None:
@@ -119,25 +125,19 @@ def methods(a: argparse.Namespace) -> None:
         for topics in a.by:
             found: dict[str, list[list[float]]] = {}
             for seed in range(a.runs):
-                result = topicstream.compare_methods(
-                    with_classifier(a, corpus, topics, seed),
-                    corpus,
-                    methods=a.methods,
+                answers = compare_methods(
+                    *asked(with_classifier(a, corpus, topics, seed), corpus, a.documents),
+                    METHODS if a.methods == "all" else a.methods.split(","),
                     reference=a.reference,
-                    documents=a.documents,
                     burn=a.burn,
                     sweeps=a.sweeps,
                     seed=seed,
-                    progress=False,
                 )
-                for row in [
-                    *result["methods"],
-                    {**result["ceiling"], "name": f"{a.reference}, next seed"},
-                ]:
-                    found.setdefault(row["name"], []).append([row[measure] for measure in MEASURES])
+                for method, row in answers.items():
+                    found.setdefault(method, []).append([row[measure] for measure in DIGITS])
             for method, rows in found.items():
                 cells = [
-                    spread(column, digits) for column, digits in zip(zip(*rows), MEASURES.values())
+                    spread(column, digits) for column, digits in zip(zip(*rows), DIGITS.values())
                 ]
                 line(f"{name}, {topics}", method, *cells)
 
@@ -177,21 +177,25 @@ def inputs(a: argparse.Namespace) -> None:
             )
 
 
+def asked(
+    model: Path, corpus: Path, most: int, on: str = "heldout"
+) -> tuple[TopicModel, csr_array]:
+    """A model, and counts of the documents that its methods are compared on."""
+    opened = TopicModel.open(model)
+    store = Corpus.open(corpus)
+    part = "heldout"
+    if on == "rest":
+        part = "train"
+        store = SampledCorpus(store, opened.manifest.sample, rest=True)
+    return opened, known_counts(opened, store.to_scipy(parts=part), store.words, most)
+
+
 def compared(
     a: argparse.Namespace, model: Path, corpus: Path, names: tuple[str, ...], on: str = "heldout"
 ) -> list[str]:
     """Cosine, KL and F1 of methods."""
-    found = topicstream.compare_methods(
-        model,
-        corpus,
-        methods=",".join(names),
-        on=on,
-        documents=a.most,
-        burn=a.burn,
-        sweeps=a.sweeps,
-        progress=False,
-    )
-    rows = {r["name"]: r for r in found["methods"]}
+    documents = asked(model, corpus, a.most, on)
+    rows = compare_methods(*documents, names, burn=a.burn, sweeps=a.sweeps)
     return [
         f"{rows[n]['cosine']:.3f}, {rows[n]['divergence']:.3f}, {rows[n]['f1']:.3f}" for n in names
     ]
@@ -243,7 +247,7 @@ def dated(a: argparse.Namespace, name: str) -> list[dict[str, Any]]:
 def answered(
     a: argparse.Namespace,
     docs: list[dict[str, Any]],
-    asked: list[dict[str, Any]],
+    asked_docs: list[dict[str, Any]],
     period: str,
     label: str = "",
 ) -> None:
@@ -253,27 +257,26 @@ def answered(
     old, new, corpus, model = (
         a.work / name for name in ("old.jsonl", "new.jsonl", "old.zarr", "old")
     )
-    for path, part in ((old, docs), (new, asked)):
+    for path, part in ((old, docs), (new, asked_docs)):
         path.write_text("".join(json.dumps(d) + "\n" for d in part))
     topicstream.ingest(
         [old], corpus, meta={"date": "date"}, max_vocab=20_000, force=True, progress=False
     )
     fit(corpus, model, {"algo": "sparse-bp"}, topics=a.topics, passes=20)
     topicstream.train_classifier(model, corpus, passes=60, threads=1, progress=False)
-    found = topicstream.drift(
-        model,
-        new,
-        by="date",
-        period=period,
-        corpus=corpus,
-        most=a.most,
-        burn=30,
-        sweeps=20,
-        progress=False,
-    )
+    found = topicstream.drift(model, new, by="date", period=period, corpus=corpus, progress=False)
+    digits = 4 if period == "year" else 7
     for r in found["periods"]:
-        seen = [f"{r[name]:.1%}" for name in ("seen", "unknown_tokens")]
-        seen += [f"{r['cosine']:.3f}", f"{r['f1']:.3f}", f"{r['perplexity']:.0f}"]
+        some = [d for d in asked_docs if d["date"][:digits] == r["period"]]
+        new.write_text("".join(json.dumps(d) + "\n" for d in some))
+        opened = TopicModel.open(model)
+        with other_corpus(new, opened, {}) as documents:
+            counts = known_counts(
+                opened, documents.to_scipy(parts="train"), documents.words, a.most
+            )
+        answers = compare_methods(opened, counts, ["maxent"], burn=30, sweeps=20)["maxent"]
+        seen = [f"{r[name]:.1%}" for name in ("seen_words", "unknown_tokens")]
+        seen += [f"{answers['cosine']:.3f}", f"{answers['f1']:.3f}", f"{r['perplexity_new']:.0f}"]
         line(label or r["period"], f"{len(docs) if label else r['documents']:,}", *seen)
 
 
@@ -582,7 +585,7 @@ def main() -> None:
     parser.add_argument(
         "--methods",
         default="all",
-        help="of `methods`: names, as topics compare --methods takes them",
+        help="of `methods`: names, as examples/compare_methods.py takes them",
     )
     parser.add_argument("--reference", default="gibbs2", help="of `methods`")
     parser.add_argument("--documents", type=int, default=130, help="of `methods`")

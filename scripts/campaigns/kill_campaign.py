@@ -430,9 +430,6 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
             "0=x",
         ),
         "classifier": lambda: changing("classifier", classified, "classifier", *named),
-        "compare": lambda: naming(
-            "compare", "a.svg", "compare", str(model), *named[:2], "--methods", "bp,vb", "--svg"
-        ),
         "drop-words": lambda: appending(
             "drop-words", [*TOPICS, "edit", str(corpus), "--drop-words", str(rare())]
         ),

@@ -75,7 +75,6 @@ def place(tmp_path, monkeypatch):
         "eval --model clusters --heldout --coherence --json",
         "infer corpus.zarr --model model",
         "compare model model --json",
-        "compare model --methods bp,vb --reference bp --on heldout --json",
         "sweep -K 2,3 --seeds 1 --passes 3 --json",
     ],
 )

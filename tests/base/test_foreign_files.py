@@ -431,7 +431,6 @@ OUTPUTS = {
     "vis.json": "export --model m --format pyldavis -o",
     "mallet": "export --model m --format mallet -o",
     "hub": "export --model m --format safetensors -o",
-    "methods.svg": "compare m --corpus s.zarr --on h.zarr --methods bp,vb --reference bp --svg",
     "run.prom": f"{TRAIN} m --metrics",
 }
 

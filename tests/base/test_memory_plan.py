@@ -11,7 +11,7 @@ from topicstream.base import memory
 from topicstream.base.errors import DoesNotFit, UsageError
 from topicstream.base.machine import PROCESS_BYTES, memory_allowed
 from topicstream.base.memory import FLOOR, Array, MemoryLimit, plan_memory, total_bytes
-from topicstream.display.config import DriftConfig, MethodsConfig, ReportConfig, ShowConfig
+from topicstream.display.config import ReportConfig, ShowConfig
 from topicstream.evaluation.config import CompareConfig, EvalConfig
 from topicstream.inference.config import InferConfig
 from topicstream.ingestion.config import IngestConfig
@@ -29,8 +29,6 @@ CONFIGS = (
     ClassifierConfig,
     InferConfig,
     IngestConfig,
-    DriftConfig,
-    MethodsConfig,
     ReportConfig,
     ShowConfig,
     RetrainConfig,

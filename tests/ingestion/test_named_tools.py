@@ -119,7 +119,6 @@ def test_documents_that_a_score_reads_run_no_pipeline(place, spacy, capsys):
     for command in (
         ["eval", "--heldout", "new.jsonl"],
         ["info", "model", "--drift", "new.jsonl"],
-        ["compare", "model", "--methods", "all", "--on", "new.jsonl"],
     ):
         capsys.readouterr()
         assert run(command) == 2

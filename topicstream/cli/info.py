@@ -53,10 +53,10 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     """Describe the corpus store or model at PATH (default: corpus.zarr).
 
     With --drift or --by, report period by period how well a model still fits: the share of distinct
-    words seen in training, cosine and F1 of the fast method against the reference, and held-out
-    perplexity. A period with less than 70 % of its words seen is marked, after Yao, Mimno and
-    McCallum (2009); compare periods of like size, as the share falls with the number of documents.
-    `topics retrain` decides by unknown tokens and perplexity.
+    words seen in training, of unknown tokens, perplexity beside that of the corpus' held-out
+    documents, and the distance of topic usage. As in `topics retrain`, a period has drifted where
+    more than 20 % of its tokens are unknown, or its perplexity is more than twice that of old
+    documents.
     """
     place = path
     path = str(places().resolve(path))

@@ -1,4 +1,4 @@
-"""Options of a report, of the comparison of methods and of the report of drift."""
+"""Options of a report."""
 
 from __future__ import annotations
 
@@ -6,104 +6,11 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from topicstream.base.memory import ThreadedOptions, WorkOptions
-from topicstream.base.options import SchedulerOptions, listed_names, numbers, option
+from topicstream.base.memory import ThreadedOptions
+from topicstream.base.options import listed_names, numbers, option
 from topicstream.base.places import places
 from topicstream.corpus.reader import Corpus
-from topicstream.display.periods import GRAINS
 from topicstream.model.topic_model import TopicModel
-
-SEEN = 0.70
-
-
-@dataclass(frozen=True)
-class MethodsConfig(SchedulerOptions, WorkOptions):
-    """Settings of ``compare_methods``."""
-
-    model: str | Path | TopicModel = option(
-        "model", "the model's folder, or an open TopicModel", cli=False, parse=places().resolve
-    )
-    corpus: str | Path | Corpus = option(
-        "corpus.zarr",
-        "Corpus store that the model was trained on.",
-        show=True,
-        env="TOPICS_CORPUS",
-        parse=places().resolve,
-    )
-    methods: str | Sequence[str] = option(
-        "all", "Methods to compare, separated by commas.", metavar="NAMES", show=True
-    )
-    on: str | Path = option(
-        "heldout",
-        "Documents to compare on: the held-out documents, those left out by `train --sample`, "
-        "another store, "
-        "or raw documents.",
-        metavar="heldout|rest|FILE",
-        show=True,
-    )
-    reference: str = option(
-        "gibbs2", "Method that the others are compared with.", metavar="NAME", show=True
-    )
-    documents: int = option(
-        2000,
-        "Use at most this many documents, evenly spaced and held in memory; 0: all.",
-        min=0,
-        show=True,
-    )
-    burn: int = option(200, "Burn-in sweeps of the samplers.", min=0, show=True)
-    sweeps: int = option(50, "Sweeps of the samplers to average after burn-in.", min=1, show=True)
-    seed: int = option(
-        0,
-        "Random seed; a second run of the reference uses the next one, which gives the ceiling.",
-        min=0,
-        show=True,
-    )
-    split: str = option("80/20", "Observed and scored shares of a document's words.", show=True)
-
-
-@dataclass(frozen=True)
-class DriftConfig(WorkOptions):
-    """Settings of ``drift``."""
-
-    model: str | Path | TopicModel = option(
-        "model", "the model's folder, or an open TopicModel", cli=False, parse=places().resolve
-    )
-    documents: str | Path | Corpus | None = option(
-        None,
-        "Measure how well the model still fits these documents: a store or raw files.",
-        flags=("--drift",),
-        metavar="PATH",
-    )
-    by: str | None = option(
-        None,
-        "Group documents by periods of this date column; without --drift, the held-out documents.",
-    )
-    period: str | None = option(
-        None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS)
-    )
-    corpus: str | Path | Corpus = option(
-        "corpus.zarr",
-        "Corpus store that the model was trained on.",
-        env="TOPICS_CORPUS",
-        parse=places().resolve,
-    )
-    method: str | None = option(
-        None,
-        "Fast method to judge (default: maxent if the model has a classifier, else bp).",
-        metavar="NAME",
-    )
-    reference: str = option("gibbs2", "Reference method to compare with.", metavar="NAME")
-    most: int = option(
-        300, "Infer topics for at most this many documents of a period, evenly spaced.", min=1
-    )
-    seen: float = option(
-        SEEN,
-        "Recommend a new training when a smaller share of the distinct words was seen in training.",
-        min=0,
-        max=1,
-    )
-    burn: int = option(60, "Burn-in sweeps of a sampler.", min=0)
-    sweeps: int = option(40, "Sweeps of a sampler to average after burn-in.", min=1)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,21 +66,6 @@ class NoOptions:
     """A method without options of its own."""
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A method with some of its options set, as ``topics compare --methods`` tries it.
-
-    about    in a few words
-    options  those that are set; sweeps, burn-in and seed come from the comparison, where the method
-             has them
-    short    one sweep of burn-in and one that counts, instead of the comparison's
-    """
-
-    about: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    short: bool = False
-
-
 class Method(ABC):
     """One way to find the topics of documents.  Several threads may call ``shares`` at once.
 
@@ -91,9 +76,6 @@ class Method(ABC):
     Options
         A dataclass of ``topicstream.base.options.option`` fields: options of ``topics infer`` and
         of ``topicstream.infer``.
-    variants
-        What ``topics compare --methods`` tries, by name; None: the method as it is, under its own
-        name.
     weighs_cells
         Whether it weighs the cells of new documents as a model trained with ``--weighting`` does.
     needs_all
@@ -109,7 +91,6 @@ class Method(ABC):
     name: ClassVar[str]
     cites: ClassVar[str]
     Options: ClassVar[type] = NoOptions
-    variants: ClassVar[Mapping[str, Variant] | None] = None
     weighs_cells: ClassVar[bool] = False
     needs_all: bool = False
     columns: ClassVar[tuple[str, ...]] = ()

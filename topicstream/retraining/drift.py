@@ -30,7 +30,7 @@ from topicstream.base.options import names_tagged
 from topicstream.base.progress import Progress
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
-from topicstream.evaluation.completion import score_model
+from topicstream.evaluation.completion import add_in_order, score_model
 from topicstream.evaluation.keys import mark_known_words
 from topicstream.evaluation.visiting import document_shares
 from topicstream.ingestion.config import IngestConfig
@@ -124,18 +124,6 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[s
     return Corpus.open(place)
 
 
-def usage(model: TopicModel, corpus: Corpus, heldout: bool, threads: int) -> np.ndarray:
-    """Average p(k|d) over the first 20,000 documents of a part with a known word, float64[K]."""
-    total = np.zeros(model.n_topics)
-    n = 0
-    for block in document_shares(model, corpus, heldout=heldout, threads=threads):
-        total += block.shares[block.counted].sum(axis=0, dtype=np.float64)
-        n += int(block.counted.sum())
-        if n >= AT_MOST:
-            break
-    return total / max(n, 1)
-
-
 def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
     """Square root of the Jensen-Shannon divergence in bits, 0..1."""
     p = p / p.sum()
@@ -144,29 +132,162 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
     return float(np.sqrt(max(0.0, (rel_entr(p, m).sum() + rel_entr(q, m).sum()) / 2 / np.log(2))))
 
 
+@dataclass(frozen=True)
+class DocumentGroups:
+    """Documents of a store in groups, such as the periods of a date.
+
+    Attributes
+    ----------
+    numbers
+        By part (``train``, ``heldout``), the group of each document, int32[D]; -1: in none.
+    sizes
+        Documents of each group.
+    """
+
+    corpus: Corpus
+    numbers: dict[str, np.ndarray]
+    sizes: list[int]
+
+    @classmethod
+    def of_training(cls, corpus: Corpus) -> DocumentGroups:
+        """Put all training documents into one group."""
+        every = np.zeros(corpus.part().docs, np.int32)
+        return cls(corpus, {"train": every}, [len(every)])
+
+    @property
+    def parts(self) -> list[str]:
+        """Return the parts that the documents are in."""
+        return list(self.numbers)
+
+
 def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> Drift:
-    """The figures of the documents of a store beside those of the corpus of a model."""
-    vocabulary = Vocabulary.read(new.file("vocab"))
-    known = mark_known_words(vocabulary.words, corpus)
-    counts = vocabulary.counts.astype(np.float64)
-    figures: dict[str, Any] = {"documents": new.n_docs, "words": new.n_words}
-    if len(known):
-        figures |= {
-            "seen_words": float(known.mean()),
-            "unknown_tokens": float(counts[~known].sum() / counts.sum()),
-        }
+    """Measure the documents of a store beside those of the corpus of a model."""
+    return measure_groups(model, corpus, DocumentGroups.of_training(new), threads)[0]
+
+
+def measure_groups(
+    model: TopicModel, corpus: Corpus | None, new: DocumentGroups, threads: int
+) -> list[Drift]:
+    """Measure groups of documents beside the documents that a model was trained on.
+
+    Parameters
+    ----------
+    corpus
+        What the model was trained on; None: its vocabulary alone says which words are known.
+    new
+        The groups.
+
+    Returns
+    -------
+    The figures of each group.
+    """
+    vocabulary = Vocabulary.read(new.corpus.file("vocab"))
+    known = _mark_seen_words(vocabulary, model, corpus)
+    words, unknown = _count_words(new, known)
+    perplexities = _score_groups(model, new, threads)
+    aside = 0 if corpus is None else corpus.part(True).docs
+    old_perplexity = None
+    if corpus is not None and aside and any(p is not None for p in perplexities):
+        old_perplexity = score_model(model, corpus, threads=threads).perplexity
+    usage: list[float | None] = [None] * len(new.sizes)
+    if corpus is not None and any(p is not None for p in perplexities):
+        old = DocumentGroups.of_training(corpus)
+        if aside >= ENOUGH:
+            old = DocumentGroups(corpus, {"heldout": np.zeros(aside, np.int32)}, [aside])
+        (old_shares,) = mean_shares(model, old, threads)
+        for group, shares in enumerate(mean_shares(model, new, threads)):
+            if perplexities[group] is not None:
+                usage[group] = jensen_shannon(shares, old_shares)
+    figures = []
+    for group, size in enumerate(new.sizes):
+        score = perplexities[group]
+        ratio = None if score is None or old_perplexity is None else score / old_perplexity
+        measured = Drift(
+            documents=size,
+            words=int(words[group].sum()),
+            seen_words=float(known[words[group]].mean()) if words[group].any() else None,
+            unknown_tokens=unknown[group],
+            perplexity_new=score,
+            perplexity_old=None if score is None else old_perplexity,
+            perplexity=ratio,
+            usage=usage[group],
+        )
+        figures.append(measured)
+    return figures
+
+
+def _mark_seen_words(
+    vocabulary: Vocabulary, model: TopicModel, corpus: Corpus | None
+) -> np.ndarray:
+    """Mark the words that the training has seen, those that its corpus pruned included, bool[U]."""
+    ids = model.vocabulary.find(vocabulary.words)
+    seen = ids >= 0
+    if model.manifest.sample is not None:  # the corpus has the words of all its documents
+        seen &= model.vocabulary.counts[ids] > 0
+    elif corpus is not None:
+        seen |= mark_known_words(vocabulary.words, corpus)
+    return np.asarray(seen)
+
+
+def _count_words(new: DocumentGroups, known: np.ndarray) -> tuple[np.ndarray, list[float | None]]:
+    """Return the distinct words of each group, bool[G, U], and its share of unknown tokens."""
+    groups = len(new.sizes)
+    words = np.zeros((groups, len(known)), np.bool_)
+    tokens = np.zeros(groups)
+    unknown = np.zeros(groups)
+    for part, numbers in new.numbers.items():
+        for block in new.corpus.blocks(heldout=part == "heldout"):
+            of_documents = numbers[block.first_doc :][: block.n_docs]
+            group = np.repeat(of_documents, np.diff(block.indptr))
+            cells = np.flatnonzero(group >= 0)
+            group = group[cells]
+            ids = block.vocab[block.words[cells]]
+            counts = block.counts[cells].astype(np.float64)
+            words[group, ids] = True
+            tokens += np.bincount(group, counts, groups)
+            unknown += np.bincount(group, counts * ~known[ids], groups)
+    shares = [u / t if t else None for u, t in zip(unknown.tolist(), tokens.tolist(), strict=True)]
+    return words, shares
+
+
+def _score_groups(model: TopicModel, new: DocumentGroups, threads: int) -> list[float | None]:
+    """Return the perplexity of each group; None where none of its documents can be scored."""
+    every = np.concatenate([new.numbers[part] for part in new.parts])
+    loglik = [0.0] * len(new.sizes)
+    tokens = [0.0] * len(new.sizes)
+    first = 0
+
+    def add(of_documents: np.ndarray, scored: np.ndarray) -> None:
+        nonlocal first
+        group = every[first : first + len(scored)]
+        first += len(scored)
+        for g in np.unique(group[group >= 0]).tolist():
+            loglik[g] = add_in_order(loglik[g], of_documents[group == g])
+            tokens[g] = add_in_order(tokens[g], scored[group == g])
+
     try:
-        figures["perplexity_new"] = score_model(
-            model, new, threads=threads, parts=("train",)
-        ).perplexity
+        score_model(model, new.corpus, threads=threads, parts=new.parts, each=add)
     except InputError:  # no document of two known words
-        return Drift(**figures)
-    aside = corpus.part(True).docs
-    if aside:
-        figures["perplexity_old"] = score_model(model, corpus, threads=threads).perplexity
-        figures["perplexity"] = figures["perplexity_new"] / figures["perplexity_old"]
-    old = usage(model, corpus, aside >= ENOUGH, threads)
-    return Drift(**figures, usage=jensen_shannon(usage(model, new, False, threads), old))
+        return [None] * len(new.sizes)
+    pairs = zip(loglik, tokens, strict=True)
+    return [float(np.exp(-score / mass)) if mass else None for score, mass in pairs]
+
+
+def mean_shares(model: TopicModel, documents: DocumentGroups, threads: int) -> list[np.ndarray]:
+    """Average p(k|d) of the first 20,000 documents with a known word of each group, float64[K]."""
+    total = np.zeros((len(documents.sizes), model.n_topics))
+    counted = np.zeros(len(documents.sizes), np.int64)
+    for part, numbers in documents.numbers.items():
+        heldout = part == "heldout"
+        for block in document_shares(model, documents.corpus, heldout=heldout, threads=threads):
+            of_documents = numbers[block.first :][: len(block.shares)]
+            for g in np.unique(of_documents[block.counted & (of_documents >= 0)]).tolist():
+                chosen = block.counted & (of_documents == g)
+                total[g] += block.shares[chosen].sum(axis=0, dtype=np.float64)
+                counted[g] += int(chosen.sum())
+            if (counted >= AT_MOST).all():
+                break
+    return [share / max(n, 1) for share, n in zip(total, counted.tolist(), strict=True)]
 
 
 def verdict(figures: Drift, limits: Limits) -> list[str]:

@@ -12,7 +12,6 @@ model is answered as by ``bp``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 
 from topicstream.base.errors import InputError, StoreError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.bp import BP, BPOptions
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs
 from topicstream.numeric.kernels.jit import fast_kernel
@@ -93,7 +92,6 @@ class Authors(Method):
     name: ClassVar[str] = "authors"
     cites: ClassVar[str] = "Zeng, Cheung & Liu 2013"
     Options: ClassVar[type] = BPOptions
-    variants: ClassVar[Mapping[str, Variant]] = {}
     columns: ClassVar[tuple[str, ...]] = (AXIS,)
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:

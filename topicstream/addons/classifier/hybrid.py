@@ -8,7 +8,6 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ import numpy as np
 from topicstream.addons.classifier.maxent import MaxEnt, MaxEntOptions
 from topicstream.base.options import option
 from topicstream.inference.documents import Documents, fnv1a
-from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.gibbs import count_units, draw_topic
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs, Words
 from topicstream.numeric.kernels.jit import kernel
@@ -85,9 +84,6 @@ class Hybrid(Method):
     name: ClassVar[str] = "hybrid"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
     Options: ClassVar[type] = HybridOptions
-    variants: ClassVar[Mapping[str, Variant]] = {
-        "hybrid": Variant("the classifier, then sampled once")
-    }
     tables: ClassVar[int] = 2
     options: HybridOptions
 

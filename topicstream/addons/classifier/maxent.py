@@ -9,7 +9,6 @@ with every method.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +18,7 @@ from scipy.sparse import csr_array
 from topicstream.addons.classifier.model import Classifier
 from topicstream.base.options import option
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.method import Method, TopicRows
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class MaxEnt(Method):
     name: ClassVar[str] = "maxent"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
     Options: ClassVar[type] = MaxEntOptions
-    variants: ClassVar[Mapping[str, Variant]] = {"maxent": Variant("the classifier")}
     options: MaxEntOptions
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:

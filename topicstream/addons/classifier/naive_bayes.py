@@ -12,7 +12,6 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from topicstream.base.options import option
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Variant
+from topicstream.inference.method import Method
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,6 @@ class NaiveBayes(Method):
     name: ClassVar[str] = "naive-bayes"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
     Options: ClassVar[type] = NaiveBayesOptions
-    variants: ClassVar[Mapping[str, Variant]] = {
-        "naive-bayes": Variant("a sum of probabilities"),
-        "naive-bayes-log": Variant("a sum of their logarithms", {"log": True}),
-    }
     options: NaiveBayesOptions
 
     def shares(self, docs: Documents) -> np.ndarray:

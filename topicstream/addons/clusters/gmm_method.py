@@ -4,14 +4,13 @@ Sudderth 2016).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.addons.clusters.model import GaussianModel
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.method import Method, TopicRows
 from topicstream.model.topic_model import TopicModel
 
 
@@ -20,7 +19,6 @@ class GMM(Method):
 
     name: ClassVar[str] = "gmm"
     cites: ClassVar[str] = "Hughes & Sudderth 2016"
-    variants: ClassVar[Mapping[str, Variant]] = {}
     dense: ClassVar[bool] = True
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:

@@ -4,7 +4,6 @@ Sudderth 2016).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from topicstream.addons.clusters.model import ClusterView
 from topicstream.base.errors import InputError
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.method import Method, TopicRows
 from topicstream.model.topic_model import TopicModel
 
 
@@ -21,7 +20,6 @@ class MixtureMethod(Method):
 
     name: ClassVar[str] = "mixture"
     cites: ClassVar[str] = "Hughes & Sudderth 2016"
-    variants: ClassVar[Mapping[str, Variant]] = {}
     weighs_cells: ClassVar[bool] = True
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:

@@ -11,7 +11,6 @@ ENTRY_POINTS = {
         "compare": "topicstream.addons.views.compare_command:command",
     },
     "topicstream.functions": {
-        "compare_methods": "topicstream.addons.views.comparing:compare_methods",
         "drift": "topicstream.addons.views.drift:drift",
     },
     "topicstream.views": {
@@ -26,6 +25,6 @@ ENTRY_POINTS = {
 }
 """Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
-    "compare": "Match the topics of two models, or compare inference methods of one.",
+    "compare": "Match the topics of two models.",
 }
 """The lines of ``topics --help``, which imports no command."""

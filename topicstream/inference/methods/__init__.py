@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import Field
 from typing import TYPE_CHECKING, Any
 
 from topicstream.base import plugins
@@ -12,7 +11,7 @@ from topicstream.base.options import checked
 from topicstream.base.text import noun_of
 
 if TYPE_CHECKING:  # importing the package to list the names must not load the kernels
-    from topicstream.inference.method import Method, TopicRows, Variant
+    from topicstream.inference.method import Method, TopicRows
     from topicstream.model.topic_model import TopicModel
 
 DEFAULT = "bp"
@@ -92,47 +91,3 @@ def check_metadata_free(method: Method) -> None:
             f"method {method.name}: reads {', '.join(method.columns)} of each document, which "
             f"only `topics infer` gives it"
         )
-
-
-def fields_of(method: type[Method]) -> dict[str, Field[Any]]:
-    """The dataclass fields of a method's own options, by name."""
-    return dict(method.Options.__dataclass_fields__)  # type: ignore[attr-defined]
-
-
-def variants() -> dict[str, tuple[type[Method], Variant]]:
-    """What can be compared: the methods, with some of their options set, by the variants' names."""
-    from topicstream.inference.method import Variant
-
-    by_name = {}
-    for method in methods():
-        tried = method.variants
-        if tried is None:
-            tried = {
-                method.name: Variant((method.__doc__ or method.name).split("\n")[0].rstrip("."))
-            }
-        by_name.update({name: (method, variant) for name, variant in tried.items()})
-    return by_name
-
-
-def find_variant(name: str, flag: str) -> tuple[type[Method], Variant]:
-    """What is compared under that name; UsageError, naming the option ``flag``, where there is
-    none.
-    """
-    by_name = variants()
-    if name not in by_name:
-        raise UsageError(f"{flag} {name}: choose of {', '.join(by_name)}")
-    return by_name[name]
-
-
-def make_variant(name: str, rows: TopicRows, **common: Any) -> Method:
-    """The method of a variant, loaded where the model is; ``common``: options of the comparison, of
-    which it takes those it has.
-    """
-    method, variant = find_variant(name, "--method")
-    options = {**common, **({"burn": 1, "sweeps": 1} if variant.short else {}), **variant.options}
-    method_made = make_method(
-        method.name, rows, **{k: v for k, v in options.items() if k in fields_of(method)}
-    )
-    if rows.model.phi is not None:
-        method_made.load()
-    return method_made

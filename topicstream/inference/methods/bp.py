@@ -8,7 +8,6 @@ bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from topicstream.base.options import option
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, Variant
+from topicstream.inference.method import Method
 from topicstream.numeric.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step
 
 
@@ -39,7 +38,6 @@ class BP(Method):
     name: ClassVar[str] = "bp"
     cites: ClassVar[str] = "Zeng et al. 2012"
     Options: ClassVar[type] = BPOptions
-    variants: ClassVar[Mapping[str, Variant]] = {"bp": Variant("belief propagation, the default")}
     weighs_cells: ClassVar[bool] = True
     options: BPOptions
 

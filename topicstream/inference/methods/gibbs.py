@@ -29,7 +29,7 @@ its answers depend on the documents and their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,7 +40,7 @@ from topicstream.base.errors import InputError
 from topicstream.base.options import option
 from topicstream.corpus.reader import Corpus
 from topicstream.inference.documents import Documents, fnv1a
-from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.token_topics import token_topics
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Int, Ints, Longs, Words
 from topicstream.numeric.kernels.jit import kernel
@@ -312,13 +312,6 @@ class Gibbs(Method):
     name: ClassVar[str] = "gibbs"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009, Gibbs3 and Gibbs2"
     Options: ClassVar[type] = JointOptions
-    variants: ClassVar[Mapping[str, Variant]] = {
-        "gibbs": Variant("each alone, the topics held still"),
-        "gibbs2": Variant("sampled together, adding to the topics", {"joint": True}),
-        "gibbs3": Variant("each alone, adding to the topics", {"own_counts": True}),
-        "gibbs2.s": Variant("as gibbs2, 2 sweeps", {"joint": True}, short=True),
-        "gibbs3.s": Variant("as gibbs3, 2 sweeps", {"own_counts": True}, short=True),
-    }
     options: JointOptions
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
@@ -440,9 +433,6 @@ class Gibbs1(Method):
     name: ClassVar[str] = "gibbs1"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009, Gibbs1"
     Options: ClassVar[type] = Gibbs1Options
-    variants: ClassVar[Mapping[str, Variant]] = {
-        "gibbs1": Variant("sampled with the training documents")
-    }
     needs_all: bool = True
     options: Gibbs1Options
 

@@ -20,7 +20,6 @@ weighed again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,7 +27,7 @@ import numpy as np
 
 from topicstream.base.options import option
 from topicstream.inference.documents import Documents
-from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.gibbs import require_prior
 from topicstream.numeric.kernels.arrays import Floats, Longs
 from topicstream.numeric.kernels.jit import kernel
@@ -191,13 +190,6 @@ class VB(Method):
     name: ClassVar[str] = "vb"
     cites: ClassVar[str] = "Blei et al. 2003; Hughes and Sudderth 2015"
     Options: ClassVar[type] = VBOptions
-    variants: ClassVar[Mapping[str, Variant]] = {
-        "vb": Variant("variational, Dirichlet topics"),
-        "vb-point": Variant("variational EM, point topics", {"phi": "point"}),
-        "vb-prior": Variant(
-            "the same, from the prior (Yao et al.)", {"phi": "point", "begin": "prior"}
-        ),
-    }
     weighs_cells: ClassVar[bool] = True
     options: VBOptions
 
