@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import topicstream
 from tests.small_store import planted, store
 from topicstream.evaluation.completion import score_model
-from topicstream.model.topic_model import TopicModel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -36,7 +36,8 @@ def test_the_measures_by_hand(example):
 def test_the_table(example, tmp_path, monkeypatch, capsys):
     matrix, phi = planted(3, 300, 80, 5)
     corpus = store(tmp_path / "c.zarr", matrix[:250], matrix[250:], ids=True)
-    model = TopicModel.from_arrays(np.floor(phi * 3000), [f"word{i}" for i in range(80)], 0.2, 0.01)
+    words = [f"word{i}" for i in range(80)]
+    model = topicstream.TopicModel.from_arrays(np.floor(phi * 3000), words, 0.2, 0.01)
     documents = example.known_counts(model, corpus.to_scipy(parts="heldout"), corpus.words, 1000)
     rows = example.compare_methods(model, documents, ["bp", "vb"], burn=20, sweeps=20)
     assert list(rows) == ["gibbs2", "gibbs2 again", "bp", "vb"]
