@@ -427,10 +427,8 @@ OUTPUTS = {
     "scores.jsonl": "eval --model m --corpus h.zarr --heldout --per-document",
     "page.html": "report m --no-corpus -o",
     "phi.parquet": "export --model m -o",
-    "long.parquet": "export --model m --format parquet-long -o",
     "vis.json": "export --model m --format pyldavis -o",
     "mallet": "export --model m --format mallet -o",
-    "hub": "export --model m --format safetensors -o",
     "run.prom": f"{TRAIN} m --metrics",
 }
 

@@ -30,13 +30,13 @@ def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     ingest(texts(tmp_path / "a.jsonl", 1), tmp_path / "corpus.zarr", min_df=1, progress=False)
     topicstream.train("corpus.zarr", "model", topics=3, passes=5, progress=False)
-    assert run(["export", "--format", "safetensors", "--out", "other.safetensors", "-q"]) == 0
+    assert run(["export", "--out", "other.parquet", "-q"]) == 0
     return tmp_path
 
 
 def test_an_import_over_a_trained_model_leaves_nothing_of_it(folder, capsys):
-    assert run(["import", "other.safetensors"]) == 1  # without --force
-    assert run(["import", "other.safetensors", "--force", "-q"]) == 0
+    assert run(["import", "other.parquet"]) == 1  # without --force
+    assert run(["import", "other.parquet", "--force", "-q"]) == 0
     assert not {"history.jsonl", "training.json", "finished.json", "checkpoints", "work"} & set(
         os.listdir("model")
     )
@@ -48,13 +48,13 @@ def test_an_import_over_a_trained_model_leaves_nothing_of_it(folder, capsys):
 
 def test_an_import_over_a_model_stops_at_what_is_not_ours(folder):
     (folder / "model" / "mine.txt").write_text("mine")
-    assert run(["import", "other.safetensors", "--force"]) == 3
+    assert run(["import", "other.parquet", "--force"]) == 3
     assert (folder / "model" / "mine.txt").read_text() == "mine"
     assert TopicModel.open("model").manifest.engine != "imported"
 
 
 def test_an_imported_model_is_not_updated(folder, capsys):
-    assert run(["import", "other.safetensors", "--model", "foreign", "-q"]) == 0
+    assert run(["import", "other.parquet", "--model", "foreign", "-q"]) == 0
     assert run(["update", "--model", "foreign"]) == 2
     said = capsys.readouterr().err
     assert "was imported" in said and "--start warm" in said and said.count("\n") == 1

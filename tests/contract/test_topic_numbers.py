@@ -268,21 +268,17 @@ def test_exported_tables(published, out):
     wide = [f"topic_{number}" for number in published.numbers]
     published.run("export", "--out", out("x.csv"))
     published.run("export", "--out", out("x.parquet"))
-    published.run("export", "--out", out("long.parquet"), "--format", "parquet-long")
     with open(out("x.csv")) as file:
         assert next(csv.reader(file))[1:] == wide
     table = pq.read_table(out("x.parquet"))
     assert table.column_names[3:] == wide
-    long = pq.read_table(out("long.parquet")).to_pylist()
     for number, words in published.words.items():
         values = table[f"topic_{number}"].to_numpy()
         assert published.first(table["word"].to_pylist(), values) == words
-        mine = sorted((r for r in long if r["topic"] == number), key=lambda r: -r["p"])
-        assert {row["word"] for row in mine[:3]} == words
 
 
 def test_exports_that_count_from_zero_say_the_numbers(published, out, capsys):
-    for name, place in (("mallet", "m"), ("ldac-beta", "b"), ("pyldavis", "p.json")):
+    for name, place in (("mallet", "m"), ("pyldavis", "p.json")):
         done = topicstream.export_model(published.path, out(place), format=name)
         assert done["topic_ids"] == published.numbers
     for line in Path(out("m"), "topic-keys.txt").read_text().splitlines():
@@ -296,20 +292,6 @@ def test_exports_that_count_from_zero_say_the_numbers(published, out, capsys):
     assert (
         f"topics counted from 0 in the order of their numbers ({said})" in capsys.readouterr().out
     )
-
-
-def test_export_of_tensors(published, out):
-    numpy = pytest.importorskip("safetensors.numpy")
-    topicstream.export_model(published.path, out("st"), format="safetensors")
-    tensors = numpy.load_file(Path(out("st"), "model.safetensors"))
-    assert tensors["topic_ids"].tolist() == published.numbers
-    words = published.model.words
-    for k, number in enumerate(tensors["topic_ids"].tolist()):
-        assert published.first(words, tensors["phi"][:, k]) == published.words[number]
-    card = Path(out("st"), "README.md").read_text()
-    for number in published.numbers:
-        (row,) = [line for line in card.splitlines() if line.startswith(f"| {number} |")]
-        assert published.words[number] == set(row.split("|")[3].split()[:3])
 
 
 def test_cells_have_the_trained_topics_by_number(published, out):

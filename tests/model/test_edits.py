@@ -307,9 +307,7 @@ def test_exports_and_coherence_are_as_edited(home):
     wanted = np.stack([counts[:, 1] + counts[:, 2], counts[:, 3]], 1)
     for name, place in (
         ("parquet", "p.parquet"),
-        ("safetensors", "st"),
         ("mallet", "m"),
-        ("ldac-beta", "b"),
     ):
         done = topicstream.export_model(model, home / place, format=name)
         assert done["edited"]

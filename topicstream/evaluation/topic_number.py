@@ -8,7 +8,6 @@ UMass coherence, is higher.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
 
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.coherence import coherence
@@ -83,23 +82,6 @@ def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
     values = values / values.sum()
     sizes = sizes / sizes.sum()
     return float(np.sum((values - sizes) * np.log(values / sizes)))
-
-
-def loglikelihood(model: TopicModel, corpus: Corpus, counts: np.ndarray) -> float:
-    """Log-likelihood of regions and topics of the training cells, in nats, as pycisTopic computes
-    it: log p(w | z) + log p(z) with the topics integrated out (Griffiths & Steyvers 2004). counts:
-    of the regions in each topic, int32[K, regions].
-    """
-    alpha = model.alpha
-    beta = model.beta
-    eta = beta * counts.shape[1]
-    sizes = counts.sum(axis=1, dtype=np.float64)
-    value = float(np.sum(gammaln(eta) - gammaln(sizes + eta)))
-    value += float(sum(np.sum(gammaln(row + beta) - gammaln(beta)) for row in counts))
-    for _, shares, tokens in document_shares(model, corpus):
-        value += float(np.sum(gammaln(alpha.sum()) - gammaln(tokens + alpha.sum())))
-        value += float(np.sum(gammaln(shares * tokens[:, None] + alpha) - gammaln(alpha)))
-    return value
 
 
 def topic_coherence(model: TopicModel, corpus: Corpus, threads: int = 1) -> list[float | None]:

@@ -1,6 +1,4 @@
-"""Topics of single cells go back to AnnData and to pycisTopic, and are chosen by the measures of
-that field.
-"""
+"""Topics of single cells go back to AnnData, and are chosen by the measures of that field."""
 
 from __future__ import annotations
 
@@ -8,12 +6,10 @@ import json
 
 import h5py
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
 import topicstream
-from topicstream.addons.cells.pycistopic import LDATopicstream
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.topic_number import (
@@ -256,64 +252,6 @@ def test_an_anndata_file_of_its_own_holds_the_names(trained, tmp_path):
         empty = data["obs/topics_are_prior"][:]
         assert data["obs/_index"].asstr()[:][empty].tolist() == ["c5"]
         assert not np.isnan(data["obsm/X_topic"][:]).any()
-
-
-def test_the_files_of_pycistopic(trained, tmp_path):
-    assert export(trained, "--format", "pycistopic", "--out", tmp_path / "out") == 0
-    start = f"topics.{TYPES}_topics"
-    parameters = json.loads((tmp_path / "out" / f"{start}.parameters.json").read_text())
-    stats = json.loads((tmp_path / "out" / f"{start}.stats.json").read_text())
-    assert parameters["n_topics"] == TYPES and parameters["trained_by"].startswith("topicstream")
-    measures = {"Arun_2010", "Cao_Juan_2009", "Mimno_2011", "loglikelihood", "coherence"}
-    assert stats.keys() == measures | {
-        "marg_topic",
-        "assignments",
-    }  # the fields of pycisTopic's TopicModelMetrics, and no other
-    assert stats["loglikelihood"] < 0 and len(stats["coherence"]) == TYPES
-    assert export(trained, "--format", "pycistopic", "--out", tmp_path / "out", "--force") == 0
-    counts = pq.read_table(tmp_path / "out" / f"{start}.region_topic_counts.parquet")[
-        "region_topic_counts"
-    ]
-    model = TopicModel.open(trained / "m")
-    assert len(counts) == TYPES and counts.type.list_size == model.n_words
-    regions = (tmp_path / "out" / "region_names.txt").read_text().split()
-    assert regions == model.words
-
-
-def test_pycistopic_trains_through_its_interface(planted, tmp_path):
-    matrix, types = planted
-    cells = [f"c{i}" for i in range(CELLS)]
-    regions = [f"r{i}" for i in range(REGIONS)]
-    accessible = sp.csc_matrix(matrix.T)
-    LDATopicstream.run_topic_modeling(
-        accessible, cells, regions, str(tmp_path / "tm"), TYPES, n_threads=1, random_seed=1
-    )
-    assert not [
-        p for p in tmp_path.iterdir() if not p.name.startswith(("tm.", "."))
-    ]  # nothing else is left
-    column = pq.read_table(tmp_path / f"tm.{TYPES}_topics.cell_topic_probabilities.parquet")[
-        "cell_topic_probabilities"
-    ]
-    shares = np.array(column.to_pylist(), np.float32)
-    assert shares.shape == (CELLS, TYPES)
-    best = [np.bincount(types[shares.argmax(1) == k], minlength=TYPES).max() for k in range(TYPES)]
-    assert sum(best) > 0.95 * CELLS
-    with pytest.raises(topicstream.base.errors.InputError, match="for 899 and 400 names"):
-        LDATopicstream.run_topic_modeling(
-            accessible, cells, regions[1:], str(tmp_path / "tm"), TYPES
-        )
-
-
-def test_stored_zeros_are_no_open_regions(tmp_path):
-    matrix = sp.random(60, 40, 0.3, format="csr", random_state=0)
-    matrix.data[: matrix.nnz // 2] = 0
-    cells = [f"c{i}" for i in range(40)]
-    regions = [f"r{i}" for i in range(60)]
-    LDATopicstream.run_topic_modeling(
-        matrix, cells, regions, str(tmp_path / "tm"), 2, n_threads=1, iterations=2
-    )
-    stats = json.loads((tmp_path / "tm.2_topics.stats.json").read_text())
-    assert sum(stats["assignments"]) == pytest.approx((matrix.data != 0).sum(), abs=20)
 
 
 def test_measures_are_their_definitions(trained):

@@ -31,12 +31,9 @@ def perplexity(model, corpus):
 
 OUT = {
     "parquet": "x.parquet",
-    "parquet-long": "x.parquet",
-    "safetensors": "x",
     "pyldavis": "x.json",
     "mallet": "x",
     "mallet-state": "x.gz",
-    "ldac-beta": "x",
 }
 
 
@@ -50,8 +47,8 @@ def test_a_model_comes_back_as_it_went(made, tmp_path, name):
         model, tmp_path / OUT[name], format=name, corpus=corpus, **options
     )
     assert summary["bytes"] > 0
-    # what the format does not hold, the caller says: LDA-C one alpha, pyLDAvis no prior
-    more = {"alpha": model.alpha} if name in ("ldac-beta", "pyldavis") else {}
+    # what the format does not hold, the caller says: pyLDAvis no prior
+    more = {"alpha": model.alpha} if name == "pyldavis" else {}
     topicstream.import_model(tmp_path / OUT[name], tmp_path / "model", format=name, **more)
     back = TopicModel.open(tmp_path / "model")
     assert back.words == model.words if name != "pyldavis" else back.n_words == model.n_words
@@ -64,6 +61,27 @@ def test_a_model_comes_back_as_it_went(made, tmp_path, name):
     theta = back.transform(["waa wab wac", "wbb"])
     assert theta.shape == (2, TOPICS)
     assert TopicModel.open(tmp_path / "model").manifest.imported["format"] == name
+
+
+def test_topics_of_lda_c_are_read(tmp_path):
+    (tmp_path / "vocab.txt").write_text("cat\ndog\ncow\n")
+    p = np.array([[0.5, 0.25, 0.25], [0.125, 0.875, 0.0]])
+    lines = [" ".join(f"{np.log(v) if v else -100:.10f}" for v in row) for row in p]
+    (tmp_path / "final.beta").write_text("\n".join(lines) + "\n")
+    (tmp_path / "final.other").write_text("num_topics 2\nnum_terms 3\nalpha 0.7\n")
+    topicstream.import_model(tmp_path, tmp_path / "m")
+    model = TopicModel.open(tmp_path / "m")
+    assert model.words == ["cat", "dog", "cow"] and model.alpha.tolist() == [0.7, 0.7]
+    np.testing.assert_allclose(model.topic_word, p, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["parquet-long", "safetensors", "pycistopic", "ldac-beta"])
+def test_withdrawn_formats_are_no_formats_of_export(made, tmp_path, name, capsys):
+    line = ["export", "--model", str(made / "sparse-bp"), "--format", name]
+    assert run([*line, "--out", str(tmp_path / "x")]) == 2
+    said = capsys.readouterr().err
+    assert f"--format {name}: " in said and " parquet, csv, " in said
+    assert said.count("\n") == 1 and not (tmp_path / "x").exists()
 
 
 def test_edited_topics_keep_their_numbers(made, tmp_path, capsys):
@@ -87,7 +105,6 @@ def test_edited_topics_keep_their_numbers(made, tmp_path, capsys):
     for name, out in (
         ("csv", "x.csv"),
         ("parquet", "x.parquet"),
-        ("parquet-long", "long.parquet"),
         ("mallet", "x"),
     ):
         assert (
@@ -111,13 +128,9 @@ def test_edited_topics_keep_their_numbers(made, tmp_path, capsys):
         assert [
             r["word"] for r in sorted(rows, key=lambda r: -float(r[f"topic_{topic}"]))[:5]
         ] == words
-    assert set(pq.read_table(tmp_path / "long.parquet")["topic"].to_pylist()) == set(first)
-    for out, name in (("x.parquet", "parquet"), ("long.parquet", "parquet-long")):
-        topicstream.import_model(tmp_path / out, tmp_path / name, format=name)
-        again = topicstream.show(tmp_path / name, words=5)["topics"]
-        assert {tuple(w["word"] for w in t["words"]) for t in again} == set(
-            map(tuple, first.values())
-        )
+    topicstream.import_model(tmp_path / "x.parquet", tmp_path / "again")
+    again = topicstream.show(tmp_path / "again", words=5)["topics"]
+    assert {tuple(w["word"] for w in t["words"]) for t in again} == set(map(tuple, first.values()))
 
 
 def test_an_imported_model_is_a_start(made, tmp_path):
@@ -337,7 +350,6 @@ GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
         ("mallet-doc-topics", "0\ta\tnan\t0.5\n", "not finite"),
         ("mallet-doc-topics", "0\ta\tx\n", "expected 'number, name, proportions'"),
         ("mallet-doc-topics", "", "contains no document"),
-        ("safetensors", "short", "not a whole safetensors file"),
         ("pyldavis", "{}", "not the JSON of pyLDAvis"),
         pytest.param("pyldavis", "[" * 100_000, "not the JSON of pyLDAvis", id="a deep one"),
         ("parquet", "PAR1", "not a whole Parquet file"),
@@ -353,25 +365,7 @@ def test_bad_files_are_one_clear_line(tmp_path, name, content, match):
     assert [p.name for p in tmp_path.iterdir()] == ["bad"]
 
 
-def test_damaged_tensors_and_tables(made, tmp_path):
-    real = pytest.importorskip("safetensors.numpy")
-    topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="safetensors")
-    whole = (tmp_path / "x" / "model.safetensors").read_bytes()
-    (tmp_path / "cut.safetensors").write_bytes(whole[:-9])
-    with pytest.raises(InputError, match="not a whole safetensors file"):
-        topicstream.import_model(tmp_path / "cut.safetensors", tmp_path / "m")
-    tensors = real.load(whole)
-    for change, match in (
-        ({"phi": tensors["phi"].astype(np.int32)}, "give float32 or float64"),
-        ({"phi": tensors["phi"][:-1]}, "are named"),
-        ({"phi": -tensors["phi"]}, "negative or not finite"),
-        ({"alpha": np.ones(TOPICS + 1)}, "alpha: give one number"),
-        ({"word_offsets": tensors["word_offsets"] * 0.5}, "the words are damaged"),
-    ):
-        (tmp_path / "bad.safetensors").write_bytes(real.save({**tensors, **change}))
-        with pytest.raises(InputError, match=match):
-            topicstream.import_model(tmp_path / "bad.safetensors", tmp_path / "m")
-        shutil.rmtree(tmp_path / "m", ignore_errors=True)
+def test_damaged_tables(tmp_path):
     table = pa.table({"word": ["a", "b"], "topic_0": [1.0, float("nan")]})
     pq.write_table(table, tmp_path / "nan.parquet")
     with pytest.raises(InputError, match="not finite"):
@@ -382,20 +376,6 @@ def test_damaged_tensors_and_tables(made, tmp_path):
     with pytest.raises(InputError, match="'a' stands twice"):
         topicstream.import_model(tmp_path / "twice.parquet", tmp_path / "m")
     assert not (tmp_path / "m").exists()
-
-
-def test_safetensors_opens_with_the_real_library(made, tmp_path):
-    real = pytest.importorskip("safetensors.numpy")
-    topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="safetensors")
-    tensors = real.load_file(tmp_path / "x" / "model.safetensors")
-    assert np.array_equal(tensors["phi"], TopicModel.open(made / "sparse-bp").phi)
-    assert (tmp_path / "x" / "README.md").read_text().startswith("---\nlibrary_name: topicstream")
-    first = (tmp_path / "x" / "model.safetensors").read_bytes()
-    for _ in range(6):
-        topicstream.export_model(
-            made / "sparse-bp", tmp_path / "x", format="safetensors", force=True
-        )
-        assert (tmp_path / "x" / "model.safetensors").read_bytes() == first
 
 
 def test_what_is_not_offered_is_refused_with_the_reason(made, tmp_path):

@@ -1,9 +1,8 @@
-"""Single cells: AnnData and 10x files in and out, pycisTopic, numbers of topics."""
+"""Single cells: AnnData and 10x files in and out."""
 
 ENTRY_POINTS = {
     "topicstream.formats": {
         "h5ad": "topicstream.addons.cells.formats:H5AD",
-        "pycistopic": "topicstream.addons.cells.formats:PYCISTOPIC",
     },
     "topicstream.readers": {
         "h5ad": "topicstream.addons.cells.h5ad:READER",

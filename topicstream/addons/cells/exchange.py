@@ -1,20 +1,14 @@
-"""Topics of single cells for the programs of that field: AnnData (``.h5ad``) and the files of
-pycisTopic's topic models.
+"""Topics of single cells for the programs of that field: AnnData (``.h5ad``).
 
 AnnData gets shares of topics in ``obsm["X_topic"]``, p(feature | topic) in ``varm["topic"]`` and
 the settings in ``uns["topicstream"]``, in a file of its own or in a copy of the one that was
 ingested (``--into``). Cells without a feature that the model knows get the prior's mean, as
 ``infer`` and ``transform`` give it, and are marked in ``obs["topics_are_prior"]``. Features that
 the model does not know get NaN in ``varm``.
-
-pycisTopic reads ``PREFIX.K_topics.*`` (its pull request 226): cell-topic probabilities,
-region-topic counts, parameters and statistics. ``cell_names.txt`` and ``region_names.txt`` name
-their rows.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -23,28 +17,18 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from topicstream.addons.cells.h5ad import DAMAGE, index_names
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.outputs import written
 from topicstream.base.machine import __version__
 from topicstream.base.records import Json
-from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.topic_number import (
-    loglikelihood,
-    topic_coherence,
-    topic_number_measures,
-)
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
 from topicstream.inference.method import TopicRows
-from topicstream.model.exchange import Export, read_counts, write_word_list
+from topicstream.model.exchange import Export
 from topicstream.model.topic_model import TopicModel
 
-CELLS = "cell_names.txt"
-REGIONS = "region_names.txt"
-PREFIX = "topics"
 PRIOR_COLUMN = "topics_are_prior"
 
 
@@ -271,95 +255,3 @@ def _mapping(parent: Any, name: str) -> Any:
 def _encoded(thing: Any, kind: str, version: str) -> None:
     thing.attrs["encoding-type"] = kind
     thing.attrs["encoding-version"] = version
-
-
-# -- pycisTopic
-# --------------------------------------------------------------------------------------------------
-def write_pycistopic(job: Export) -> dict[str, float]:
-    """A folder of files that begin with ``topics.K_topics``."""
-    cells = cell_topics(job)
-    write_word_list(job.path / CELLS, cells.names, force=job.force)
-    write_word_list(job.path / REGIONS, job.model.vocabulary.words, force=job.force)
-    counts = read_counts(job.model).T[by_number(job.model)]
-    return write_bundle(
-        str(job.path / PREFIX), cells.shares, counts, job.model, job.corpus, force=job.force
-    )
-
-
-def write_bundle(
-    prefix: str,
-    shares: np.ndarray,
-    counts: np.ndarray,
-    model: TopicModel,
-    corpus: Corpus,
-    *,
-    force: bool,
-) -> dict[str, float]:
-    """The files ``PREFIX.K_topics.*`` that pycisTopic reads.
-
-    Parameters
-    ----------
-    prefix
-        pycisTopic's output prefix: a folder and the beginning of a name.
-    shares
-        Of the topics in each cell, float32[cells, K], by number.
-    counts
-        Of the regions in each topic, float[K, regions], by number; they are rounded.
-    model, corpus
-        Where parameters and statistics come from.
-    """
-    topics = model.n_topics
-    start = f"{prefix}.{model.n_topics}_topics"
-    counts = np.rint(counts).astype(np.int32)
-    _write_matrix(
-        Path(f"{start}.cell_topic_probabilities.parquet"), "cell_topic_probabilities", shares, force
-    )
-    _write_matrix(
-        Path(f"{start}.region_topic_counts.parquet"), "region_topic_counts", counts, force
-    )
-    parameters = {
-        # pycisTopic knows two backends, whose files it reads alike; this says which reader to take
-        "backend": "mallet",
-        "trained_by": f"topicstream {__version__} ({model.manifest.engine})",
-        "output_prefix": prefix,
-        "n_topics": topics,
-        "topic_ids": sorted(model.column_ids.tolist()),
-        "alpha": float(model.alpha.sum()),
-        "alpha_by_topic": True,
-        "eta": model.beta,
-        "eta_by_topic": False,
-        "random_seed": model.manifest.seed,
-    }
-    measures = topic_number_measures(model, corpus)
-    order = by_number(model)
-    coherent = topic_coherence(model, corpus)
-    # pycisTopic's plots take these seven and no other
-    stats = {
-        "loglikelihood": loglikelihood(model, corpus, counts[np.argsort(order)]),
-        "coherence": [coherent[k] for k in order.tolist()],
-        "Arun_2010": measures["arun_2010"],
-        "Cao_Juan_2009": measures["cao_juan_2009"],
-        "Mimno_2011": measures["mimno_2011"],
-        "assignments": counts.sum(axis=1, dtype=np.int64).tolist(),
-        "marg_topic": (model.totals / model.totals.sum())[order].tolist(),
-    }
-    texts = {
-        "parameters": json.dumps(parameters, indent=2),
-        "stats": json.dumps(stats),
-    }
-    for kind, text in texts.items():
-        with written(Path(f"{start}.{kind}.json"), force=force) as file:
-            file.write(text.encode())
-    return {"documents": len(shares), "topics": topics, **measures}
-
-
-def _write_matrix(path: Path, name: str, values: np.ndarray, force: bool) -> None:
-    """A column of arrays of one length, a row each."""
-    rows = pa.FixedSizeListArray.from_arrays(
-        pa.array(np.ascontiguousarray(values).ravel()), values.shape[1]
-    )
-    table = pa.table({name: rows})
-    with written(path, force=force) as file:
-        pq.write_table(
-            table, file, compression="zstd", row_group_size=max(1, (1 << 24) // values.shape[1])
-        )

@@ -13,11 +13,3 @@ H5AD = Format(
     options=("into",),
     edited=False,
 )
-PYCISTOPIC = Format(
-    "pycistopic",
-    "model and corpus",
-    "a folder of the files that pycisTopic reads",
-    "topicstream.addons.cells.exchange:write_pycistopic",
-    files=("cell_names.txt", "region_names.txt"),
-    edited=False,
-)

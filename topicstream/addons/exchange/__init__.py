@@ -3,10 +3,8 @@
 ENTRY_POINTS = {
     "topicstream.formats": {
         "parquet": "topicstream.addons.exchange.formats:PARQUET",
-        "parquet-long": "topicstream.addons.exchange.formats:PARQUET_LONG",
         "csv": "topicstream.addons.exchange.formats:CSV",
         "parquet-theta": "topicstream.addons.exchange.formats:PARQUET_THETA",
-        "safetensors": "topicstream.addons.exchange.formats:SAFETENSORS",
         "pyldavis": "topicstream.addons.exchange.formats:PYLDAVIS",
         "mallet": "topicstream.addons.exchange.formats:MALLET",
         "mallet-doc-topics": "topicstream.addons.exchange.formats:MALLET_DOC_TOPICS",

@@ -56,8 +56,8 @@ class ExportConfig:
     )
     edits: bool = option(
         True,
-        "The topics as trained, not as edited (`topics edit`); mallet-state, h5ad and "
-        "pycistopic are always so.",
+        "The topics as trained, not as edited (`topics edit`); mallet-state and "
+        "h5ad are always so.",
         flags=("--trained",),
     )
     force: bool = option(False, "Replace existing files.")

@@ -20,14 +20,6 @@ PARQUET = Format(
     suffix=".parquet",
     numbered=True,
 )
-PARQUET_LONG = Format(
-    "parquet-long",
-    "model",
-    "phi, a row an entry: topic, word, count, p",
-    "topicstream.addons.exchange.parquet:write_long",
-    "topicstream.addons.exchange.parquet:read_long",
-    numbered=True,
-)
 CSV = Format(
     "csv",
     "model",
@@ -43,15 +35,6 @@ PARQUET_THETA = Format(
     "topicstream.addons.exchange.doc_topics:write_parquet",
     options=("top",),
     numbered=True,
-)
-SAFETENSORS = Format(
-    "safetensors",
-    "model",
-    "tensors and a model card, for the Hugging Face hub",
-    "topicstream.addons.exchange.safetensors:write",
-    "topicstream.addons.exchange.safetensors:read",
-    ("model.safetensors",),
-    ".safetensors",
 )
 PYLDAVIS = Format(
     "pyldavis",
@@ -93,10 +76,9 @@ LDAC_BETA = Format(
     "ldac-beta",
     "model",
     "Blei's final.beta, final.other and vocab.txt",
-    "topicstream.addons.exchange.ldac_beta:write",
-    "topicstream.addons.exchange.ldac_beta:read",
-    ("final.beta", "final.other", "vocab.txt"),
-    ".beta",
+    read="topicstream.addons.exchange.ldac_beta:read",
+    files=("final.beta", "final.other", "vocab.txt"),
+    suffix=".beta",
 )
 LDAC = Format(
     "ldac",
@@ -133,7 +115,7 @@ REFUSED = {
     "mallet-model": "is serialised Java, which only MALLET reads; write its topics with "
     "`mallet run cc.mallet.topics.tui.TopicTrainer --topic-word-weights-file`, or its state with "
     "--output-state, and import that",
-    "onnx": "has no operator for topic inference that a runtime would have; take safetensors",
+    "onnx": "has no operator for topic inference that a runtime would have; take parquet",
     "rds": "is R's own serialisation; R reads Parquet (arrow::read_parquet)",
 }
 FOREIGN = {

@@ -11,19 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError, one_line
-from topicstream.base.files.outputs import written
 from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
 from topicstream.model.exchange import (
-    Export,
     Given,
     Imported,
     check_words,
-    fit_for_text,
-    join_lists,
-    read_counts,
     read_table,
-    text_lines,
-    write_word_list,
 )
 
 BETA = "final.beta"
@@ -31,24 +24,6 @@ OTHER = "final.other"
 WORDS = "vocab.txt"
 LEAST = -100.0
 """log p of a word that a topic does not have, as LDA-C writes it."""
-
-
-def write(job: Export) -> dict[str, float]:
-    """A folder.  LDA-C has one alpha for all topics: the mean."""
-    model = job.model
-    alpha = float(job.model.alpha.mean())
-    fit_for_text(model.vocabulary.words, "", "--format ldac-beta")
-    phi = read_counts(model)
-    with written(job.path / BETA, force=job.force) as file, np.errstate(divide="ignore"):
-        for column, norm in zip(phi.T, np.log(model.norms), strict=True):
-            logs = np.maximum(np.log(column.astype(np.float64) + model.beta) - norm, LEAST)
-            file.write(text_lines(join_lists([0, len(logs)], pa.array(logs), " ")))
-    with written(job.path / OTHER, force=job.force) as file:
-        file.write(
-            f"num_topics {model.n_topics}\nnum_terms {model.n_words}\nalpha {alpha!r}\n".encode()
-        )
-    write_word_list(job.path / WORDS, model.vocabulary.words, force=job.force)
-    return {"topics": model.n_topics, "words": model.n_words, "alpha": alpha}
 
 
 def read(path: Path, given: Given) -> Imported:

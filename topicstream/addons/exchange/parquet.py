@@ -4,9 +4,6 @@ prints, which after edits have gaps.
 
     parquet        a row a word: word, count, df, then topic_0, topic_1, ...
     csv            p(word | topic), a row a word, a column a topic; not read again
-    parquet-long   a row an entry: topic int32, word, count float32, p double.  Only counts above
-                   zero are written (p of the others is beta / (total + W beta)); a word without
-                   any has one row of zero, so that no word is lost
 
 The priors and the tokenizer are in the file's metadata under ``topicstream``. A file of another
 program needs the same columns and ``alpha`` and ``beta`` from the caller.
@@ -21,29 +18,23 @@ import msgspec
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from topicstream.base.errors import InputError, one_line
 from topicstream.base.files.outputs import written
 from topicstream.base.records import Amount, decode_record
-from topicstream.corpus.vocabulary import as_words
 from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
     check_words,
-    find_places,
-    sum_entries,
 )
 from topicstream.model.manifest import Origin
 from topicstream.model.topic_model import TopicModel
 
 KEY = b"topicstream"
 GROUP_BYTES = 8 << 20
-ROWS = 1 << 17
-"""Of a group of entries."""
 KEPT = ("engine", "cites", "options", "seed", "passes")
 CARRIED = ("tokenizer", "seed_words", "topic_names", "label_docs", "weighting")
 """Of a manifest: what a file says, and of that what goes into the manifest of the imported model.
@@ -157,12 +148,7 @@ def read(path: Path, given: Given) -> Imported:
     ]
     missing = [n for n in ["word", *(columns or ["topic_0"])] if n not in table.column_names]
     if missing:
-        hint = (
-            "; --format parquet-long reads entries"
-            if {"topic", "word"} <= set(table.column_names)
-            else ""
-        )
-        raise InputError(f"{path}: no column {missing[0]!r}{hint}")
+        raise InputError(f"{path}: no column {missing[0]!r}")
     if told.alpha and len(told.alpha) != len(columns):
         raise InputError(f"{path}: {len(columns)} columns of topics and {len(told.alpha)} priors")
     phi = np.empty((len(table), len(columns)), np.float32)
@@ -190,65 +176,3 @@ def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise InputError(f"{path}: the column {name} contains {kind}, not numbers")
     return np.asarray(table[name].to_numpy())
-
-
-def write_long(job: Export) -> dict[str, float]:
-    """One file."""
-    model = job.model
-    entries = 0
-    norms = job.model.norms
-    numbers = np.array(job.numbers, np.int32)
-    columns = [
-        ("topic", pa.int32()),
-        ("word", pa.large_string()),
-        ("count", pa.float32()),
-        ("p", pa.float64()),
-    ]
-    schema = pa.schema(columns, {KEY: msgspec.json.encode(about(model, job.numbers))})
-    with (
-        written(job.path, force=job.force) as file,
-        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=["word"]) as writer,
-    ):
-        for start, rows in model.spans():
-            nonzero = rows > 0
-            nonzero[~nonzero.any(axis=1), 0] = True
-            w, k = np.nonzero(nonzero)
-            counts = rows[w, k]
-            words = model.vocabulary.words.slice(start, len(rows)).take(pa.array(w))
-            p = (counts.astype(np.float64) + model.beta) / norms[k]
-            table = pa.table(
-                [pa.array(numbers[k]), words, pa.array(counts), pa.array(p)], schema=schema
-            )
-            writer.write_table(table, row_group_size=ROWS)
-            entries += len(table)
-    return {"topics": model.n_topics, "words": model.n_words, "entries": entries}
-
-
-def read_long(path: Path, given: Given) -> Imported:
-    """Columns topic, word and count (or p); rows in any order."""
-    table, told = read_columns(path)
-    value = next((n for n in ("count", "weight", "p") if n in table.column_names), None)
-    if value is None or not {"topic", "word"} <= set(table.column_names):
-        raise InputError(f"{path}: needs columns topic, word and count (or p)")
-    topic = column_of(table, "topic", path).astype(np.int64)
-    values = column_of(table, value, path)
-    if not (np.isfinite(values).all() and values.min(initial=0) >= 0):
-        raise InputError(f"{path}: {value}: a number is negative or not finite")
-    if told.numbers:
-        topic = pc.fill_null(
-            pc.index_in(pa.array(topic), pa.array(told.numbers, pa.int64())), -1
-        ).to_numpy()
-    words = as_words(table["word"])
-    listed = given.words if given.words is not None else pc.unique(words)
-    topics = max(int(topic.max(initial=-1)) + 1, len(told.alpha))
-    has_priors = told.alpha or given.alpha is not None
-    return Imported(
-        words=listed,
-        phi=sum_entries(
-            path, find_places(words, listed, path), topic, values, (len(listed), topics)
-        ),
-        alpha=told.alpha or None,
-        beta=0.0 if value == "p" else told.beta,
-        about=origin(told),
-        notes=() if has_priors else ("the file says no priors: alpha 1/K (--alpha, --beta)",),
-    )
