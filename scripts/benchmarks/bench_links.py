@@ -48,10 +48,10 @@ import topicstream
 from topicstream.addons.links.scorer import (
     LinkedScore,
     Pairs,
+    fit_classifier,
     judge,
     link_prediction,
     linked_completion,
-    logistic,
     trained_shares,
 )
 from topicstream.base.progress import Shown as Progress
@@ -359,10 +359,9 @@ def auc_with_words(model: TopicModel, corpus: Corpus, counts: np.ndarray | None)
 
     x = features(learning, of_words)
     scale = np.maximum(x.max(0), 1e-12)
-    weights = logistic(x / scale, halved(learning))
-    return judge(features(testing, trained) / scale @ weights[:-1] + weights[-1], halved(testing))[
-        "auc"
-    ]
+    classifier = fit_classifier(x / scale, halved(learning))
+    scores = classifier.decision_function(features(testing, trained) / scale)
+    return judge(scores, halved(testing))["auc"]
 
 
 def main() -> None:

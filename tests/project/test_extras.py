@@ -46,6 +46,7 @@ def place(tmp_path_factory):
         ("h5", "h5py", "export --model m --corpus c.zarr --format h5ad --out d.h5ad"),
         ("images", "PIL", "ingest picture.png --out d.zarr --patches 8"),
         ("plot", "matplotlib", "show --model m --corpus c.zarr --over-time --plot d.png"),
+        ("sklearn", "sklearn", "eval --corpus c.zarr --model m --links"),
         ("stem", "snowballstemmer", "ingest docs.jsonl --out d.zarr --stem english"),
     ],
 )

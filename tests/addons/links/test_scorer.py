@@ -86,9 +86,10 @@ def test_the_classifier_is_at_its_optimum_and_the_measures_by_hand():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(300, 3))
     y = (rng.random(300) < 1 / (1 + np.exp(-(x @ [2.0, -1.0, 0.0] + 0.5)))).astype(float)
-    w = links.logistic(x, y)
-    p = 1 / (1 + np.exp(-(x @ w[:3] + w[3])))
-    np.testing.assert_allclose(np.append(x.T @ (p - y) + w[:3], (p - y).sum()), 0, atol=1e-6)
+    classifier = links.fit_classifier(x, y)
+    p = 1 / (1 + np.exp(-classifier.decision_function(x)))
+    slopes = np.append(x.T @ (p - y) + classifier.coef_[0], (p - y).sum())
+    np.testing.assert_allclose(slopes, 0, atol=1e-5)
     found = links.judge(np.array([3.0, 1.0, -1.0, 2.0, -2.0, -1.0]), np.array([1, 1, 1, 0, 0, 0]))
     assert found == pytest.approx(
         {"f": 2 / 3, "precision": 2 / 3, "recall": 2 / 3, "auc": (3 + 2 + 1.5) / 9}

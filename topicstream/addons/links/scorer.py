@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.base.errors import InputError
+from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.options import option
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
@@ -62,7 +63,6 @@ PREDICTION = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, p
   held-out perplexity of {given.docs:document} with links, {given.tokens:,.0f} tokens scored, xi \
 {given.xi:.3g}]
 """
-PENALTY = 1.0  # of the logistic regression: half its square, a weight
 FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: x, "root": np.sqrt}
 
 
@@ -210,22 +210,30 @@ def _some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 # -- the classifier
 # --------------------------------------------------------------------------------------------------
-def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Weights float64[n + 1] (the last the intercept, not penalised) of an L2-penalised logistic
-    regression, by Newton's method. x: float64[m, n]; y: [m] of 0 and 1.
+def import_sklearn() -> Any:
+    """Import the parts of scikit-learn that judge links, which take half a second to load."""
+    try:
+        import sklearn.linear_model
+        import sklearn.metrics
+    except ImportError:
+        raise TopicsError(
+            "--links needs scikit-learn: pip install 'topicstream[sklearn]'"
+        ) from None
+    return sklearn
+
+
+def fit_classifier(x: np.ndarray, y: np.ndarray) -> Any:
+    """Fit a logistic regression with half the square of the weights as penalty.
+
+    Parameters
+    ----------
+    x
+        Features of pairs, float64[m, n].
+    y
+        1 for a linked pair, else 0.
     """
-    x = np.concatenate((x, np.ones((len(x), 1))), 1)
-    w = np.zeros(x.shape[1])
-    penalty = np.full(x.shape[1], PENALTY)
-    penalty[-1] = 1e-9
-    for _ in range(50):
-        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
-        hessian = (x * (p * (1 - p))[:, None]).T @ x + np.diag(penalty)
-        step = np.linalg.solve(hessian, x.T @ (p - y) + penalty * w)
-        w -= step
-        if np.abs(step).max() < 1e-8:
-            break
-    return w
+    linear_model = import_sklearn().linear_model
+    return linear_model.LogisticRegression(solver="newton-cholesky", tol=1e-8).fit(x, y)
 
 
 @dataclass(frozen=True)
@@ -256,25 +264,14 @@ class LinkedScore:
 
 
 def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """F, precision and recall of ``scores > 0``, and AUC (ties count half)."""
-    from scipy.stats import rankdata  # half a second, which other scorers need not spend
-
-    predicted = scores > 0
-    true = y == 1
-    hits = float((predicted & true).sum())
-    precision = hits / max(predicted.sum(), 1)
-    recall = hits / max(true.sum(), 1)
-    positives = true.sum()
-    negatives = (~true).sum()
-    auc = (rankdata(scores)[true].sum() - positives * (positives + 1) / 2) / max(
-        positives * negatives, 1
+    """Compute F, precision and recall of ``scores > 0``, and AUC (ties count half)."""
+    metrics = import_sklearn().metrics
+    precision, recall, f, _ = metrics.precision_recall_fscore_support(
+        y, scores > 0, average="binary", zero_division=0.0
     )
-    return {
-        "f": 2 * precision * recall / max(precision + recall, 1e-300),
-        "precision": precision,
-        "recall": recall,
-        "auc": float(auc),
-    }
+    auc = metrics.roc_auc_score(y, scores)
+    named = {"f": f, "precision": precision, "recall": recall, "auc": auc}
+    return {name: float(value) for name, value in named.items()}
 
 
 def link_prediction(
@@ -337,9 +334,16 @@ def link_prediction(
                 features(pairs.training, of_words, root), features(learning, of_words, root)
             )
             scale = np.maximum(x.max(0, initial=0), 1e-12)
-            weights = logistic(x / scale, y)
-            x, y = _both(features(pairs.testing, trained, root), features(testing, trained, root))
-            figures.append(judge(x / scale @ weights[:-1] + weights[-1], y))
+            tested, answers = _both(
+                features(pairs.testing, trained, root), features(testing, trained, root)
+            )
+            if len(np.unique(y)) < 2 or len(np.unique(answers)) < 2:
+                raise InputError(
+                    f"{corpus.path}: too few linked and unlinked pairs of documents with words "
+                    f"that the model knows"
+                )
+            classifier = fit_classifier(x / scale, y)
+            figures.append(judge(classifier.decision_function(tested / scale), answers))
         by[name] = {key: float(np.mean([f[key] for f in figures])) for key in figures[0]}
         by[name]["f_sd"] = float(np.std([f["f"] for f in figures], ddof=1))
     measured = (
@@ -471,6 +475,7 @@ class LinkOptions:
 
 
 def _link_scores(run: Scoring, options: LinkOptions) -> Mapping[str, object]:
+    import_sklearn()  # what is missing is said before anything is computed
     scores = Entry(
         link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))
     ).plain()
