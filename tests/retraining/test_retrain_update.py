@@ -21,7 +21,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.matching import align
-from topicstream.model.manifest import TopicIds, first_ids
+from topicstream.model.manifest import TopicIds, number_topics
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import Limits
 from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
@@ -270,14 +270,16 @@ def test_ids_follow_their_topics():
     old = model((0, 10), (10, 20), (20, 30))
     moved = align(old, model((20, 30), (0, 10), (10, 20)), TopicIds(ids=[5, 7, 8], next=9), 1.0)
     assert moved.ids == [8, 5, 7] and moved.kept == [5, 7, 8] and not moved.born and not moved.died
-    fresh = align(old, model((0, 10), (10, 20), (30, 40)), first_ids(3), 1.0)
+    fresh = align(old, model((0, 10), (10, 20), (30, 40)), number_topics(3), 1.0)
     assert fresh.ids == [0, 1, 3] and fresh.born == [3] and fresh.died == [2]
     assert fresh.split == [] and fresh.merged == [] and fresh.next == 4
-    near = align(model((10, 20), (21, 31)), model((15, 25), (4, 14)), first_ids(2), 1.1)
+    near = align(model((10, 20), (21, 31)), model((15, 25), (4, 14)), number_topics(2), 1.1)
     assert (
         near.kept == [0] and near.ids[0] == 0
     )  # 1.0 away; the two far pairs are nearer than a near and a farther one together
-    split = align(old, model((0, 6), (10, 20), (20, 30), (4, 10)), first_ids(3), 1.2)
+    split = align(old, model((0, 6), (10, 20), (20, 30), (4, 10)), number_topics(3), 1.2)
     assert split.born == [3] and split.split == [(0, 3)]
-    merged = align(model((0, 10), (2, 12), (20, 30)), model((1, 11), (20, 30)), first_ids(3), 1.0)
+    merged = align(
+        model((0, 10), (2, 12), (20, 30)), model((1, 11), (20, 30)), number_topics(3), 1.0
+    )
     assert merged.died in ([0], [1]) and merged.merged == [(merged.died[0], merged.ids[0])]

@@ -23,7 +23,7 @@ from topicstream.engines.base import BlockShape, Shape
 from topicstream.training import plan as planning
 from topicstream.training.loop import train
 from topicstream.training.plan import Allowance, Work, make_plan, state_bytes, wider_rounds
-from topicstream.training.setup import make_options, start_named
+from topicstream.training.setup import make_options, make_start
 from topicstream.training.starts.warm import WarmStart
 
 # measured on 787,244 made documents of 51,859,491 cells (scripts/tools/make_corpus.py --cells
@@ -74,7 +74,7 @@ def plan_for(
         docs, cells, int(cells * 1.37), words, 466, TABLE_ENTRIES[topics], HEAVIEST, axes
     )
     kept = state_bytes(engine, BlockShape(DOCS, CELLS, TOKENS, WORDS)) if engine.state else 0
-    begin = start_named(start, engine)
+    begin = make_start(start, engine)
     work = Work(
         engine,
         engine.layout,

@@ -49,7 +49,7 @@ def write_store(path, documents):
     return store(path, counts, counts[:0])
 
 
-def sample_of(documents):
+def make_sample(documents):
     indptr = np.cumsum([0, *(len(d) for d in documents)]).astype(np.int64)
     words = np.array([w for d in documents for w in d], np.int32)
     return Sample(indptr, words, np.array([c for d in documents for c in d.values()], np.float64))
@@ -89,7 +89,7 @@ def test_a_short_training_equals_its_plain_twin():
     rng = np.random.default_rng(1)
     start = np.zeros((WORDS, padded(TOPICS)), np.float32)
     start[:, :TOPICS] = rng.gamma(1.0, 1.0, (WORDS, TOPICS))
-    sample = sample_of(documents)
+    sample = make_sample(documents)
     phi = start.copy()
     totals = phi.sum(0, dtype=np.float64)
     work = np.empty((40, padded(TOPICS)), np.float32), np.empty(padded(TOPICS), np.float32)

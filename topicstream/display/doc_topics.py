@@ -20,7 +20,7 @@ from topicstream.display.view import ModelView
 from topicstream.evaluation.visiting import document_shares
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
-from topicstream.inference.output import check_answers, written_answers
+from topicstream.inference.output import check_answers, open_answers
 from topicstream.model.edits import View
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
@@ -139,7 +139,7 @@ class ThetaView(ModelView, heeds=("with_columns",)):
             )
         )
         schema = self._schema(run)
-        with written_answers(
+        with open_answers(
             Path(self.theta),
             schema,
             option="--theta",

@@ -1,6 +1,4 @@
-"""How well the top words of topics belong together: UMass, NPMI and c_v coherence; how much topics
-differ: diversity.
-"""
+"""Coherence of the top words of topics (UMass, NPMI, c_v) and diversity of topics."""
 
 from __future__ import annotations
 
@@ -39,13 +37,22 @@ MEASURES = ("umass", "npmi", "c_v")
 
 @dataclass(frozen=True)
 class Coherence:
-    """How well the first words of each topic belong together.
+    """Coherence of the first words of each topic.
 
-    values   of each measure: for every topic and, last, for the words that are in the most
-             documents (Fisher, Kozdoba & Mannor's mean empirical topic), which says how little a
-             high value may mean; float64[K + 1], NaN where no pair could be judged
-    top      words a topic;  docs: documents counted;  unknown: first words that the corpus does not
-             have;  kinds: of the topics
+    Attributes
+    ----------
+    values
+        float64[K + 1] by measure, one value a topic, NaN where no pair could be judged. The last
+        value is that of the words in the most documents (Fisher, Kozdoba & Mannor's mean empirical
+        topic), which shows how little a high value may mean.
+    top
+        Words a topic.
+    docs
+        Documents counted.
+    unknown
+        First words that the corpus does not have.
+    kinds
+        Kinds of the topics.
     """
 
     values: Mapping[str, np.ndarray]
@@ -55,16 +62,16 @@ class Coherence:
     kinds: Sequence[str]
 
     def mean(self, measure: str) -> float | None:
-        """Average over the topics that are not dead; None where none could be judged."""
+        """Average over the topics that are not dead, None where none could be judged."""
         return mean_of_topics(self.by_topic(measure), self.kinds)
 
     @property
     def dead(self) -> int:
-        """How many topics are dead, which means leave out."""
+        """The number of dead topics, which means leave out."""
         return list(self.kinds).count(DEAD)
 
     def by_topic(self, measure: str) -> list[float | None]:
-        """Of each topic; None where no pair could be judged."""
+        """List the value of each topic, None where no pair could be judged."""
         return _plain(self.values[measure][:-1])
 
     @property
@@ -80,9 +87,15 @@ class Coherence:
 
 
 def umass(pairs: np.ndarray) -> np.ndarray:
-    """pairs: int64[K, n, n] (see ``cooccurrence``) -> float64[K], mean over pairs u after v in the
-    list of log((C(u, v) + 1) / C(v)) (Fisher, Kozdoba & Mannor 2019); pairs whose C(v) is 0 are
-    left out, NaN where none is left.
+    """Compute the UMass coherence of topics, float64[K].
+
+    The mean over pairs, u after v in the list, of log((C(u, v) + 1) / C(v)) (Fisher, Kozdoba &
+    Mannor 2019). Pairs whose C(v) is 0 are left out. NaN where none is left.
+
+    Parameters
+    ----------
+    pairs
+        int64[K, n, n], see ``cooccurrence``.
     """
     single = np.diagonal(pairs, axis1=1, axis2=2).astype(np.float64)
     i, j = np.tril_indices(pairs.shape[1], -1)
@@ -92,9 +105,11 @@ def umass(pairs: np.ndarray) -> np.ndarray:
 
 
 def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
-    """float64[K], mean over pairs of log(p(u,v) / (p(u) p(v))) / -log p(u,v) with p = documents /
-    docs (Bouma 2009): -1 for words never together, 1 for words in every document; pairs with a word
-    of no document are left out.
+    """Compute the NPMI coherence of topics, float64[K].
+
+    The mean over pairs of log(p(u,v) / (p(u) p(v))) / -log p(u,v) with p = documents / docs (Bouma
+    2009): -1 for words never together, 1 for words in every document. Pairs with a word of no
+    document are left out.
     """
     single = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     i, j = np.tril_indices(pairs.shape[1], -1)
@@ -108,12 +123,12 @@ def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
 
 
 def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
-    """float64[K], C_V of Roeder, Both & Hinneburg (WSDM 2015) by documents in the place of windows
-    of 110 words, which are the same where documents are that short: mean over words of the cosine
-    of their NPMI with all words and its sum over words.
+    """Compute the c_v coherence of topics, float64[K].
 
-    As gensim computes it, 1e-12 stands for a share of no documents; words of no document are left
-    out.
+    C_V of Roeder, Both & Hinneburg (WSDM 2015), by documents in place of windows of 110 words,
+    which are the same where documents are that short: the mean over words of the cosine between a
+    word's NPMI with all words and the sum of these vectors. As in gensim, 1e-12 stands for a share
+    of no documents. Words of no document are left out.
     """
     share = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     both = pairs / max(docs, 1) + 1e-12
@@ -136,8 +151,9 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def coherence(
     model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int | Cluster = 1
 ) -> Coherence:
-    """UMass, NPMI and c_v of a model (an imported one, too), counted on the training part of an
-    open ``Corpus``, its own or another.
+    """Compute UMass, NPMI and c_v of a model on the training part of a corpus.
+
+    The model may be imported, and the corpus need not be its own.
     """
     ids, _ = top_words(model, top)
     vocabulary = corpus_vocabulary(corpus)
@@ -153,7 +169,10 @@ def coherence(
 
 
 def mean_of_topics(values: Sequence[float | None], kinds: Sequence[str]) -> float | None:
-    """Average a figure over the topics that are not dead and have one; None where none has."""
+    """Average a figure over the topics that are not dead and have one.
+
+    None if there is none.
+    """
     counted = [
         value
         for value, counts in zip(values, counted_in_means(kinds), strict=True)
@@ -167,8 +186,9 @@ def _plain(values: np.ndarray) -> list[float | None]:
 
 
 def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
-    """How much the ``top`` most probable words of each topic are its own, float64[K] in 0..1: mean
-    of p(w|k) / sum over j of p(w|j) (the exclusivity of Bischof & Airoldi, ICML 2012).
+    """Measure how exclusive the ``top`` words of each topic are, float64[K] in 0..1.
+
+    The mean of p(w|k) / sum over j of p(w|j) (the exclusivity of Bischof & Airoldi, ICML 2012).
     """
     ids, _ = top_words(model, top)
     out = np.empty(model.n_topics)
@@ -179,8 +199,9 @@ def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
 
 
 def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
-    """Share of distinct words among the ``top`` most probable words of the topics, 0..1 (Dieng et
-    al. 2020).  Dead topics are left out, unless there are no others.
+    """Measure the share of distinct words among the topics' ``top`` words, 0..1.
+
+    See Dieng et al. (2020). Dead topics are left out, unless there are no others.
     """
     ids, _ = top_words(model, top)
     counts = counted_in_means(model.kinds)

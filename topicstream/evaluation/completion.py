@@ -38,8 +38,10 @@ from topicstream.numeric.kernels.local_step import PANEL_FLOATS, inverse_norms, 
 
 @dataclass(frozen=True, kw_only=True)
 class Perplexity:
-    """perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0);
-    tokens and docs are those scored, skipped documents could not be.
+    """Perplexity of scored tokens: exp(nats_per_token).
+
+    It is infinite where a scored word is impossible (beta = 0). ``tokens`` and ``docs`` are those
+    scored. ``skipped`` documents could not be scored.
     """
 
     perplexity: float
@@ -51,8 +53,11 @@ class Perplexity:
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Perplexity):
-    """What was measured: cells scored; skipped documents have no cell on one of the two sides;
-    out-of-vocabulary tokens are on neither; inner: iterations of a document, on average.
+    """The result of a completion.
+
+    ``cells`` were scored. ``skipped`` documents have no cell on one of the two sides.
+    Out-of-vocabulary tokens are on neither. ``inner`` is the mean number of iterations of a
+    document.
     """
 
     cells: int
@@ -112,7 +117,7 @@ def split_documents(
 
 
 def _cells(docs: Documents, chosen: np.ndarray) -> Documents:
-    """The same documents with some of their cells, bool[nnz]."""
+    """Keep the chosen cells (bool[nnz]) of documents."""
     indptr = np.concatenate(([0], np.cumsum(chosen)))[docs.indptr]
     return replace(docs, indptr=indptr, words=docs.words[chosen], counts=docs.counts[chosen])
 
@@ -129,11 +134,20 @@ def score_cells(
     loglik: Doubles,
     tokens: Doubles,
 ) -> None:
-    """loglik[d] = sum x log p(w|d), tokens[d] = sum x over the cells of each document; 0 where
-    there are none.
+    """Score the cells of each document: log-likelihood and tokens.
 
-    indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C];
-    inverse: float32[KP]; theta: float32[D, K] -> loglik, tokens: float64[D].
+    loglik[d] = sum x log p(w|d), tokens[d] = sum x. Both are 0 for a document without cells.
+
+    Parameters
+    ----------
+    indptr, rows, counts
+        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
+    base, beta, inverse
+        p(w|k) = (base + beta) inverse: float32[R, C], a number, float32[KP].
+    theta
+        float32[D, K].
+    loglik, tokens
+        float64[D], results.
     """
     width = len(inverse)
     topics = theta.shape[1]
@@ -185,11 +199,20 @@ def prepare_heldout(
     split: bool = True,
     topics: int | None = None,
 ) -> PreparedPart:
-    """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold
-    no documents.
+    """Prepare parts (``heldout``, ``train``) of an open ``Corpus`` for scoring.
 
-    split=False leaves the keys of documents and words out: enough to score all cells. ``topics``:
-    keeps the blocks small enough for gathered rows of so many topics (never changes a result).
+    Parameters
+    ----------
+    split
+        False leaves out the keys of documents and words: enough to score all cells.
+    topics
+        Keeps the blocks small enough for gathered rows of so many topics. It never changes a
+        result.
+
+    Raises
+    ------
+    InputError
+        If the parts hold no documents.
     """
     flags = [part == "heldout" for part in parts]
     if not any(corpus.part(f).docs for f in flags):
@@ -242,7 +265,7 @@ class TopicTable:
         return self.table if isinstance(self.table, np.ndarray) else None
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Counts of some words, float32[n, >= K]."""
+        """Read the counts of some words, float32[n, >= K]."""
         if isinstance(self.table, np.ndarray):
             return np.asarray(self.table[ids])
         return self.table.rows(ids, np.zeros((len(ids), -(-self.n_topics // 16) * 16), np.float32))
@@ -271,7 +294,10 @@ class ScoredTopics:
     def of_model(
         cls, model: TopicModel, index: np.ndarray | None, shared: bool = False
     ) -> ScoredTopics:
-        """Those of a model; index: as ``match_words`` finds it, or with fewer words known."""
+        """Wrap the topics of a model.
+
+        ``index`` comes from ``match_words``, or knows fewer words.
+        """
         if model.weights is None:
             return cls(model, index, shared=shared)
         counted = CountedWords(
@@ -280,8 +306,9 @@ class ScoredTopics:
         return cls(model, index, counted, shared)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """What p(w|k) of some words is of, float32[n, >= K]: counts, also of a model of weighted
-        cells.
+        """Read the counts behind p(w|k) of some words, float32[n, >= K].
+
+        They are counts for a model of weighted cells, too.
         """
         rows = self.topics.rows(ids)
         return rows if self.counted is None else self.counted.rows(ids, rows)
@@ -319,9 +346,14 @@ class _Visit:
         )
 
     def __call__(self, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(log-likelihood and tokens of the scored cells of each document, float64[D]; sums of the
-        block: documents and cells scored, iterations of the fold-in, unknown tokens, all
-        tokens).
+        """Score a block.
+
+        Returns
+        -------
+        tuple
+            Log-likelihood and tokens of the scored cells of each document, float64[D], and sums
+            over the block: documents and cells scored, iterations of the fold-in, unknown tokens,
+            all tokens.
         """
         block, keys = item
         docs = known_block(block, self.scored.index)
@@ -343,7 +375,7 @@ class _Visit:
 def _column_sums(
     rows: Callable[[np.ndarray], np.ndarray], words: np.ndarray, topics: int
 ) -> np.ndarray:
-    """Sums of the rows of some words, float64[K]."""
+    """Sum the rows of some words, float64[K]."""
     step = max(1, (1 << 18) // topics)
     some = (rows(words[first : first + step])[:, :topics] for first in range(0, len(words), step))
     return np.asarray(np.sum([part.sum(0, dtype=np.float64) for part in some], axis=0))
@@ -352,8 +384,9 @@ def _column_sums(
 def log_likelihood(
     rows: TopicRows, docs: Documents, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log-likelihood and tokens of each document under its theta, float64[D]; theta:
-    float32[D, K].
+    """Compute log-likelihood and tokens of each document under its theta, float64[D].
+
+    ``theta`` is float32[D, K].
     """
     return _scores_of(docs, *rows.gather(docs), rows.beta, rows.inverse, theta)
 
@@ -462,8 +495,9 @@ def score_model(
     progress: Callable[[int, int], None] | None = None,
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> Score:
-    """``score_blocks`` of a model and parts of an open ``Corpus``; words are matched by text where
-    the vocabularies differ.
+    """Score parts of an open ``Corpus`` under a model, by ``score_blocks``.
+
+    Words are matched by text where the vocabularies differ.
     """
     topics = ScoredTopics.of_model(model, match_words(model.vocabulary, corpus))
     prepared = prepare_heldout(corpus, parts, split=split is not None, topics=model.n_topics)

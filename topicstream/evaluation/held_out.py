@@ -37,10 +37,13 @@ out][{oov_tokens:?}; {oov_rate:.2p} % of the tokens are words the model does not
 IMPOSSIBLE = "infinite: the model gives a word there no probability (its beta is 0)"
 
 
-def part_score(
+def score_part(
     run: Scoring, name: str, store: Corpus, split: float | None, parts: tuple[str, ...]
 ) -> Score | ClusterScore | PointScore:
-    """The score of parts of a store; split None: all cells, theta folded in on the same."""
+    """Score parts of a store.
+
+    Without ``split`` all cells are scored, and theta is folded in on the same cells.
+    """
     if model_kind(run.model) != "topics":
         return score_clusters(run.model, store, parts, run.visitors, run.step(name))
     return score_model(
@@ -116,7 +119,7 @@ class HeldOutOptions:
 def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str]:
     store, parts, documents = run.scored_documents()
     if options.per_document is None:
-        return {"heldout": Entry(part_score(run, "held-out", store, run.split, parts), documents)}
+        return {"heldout": Entry(score_part(run, "held-out", store, run.split, parts), documents)}
     check_table_file(options.per_document, "--per-document", force=options.force)
     if run.config.heldout is not True:
         raise UsageError("--per-document requires --heldout of the corpus itself")
@@ -144,7 +147,7 @@ class WholeOptions:
 
 
 def _whole(run: Scoring, options: WholeOptions) -> Mapping[str, Entry]:
-    score = part_score(run, "whole", run.corpus, None, ("heldout",))
+    score = score_part(run, "whole", run.corpus, None, ("heldout",))
     return {"whole": Entry(score, "documents set aside")}
 
 
@@ -159,7 +162,7 @@ def _training(run: Scoring, options: TrainingOptions) -> Mapping[str, Entry]:
     learned = select_learned(run.corpus, run.model.manifest.sample)
     return {
         "training": Entry(
-            part_score(run, "training", learned, None, ("train",)),
+            score_part(run, "training", learned, None, ("train",)),
             f"training {noun_of(run.model.manifest.width)}",
         )
     }

@@ -22,8 +22,14 @@ from topicstream.model.topic_model import TopicModel
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterScore(Perplexity):
-    """nats_per_point: -log p(x) of a document, on average; skipped: documents without a word that
-    the model knows.
+    """Likelihood of documents under a mixture.
+
+    Attributes
+    ----------
+    nats_per_point
+        Mean of -log p(x) of a document.
+    skipped
+        Documents without a word that the model knows.
     """
 
     nats_per_point: float
@@ -77,8 +83,12 @@ def score_clusters(
     threads: int | Cluster,
     progress: Callable[[int, int], None] | None = None,
 ) -> ClusterScore | PointScore:
-    """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError
-    where there is none.
+    """Compute the log-likelihood of the documents or rows of parts (``train``, ``heldout``).
+
+    Raises
+    ------
+    InputError
+        If the parts are empty.
     """
     method = make_block_method(model)
     index = None if store.width else match_words(model.vocabulary, store)

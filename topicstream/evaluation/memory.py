@@ -27,8 +27,9 @@ def open_within(
     beside: int = 0,
     dense: bool = False,
 ) -> tuple[list[TopicModel], int]:
-    """Open models for scoring within a memory limit: fewer threads first; tables are loaded where
-    they fit beside these.
+    """Open models for scoring within a memory limit.
+
+    Fewer threads are tried first. Tables are loaded where they fit beside the rest.
 
     Parameters
     ----------
@@ -69,17 +70,18 @@ def open_within(
 
 
 def bytes_of_thread(topics: int) -> int:
-    """What a thread that scores holds."""
+    """Count the bytes that a scoring thread holds."""
     return A_THREAD + 6 * block_cells(topics) * (topics + LANES)
 
 
 def block_cells(topics: int | None) -> int:
-    """Cells of a block: 2^15, fewer where the rows gathered for them could take more than 32 MB a
-    thread.
+    """Return the cells of a block: 2^15 or fewer.
+
+    Fewer where the rows gathered for them could take more than 32 MB a thread.
     """
     return BLOCK_CELLS if not topics else max(1 << 11, min(BLOCK_CELLS, GATHERED // (4 * topics)))
 
 
 def block_docs(topics: int | None) -> int:
-    """Documents of a block: their shares take an eighth of what its rows may."""
+    """Return the documents of a block, whose shares take an eighth of its rows' room."""
     return block_cells(topics) // 8

@@ -36,13 +36,18 @@ def model_kind(model: TopicModel) -> str:
 
 @dataclass(frozen=True)
 class Scoring:
-    """One evaluation.
+    """An evaluation in progress.
 
-    store      the corpus of ``config.corpus``, opened where a scorer needs it
-    elsewhere  the corpus that a path for ``config.heldout`` names, of which all documents are
-               scored
-    split      observed share of a document's words
-    cluster    whose workers visit blocks in the place of the threads
+    Attributes
+    ----------
+    store
+        The corpus of ``config.corpus``, opened where a scorer needs it.
+    elsewhere
+        The corpus that a path for ``config.heldout`` names, all of whose documents are scored.
+    split
+        Observed share of a document's words.
+    cluster
+        The cluster whose workers visit blocks in place of threads.
     """
 
     config: EvalConfig
@@ -118,20 +123,33 @@ def figure_lines(name: str, entry: Mapping[str, object]) -> list[str]:
 
 @dataclass(frozen=True)
 class Scorer:
-    """One analysis.  Functions take the scorer's own options, an instance of ``Options``.
+    """An analysis. Its functions take the scorer's own options, an instance of ``Options``.
 
-    name          of its entry in the result; further ones begin so (``name_...``)
-    score         its entries of the result, by name: each an ``Entry``, or plain values with
-                  ``measured`` in words
-    Options       a dataclass of options of ``topics eval`` and of ``topicstream.evaluate``
-    asked         whether these options ask for it
-    beside        whether it runs although they do not
-    needs_corpus  whether it reads ``config.corpus``
-    default       options that ask for it where a user asks for nothing
-    kinds         of models that it can judge; none: of all
-    meta          metadata that it needs of raw documents, column -> field
-    text          lines for people, of an entry by its name
-    bytes_held    bytes that it holds beside the model, given the corpus and the number of topics
+    Attributes
+    ----------
+    name
+        Name of its entry in the result. Further entries begin so (``name_...``).
+    score
+        Returns its entries of the result by name: each an ``Entry``, or plain values with
+        ``measured`` in words.
+    Options
+        A dataclass of options of ``topics eval`` and of ``topicstream.evaluate``.
+    asked
+        Returns True if these options ask for it.
+    beside
+        True if it runs although they do not.
+    needs_corpus
+        True if it reads ``config.corpus``.
+    default
+        Options that ask for it where a user asks for nothing.
+    kinds
+        Kinds of models that it can judge. Empty: all.
+    meta
+        Metadata that it needs of raw documents, column -> field.
+    text
+        Formats an entry by its name, in lines for people.
+    bytes_held
+        Bytes that it holds beside the model, given the corpus and the number of topics.
     """
 
     name: str
@@ -152,9 +170,12 @@ Chosen = list[tuple[Scorer, Any]]
 
 
 def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
-    """Load our scorers in the order of the result, then the named ones of other packages.
+    """Load the built-in scorers in the order of the result, then the named ones.
 
-    Raises UsageError for a name that no other package has.
+    Raises
+    ------
+    UsageError
+        If no other package has a scorer of that name.
     """
     ours = plugins.own(plugins.SCORERS)
     names_asked = (names,) if isinstance(names, str) else names

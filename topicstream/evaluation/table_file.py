@@ -25,8 +25,16 @@ _MARKDOWN = re.compile(r"[\\|*_`<>\[\]]")
 def check_table_file(
     path: str | Path, option: str, *, force: bool = False, text: bool = False
 ) -> Path:
-    """UsageError for another name (text: ``.tex`` and ``.md`` will do) or a missing folder,
-    TopicsError where the file exists.
+    """Check the name and folder of a table file before work begins.
+
+    ``text`` also permits ``.tex`` and ``.md``.
+
+    Raises
+    ------
+    UsageError
+        If the suffix is another one or the folder is missing.
+    TopicsError
+        If the file exists.
     """
     place = Path(path)
     allowed = SUFFIXES + (TEXT_SUFFIXES if text else ())
@@ -44,14 +52,16 @@ def write_table(
     force: bool = False,
     caption: str = "",
 ) -> None:
-    """Write a table by the suffix of the file; errors as ``check_table_file``.
+    """Write a table in the format of the file's suffix.
+
+    It raises the errors of ``check_table_file``.
 
     Parameters
     ----------
     table
         ``.tex`` and ``.md`` show its numbers with four significant digits.
     caption
-        Of the table, in ``.tex`` and ``.md``.
+        Caption of the table in ``.tex`` and ``.md``.
     """
     place = check_table_file(path, option, force=force, text=True)
     with written(place, force=force, option=option) as out:
@@ -78,7 +88,7 @@ def write_table(
 
 
 def cell(value: object) -> str:
-    """A value as text: numbers with four significant digits, null as nothing."""
+    """Format a value as text: four significant digits for numbers, nothing for null."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else one_line(value)
@@ -87,7 +97,7 @@ def cell(value: object) -> str:
 def tex_lines(
     names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str
 ) -> list[str]:
-    """A ``table`` with booktabs' rules; everything that TeX would interpret is escaped."""
+    """Format a ``table`` with the rules of booktabs, with TeX's special characters escaped."""
 
     def line(values: Sequence[str]) -> str:
         return " & ".join("".join(_TEX.get(c, c) for c in value) for value in values) + r" \\"
@@ -112,7 +122,7 @@ def tex_lines(
 def markdown_lines(
     names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str
 ) -> list[str]:
-    """A pipe table; characters with a meaning in Markdown are escaped."""
+    """Format a pipe table, with Markdown's special characters escaped."""
 
     def line(values: Sequence[str]) -> str:
         return (

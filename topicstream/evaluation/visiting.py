@@ -1,5 +1,7 @@
-"""The blocks of a corpus, visited one by one by threads of this process or by the workers of a
-cluster (results in block order), and their documents over the words and the topics of a model.
+"""Visits of the blocks of a corpus, and their documents over the words and topics of a model.
+
+Threads of this process or the workers of a cluster visit the blocks one by one. Results come in
+block order.
 """
 
 from __future__ import annotations
@@ -38,18 +40,18 @@ def visit_blocks(
     of_documents: np.ndarray,
     threads: int | Cluster,
 ) -> Iterator[Result]:
-    """What a visit of each block gives.
+    """Yield the result of a visit of each block, in block order.
 
     Parameters
     ----------
     visit
         Called in any thread or, with a cluster, on any worker: it and its results are pickled.
     corpus, grid
-        The blocks; an empty grid has none.
+        The blocks. An empty grid has none.
     of_documents
-        An entry a document of the grid's part, such as its key; those of a block go with it.
+        An entry for each document of the grid's part, such as its key. Those of a block go with it.
     threads
-        Threads of this process, or whose workers visit the blocks.
+        Threads of this process, or the cluster whose workers visit the blocks.
     """
     if isinstance(threads, int):
         yield from in_order(visit, _items(corpus, grid, of_documents), threads)
@@ -84,8 +86,9 @@ def _visit_span(
 
 
 def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) -> Documents:
-    """The documents of a block over a model's words, or its dense rows; index: as ``match_words``
-    finds it.
+    """Convert a block to documents over a model's words, or to its dense rows.
+
+    ``index`` comes from ``match_words``.
     """
     ids = pa.nulls(block.n_docs, pa.large_string())
     if dense:
@@ -100,7 +103,7 @@ LEAST_SHOWN = 0.5
 
 
 class BlockShares(NamedTuple):
-    """Hold the topics of a block's documents, and decide which of them count in a mean.
+    """The topics of a block's documents, which also decide what counts in a mean.
 
     Attributes
     ----------
@@ -156,7 +159,10 @@ def document_shares(
 def _block_shares(
     model: TopicModel, view: View | None, first: int, theta: np.ndarray, docs: Documents
 ) -> BlockShares:
-    """Show the topics of a block's documents; tokens are 0 where a document has none of them."""
+    """Apply a view to the topics of a block's documents.
+
+    The tokens of a document are 0 if it has none of the shown topics.
+    """
     tokens = docs.tokens - docs.unknown
     if view is None:
         return BlockShares(first, theta, tokens)
@@ -197,7 +203,7 @@ def shares_of(
 
 
 def left_out_text(number: int) -> str:
-    """Say how many documents count in no mean; empty where all do."""
+    """Say how many documents count in no mean, "" if all do."""
     if not number:
         return ""
     verb = "is" if number == 1 else "are"

@@ -102,6 +102,6 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     ids: Any = option(None, "of a matrix: the ids of its documents", cli=False)
 
     def of_parts(self) -> tuple[str, ...]:
-        """The parts of a store."""
+        """Return the names of the store's parts to answer for."""
         parts = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)
         return PARTS if "all" in parts else parts

@@ -55,15 +55,17 @@ class Documents:
 
     @property
     def flags(self) -> np.ndarray:
-        """uint8[D]: 0, EMPTY (no token at all) or UNKNOWN (tokens, but no word that the model
-        knows).
+        """Flags of the documents, uint8[D].
+
+        0, EMPTY (no token at all) or UNKNOWN (tokens, but no word that the model knows).
         """
         cells = np.diff(self.indptr)
         return np.where(cells > 0, 0, np.where(self.tokens > 0, UNKNOWN, EMPTY)).astype(np.uint8)
 
-    def evened(self, length: float, root: bool) -> np.ndarray:
-        """The counts of each document as those of one ``length`` long (0: as they are),
-        float32[nnz]; ``root``: square roots.
+    def scale_counts(self, length: float, root: bool) -> np.ndarray:
+        """Scale the counts of each document to ``length`` tokens, float32[nnz].
+
+        A ``length`` of 0 leaves them as they are. ``root`` takes square roots.
         """
         owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
         x = np.sqrt(self.counts) if root else self.counts
@@ -88,7 +90,7 @@ class Documents:
         )
 
     def take(self, which: np.ndarray) -> Documents:
-        """Some of the documents, in the order of ``which``, int64[n]."""
+        """Select documents in the order of ``which``, int64[n]."""
         indptr, cells = ragged_rows(self.indptr, which)
         places = pa.array(which)
         return replace(
@@ -104,8 +106,12 @@ class Documents:
 
 
 def ragged_rows(indptr: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Some rows of a ragged array: their own indptr, and where their entries lie in the array,
-    int64.
+    """Select rows of a ragged array.
+
+    Returns
+    -------
+    tuple
+        The rows' own indptr, and the places of their entries in the array, int64.
     """
     lengths = np.diff(indptr)[which]
     out = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
@@ -120,8 +126,9 @@ FLAGS = ("", "empty", "unknown")
 def documents_of_cells(
     ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray
 ) -> Documents:
-    """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1
-    unknown.
+    """Build documents from cells over other word ids.
+
+    ``index`` int64[U] holds the model's id of each word, -1 for unknown words.
     """
     docs = len(indptr) - 1
     model_ids = index[words]
@@ -137,7 +144,10 @@ def documents_of_cells(
 
 
 def dense_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> Documents:
-    """Dense rows as documents: each counts as one token, and all of its numbers are known."""
+    """Convert dense rows to documents.
+
+    Each counts as one token, and all of its numbers are known.
+    """
     ones = np.ones(len(indptr) - 1)
     return Documents(
         ids, indptr, np.zeros(0, np.int64), numbers.astype(np.float32, copy=False), ones, 0 * ones
@@ -145,7 +155,10 @@ def dense_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> D
 
 
 def cut_cells(indptr: np.ndarray, most_docs: int, cells: int) -> Iterator[tuple[int, int]]:
-    """Runs of at most so many documents and cells; a longer document is a run by itself."""
+    """Cut documents into ranges of at most ``most_docs`` documents and ``cells`` cells.
+
+    A longer document is a range by itself.
+    """
     first = 0
     docs = len(indptr) - 1
     while first < docs:
@@ -165,8 +178,10 @@ def _hash(offsets: Longs, text: Bytes, out: Words) -> None:
 
 
 def fnv1a(strings: Any) -> np.ndarray:
-    """FNV-1a hashes (Fowler, Noll, Vo), which random draws and held-out splits depend on,
-    uint64[n]. strings: Arrow's, or what Arrow converts.
+    """Hash strings by FNV-1a (Fowler, Noll, Vo), uint64[n].
+
+    Random draws and held-out splits depend on these hashes. ``strings`` is an Arrow array or
+    converts to one.
     """
     offsets, text = string_buffers(strings)
     out = np.empty(len(offsets) - 1, np.uint64)

@@ -40,7 +40,7 @@ from topicstream.inference.output import (
     check_answers,
     facts_of,
     keep,
-    written_answers,
+    open_answers,
 )
 from topicstream.inference.source import TEXT, TEXTS, StoredDocuments, open_source
 from topicstream.model.edits import view_of
@@ -192,11 +192,11 @@ class Answers:
         return answer_batch(self.schema, typed_ids(docs.ids, docs.integer_ids), lists, beside)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Every answer, as record batches."""
+        """Yield every answer, as record batches."""
         return self.encoded(AnswerTable(self.schema).encode)
 
     def write(self, format: AnswerFormat, flush: Callable[[], None] | None = None) -> None:
-        """Every answer into a format."""
+        """Write every answer in a format."""
         for encoded in self.encoded(format.encode):
             format.write(encoded)
             if flush is not None:
@@ -289,7 +289,7 @@ def infer(config: InferConfig) -> Any:
         run.write(table)
         return table.table()
     if path is not None:
-        with written_answers(
+        with open_answers(
             path, run.schema, option="--out", force=config.force, inputs=inputs
         ) as file:
             run.write(file)
@@ -339,7 +339,7 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> di
             config.scheduler,
             [run.source.corpus.full_corpus.path, config.model, out.absolute().parent],
         ) as cluster,
-        written_answers(out, run.schema, option="--out", force=config.force, inputs=inputs) as file,
+        open_answers(out, run.schema, option="--out", force=config.force, inputs=inputs) as file,
         tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".topics-infer-") as folder,
     ):
         for answered, tally in _parts(run, cluster, batches, Path(folder)):

@@ -1,6 +1,4 @@
-"""How an inference keeps to its memory limit: where the model's table lies, how many threads, how
-large a block.
-"""
+"""The memory plan of an inference: place of the model's table, threads, size of a block."""
 
 from __future__ import annotations
 
@@ -29,14 +27,14 @@ BLOCKS = [BLOCK_DOCS >> i for i in range(7)]
 
 @dataclass(frozen=True)
 class InferencePlan:
-    """What an inference may hold.
+    """The memory that an inference may hold.
 
     Attributes
     ----------
     memory
         The plan behind it.
     load
-        Whether the method's tables are brought into memory.
+        True if the method's tables are brought into memory.
     docs, cells
         Documents and cells of a block.
     """
@@ -53,13 +51,14 @@ class InferencePlan:
 
     @property
     def room(self) -> Room:
-        """What is left for one document, or for documents that are held together."""
+        """The memory left for one document, or for documents that are held together."""
         return Room(self.memory.limit, self.memory.free, share=0.5)
 
 
 def thread_bytes(topics: int, docs: int, gathered: int) -> int:
-    """What a thread holds for blocks of so many documents; gathered: rows of the topics fetched for
-    a cell.
+    """Count the bytes of a thread for blocks of ``docs`` documents.
+
+    ``gathered`` is the number of topic rows fetched for a cell.
     """
     cells = docs * (BLOCK_CELLS // BLOCK_DOCS)
     return A_THREAD + A_SHARE * topics * docs + cells * (A_CELL + 4 * topics * gathered)
@@ -74,28 +73,29 @@ def plan_inference(
     tables: int = 1,
     table_bytes: int | None = None,
 ) -> InferencePlan:
-    """Plan an inference: blocks get smaller first, then the table stays on disk, then threads get
-    fewer.
+    """Plan the memory of an inference.
+
+    Blocks get smaller first, then the table stays on disk, then threads get fewer.
 
     Parameters
     ----------
     model
-        What answers.
+        The model that answers.
     limit
-        What the whole process may hold.
+        Memory of the whole process.
     threads
         Threads wanted.
     owned
-        Whether the model may be loaded: it is not the caller's.
+        True if the model may be loaded: it is not the caller's.
     tables
-        How many tables of the topics' size are gathered from.
+        Number of tables of the topics' size that rows are gathered from.
     table_bytes
-        Bytes of what is loaded, where that is not these tables.
+        Bytes to load, if not those of these tables.
 
     Raises
     ------
     DoesNotFit
-        Where one thread with the smallest blocks does not fit.
+        If one thread with the smallest blocks does not fit.
     """
     topics = model.n_topics
     words = {"words": A_WORD * model.n_words}

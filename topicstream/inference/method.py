@@ -67,7 +67,7 @@ class NoOptions:
 
 
 class Method(ABC):
-    """One way to find the topics of documents.  Several threads may call ``shares`` at once.
+    """A way to find the topics of documents. Several threads may call ``shares`` at once.
 
     Attributes
     ----------
@@ -77,15 +77,15 @@ class Method(ABC):
         A dataclass of ``topicstream.base.options.option`` fields: options of ``topics infer`` and
         of ``topicstream.infer``.
     weighs_cells
-        Whether it weighs the cells of new documents as a model trained with ``--weighting`` does.
+        True if it weighs the cells of new documents as a model trained with ``--weighting`` does.
     needs_all
-        Whether it reads all documents before the first answer.
+        True if it reads all documents before the first answer.
     columns
-        Metadata of the documents that it reads; written beside the answers.
+        Metadata of the documents that it reads. They are written beside the answers.
     tables
-        How many tables of the size of the topics it reads.
+        Number of tables of the size of the topics that it reads.
     dense
-        Whether it answers for dense rows of numbers, not for words.
+        True if it answers for dense rows of numbers, not for words.
     """
 
     name: ClassVar[str]

@@ -1,8 +1,8 @@
-"""Topics of documents to a file (.parquet, .jsonl, .csv) or a stream, block by block; a file
-appears when it is complete.
+"""Output of the topics of documents to a file (.parquet, .jsonl, .csv) or a stream.
 
-Answers are record batches of one schema: id, topics list<int32>, shares list<float>, the facts
-(tokens, oov_rate, flag) where they are known, then metadata.
+Blocks are written one by one, and a file appears when it is complete. Answers are record batches of
+one schema: id, topics list<int32>, shares list<float>, the facts (tokens, oov_rate, flag) where
+they are known, then metadata.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from topicstream.numeric.kernels.jit import kernel
 
 @dataclass(frozen=True)
 class Lists:
-    """Topics of documents as lists: document d has topics[offsets[d]:offsets[d+1]] (int32) with
-    those shares (float32).
+    """Topics of documents as lists.
+
+    Document d has topics[offsets[d]:offsets[d+1]] (int32) with those shares (float32).
     """
 
     offsets: np.ndarray
@@ -44,8 +45,9 @@ class Lists:
 def _keep(
     shares: Floats, top: int, least: float, offsets: Longs, topics: Ints, values: Floats
 ) -> int:
-    """The ``top`` largest of each row that are >= least, largest first, of equal ones the lower
-    topic first.
+    """Select the ``top`` largest of each row that are >= least, largest first.
+
+    Of equal ones the lower topic comes first.
     """
     n = 0
     for d in range(shares.shape[0]):
@@ -98,7 +100,7 @@ _FLAGS = pa.array([None, *FLAGS[1:]], pa.string())
 def answer_schema(
     columns: Mapping[str, pa.DataType] | None = None, *, facts: bool, integer_ids: bool = False
 ) -> pa.Schema:
-    """The schema of answers with these columns of metadata."""
+    """Build the schema of answers with these columns of metadata."""
     lists = [("topics", pa.list_(pa.int32())), ("shares", pa.list_(pa.float32()))]
     ids = pa.int64() if integer_ids else pa.large_string()
     return pa.schema(
@@ -115,9 +117,10 @@ def facts_of(docs: Documents) -> list[pa.Array]:
 def answer_batch(
     schema: pa.Schema, ids: pa.Array, lists: Lists, beside: Iterable[pa.Array] = ()
 ) -> pa.RecordBatch:
-    """Answers as one record batch; the ids keep their type, whatever the schema says.
+    """Build one record batch of answers.
 
-    beside: the columns of the schema behind ``shares``, in their order.
+    The ids keep their type, whatever the schema says. ``beside`` holds the columns of the schema
+    after ``shares``, in their order.
     """
     offsets = pa.array(lists.offsets.astype(np.int32))
     values = [pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (lists.topics, lists.shares)]
@@ -130,8 +133,9 @@ def answer_batch(
 
 
 class AnswerFormat(Protocol):
-    """How answers are written: ``encode`` runs in any thread, ``write`` takes what it returned, in
-    order.
+    """A format of answers.
+
+    ``encode`` runs in any thread. ``write`` takes its results, in order.
     """
 
     def encode(self, answers: pa.RecordBatch) -> Any: ...
@@ -153,8 +157,9 @@ class _Stream:
 
 
 class JsonAnswers(_Stream):
-    """A line a document: {"id": ..., "topics": [...], "shares": [...], ...}.  Shares read back as
-    the same float32.
+    """A line a document: {"id": ..., "topics": [...], "shares": [...], ...}.
+
+    Shares read back as the same float32.
     """
 
     def encode(self, answers: pa.RecordBatch) -> bytes:
@@ -175,8 +180,9 @@ class JsonAnswers(_Stream):
 
 
 class CsvAnswers(_Stream):
-    """A line a document and topic, under a head line; a document without any topic has one line
-    with both empty.
+    """A line a document and topic, under a head line.
+
+    A document without any topic has one line with both empty.
     """
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
@@ -203,7 +209,10 @@ class CsvAnswers(_Stream):
 
 
 def _csv_lines(table: pa.Table, texts: Iterable[pa.Array]) -> Any:
-    """A table as CSV without a head line; texts: its columns that may need quotes."""
+    """Format a table as CSV without a head line.
+
+    ``texts`` are its columns that may need quotes.
+    """
     sink = pa.BufferOutputStream()
     style = "needed" if any(map(_needs_quotes, texts)) else "none"
     pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, quoting_style=style))
@@ -211,7 +220,7 @@ def _csv_lines(table: pa.Table, texts: Iterable[pa.Array]) -> Any:
 
 
 def _as_cells(column: pa.Array) -> pa.Array:
-    """A column as CSV holds it: the entries of a list joined by semicolons."""
+    """Convert a column to CSV cells, with the entries of a list joined by semicolons."""
     return (
         pc.binary_join(column, pa.scalar(";", column.type.value_type))
         if pa.types.is_list(column.type)
@@ -220,7 +229,7 @@ def _as_cells(column: pa.Array) -> pa.Array:
 
 
 def _needs_quotes(texts: pa.Array) -> bool:
-    """Whether a text would be read as something else without quotes."""
+    """Return True if a text would be read as something else without quotes."""
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         return False
     return bool(pc.any(pc.match_substring_regex(texts, '^$|[",\r\n]')).as_py())
@@ -244,7 +253,7 @@ class AnswerTable:
         """Nothing to close."""
 
     def table(self) -> pa.Table:
-        """All that was written."""
+        """Return all that was written."""
         return pa.Table.from_batches(self.batches, self.schema)
 
 
@@ -293,21 +302,27 @@ WIDE: dict[str, Any] = {".parquet": ParquetAnswers, ".csv": WideCsv}
 """With a column for each topic."""
 
 
-def format_named(path: Path, option: str) -> Any:
-    """The format that a file's name says; UsageError for another suffix."""
+def find_format(path: Path, option: str) -> Any:
+    """Return the format of a file name.
+
+    Raises
+    ------
+    UsageError
+        If the suffix is another one.
+    """
     if path.suffix not in FORMATS:
         raise UsageError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
     return FORMATS[path.suffix]
 
 
 def check_answers(path: str | Path, option: str, inputs: Iterable[object], *, force: bool) -> None:
-    """``check_output`` for topics of documents; checks the suffix, too."""
-    format_named(Path(path), option)
+    """Check the path for topics of documents, and its suffix, by ``check_output``."""
+    find_format(Path(path), option)
     check_output(Path(path), option, inputs, force=force)
 
 
 @contextmanager
-def written_answers(
+def open_answers(
     path: Path,
     schema: pa.Schema,
     *,
@@ -316,10 +331,11 @@ def written_answers(
     inputs: Iterable[object] = (),
     wide: bool = False,
 ) -> Iterator[AnswerFormat]:
-    """Topics of documents to a file that a user named (``outputs.written``), in the format that its
-    suffix says; ``wide``: the schema has a column for each topic.
+    """Open a format for a file that a user named (see ``outputs.written``).
+
+    The suffix decides the format. ``wide``: the schema has a column for each topic.
     """
-    make = WIDE[path.suffix] if wide else format_named(path, option)
+    make = WIDE[path.suffix] if wide else find_format(path, option)
     with written(path, force=force, option=option, inputs=inputs) as file:
         answers: AnswerFormat = make(file, schema)
         try:

@@ -1,6 +1,4 @@
-"""Where the documents of an inference come from: a corpus store, raw input of any format, or lines
-of standard input.
-"""
+"""The documents of an inference: a corpus store, raw input, or lines of standard input."""
 
 from __future__ import annotations
 
@@ -72,7 +70,7 @@ class DocumentSource(ABC):
 
     @abstractmethod
     def documents(self) -> Iterator[Documents]:
-        """All documents."""
+        """Yield all documents."""
 
     def blocks(
         self,
@@ -82,8 +80,14 @@ class DocumentSource(ABC):
         columns: Mapping[str, pa.Array],
         integer_ids: bool,
     ) -> Iterator[Documents]:
-        """Documents cut into blocks; cells: (indptr, words of their own vocabulary, counts), index:
-        the model's id of each.
+        """Cut documents into blocks.
+
+        Parameters
+        ----------
+        cells
+            (indptr, words of their own vocabulary, counts).
+        index
+            The model's id of each word.
         """
         indptr, words, counts = cells
         longest = int(np.diff(indptr).max(initial=0))
@@ -135,7 +139,7 @@ class StoredDocuments(DocumentSource):
             corpus = view(corpus, model.manifest.sample) if len(sampled) == 1 else corpus
             self.parts = tuple(dict.fromkeys("train" if p in sampled else p for p in self.parts))
         self.corpus = corpus
-        self.columns = columns_within(corpus, listed_names(config.with_columns))
+        self.columns = find_column_types(corpus, listed_names(config.with_columns))
         self.integer_ids = corpus.manifest.ids == "integer"
         self.total = sum(corpus.part(p == "heldout").docs for p in self.parts)
 
@@ -196,7 +200,13 @@ class RawDocuments(DocumentSource):
             yield from blocks
 
     def read(self, task: Task) -> list[Documents]:
-        """The documents of one piece, in blocks; thread-safe.  InputError at a bad record."""
+        """Read the documents of one piece, in blocks. Several threads may call it.
+
+        Raises
+        ------
+        InputError
+            At a bad record.
+        """
         (batch, _) = task.run()
         dense = content_kind(task.batch) == "vector"
         with self._lock:
@@ -248,9 +258,13 @@ class FollowedDocuments(RawDocuments):
             yield from self.read(task)
 
 
-def columns_within(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.DataType]:
-    """Arrow types of columns of a store's documents' table; UsageError where it has no such
-    column.
+def find_column_types(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.DataType]:
+    """Return the Arrow types of columns of a store's documents.
+
+    Raises
+    ------
+    UsageError
+        If the store has no such column.
     """
     known_columns = {"source": "string", **corpus.manifest.columns}
     for name in names:
@@ -264,7 +278,13 @@ def columns_within(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.DataTyp
 
 
 def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> DocumentSource:
-    """The documents that a configuration names; InputError, UsageError."""
+    """Open the documents that a configuration names.
+
+    Raises
+    ------
+    InputError, UsageError
+        If they cannot be read so.
+    """
     documents = config.documents
     described = {"vocabulary": config.vocabulary, "ids": config.ids, "layer": config.layer}
     inputs = (

@@ -25,7 +25,7 @@ from topicstream.numeric.kernels.arrays import checksum
 
 
 class _Run(Record, frozen=True):
-    """What is read of ``training.json``."""
+    """The members of ``training.json`` that are read here."""
 
     engine: str
     corpus: str
@@ -38,7 +38,10 @@ class _Facts(Record, frozen=True):
 
 
 class _State(Record, frozen=True):
-    """What is read of a checkpoint's ``state.json``; rounds: of the next pass, done."""
+    """The members of a checkpoint's ``state.json`` that are read here.
+
+    ``rounds`` counts rounds done of the next pass.
+    """
 
     rounds: int
     files: dict[str, tuple[int, int]]
@@ -48,16 +51,16 @@ class _State(Record, frozen=True):
 def token_topics(
     folder: Path | None, corpus: Corpus, topics: int, asker: str
 ) -> Iterator[tuple[Block, np.ndarray]]:
-    """The training documents of a run with the topics of their tokens.
+    """Iterate over the training documents of a run with the topics of their tokens.
 
     Parameters
     ----------
     folder
-        The model's folder, which holds the run; None for a model in memory.
+        The model's folder, which holds the run. None for a model in memory.
     topics
         Number of topics of the model.
     asker
-        What needs them, as messages begin (``--method gibbs1``).
+        Name of the option that needs them, as messages begin (``--method gibbs1``).
 
     Returns
     -------
@@ -66,10 +69,10 @@ def token_topics(
     Raises
     ------
     InputError
-        Where there is no run, its engine keeps no topic a token, the corpus is another or the
+        If there is no run, its engine stores no topic a token, the corpus is another or the
         checkpoints are missing.
     StoreError
-        Where its files are damaged.
+        If its files are damaged.
     """
     path = folder / "training.json" if folder is not None else None
     if folder is None or path is None or not path.is_file():
@@ -100,8 +103,9 @@ def token_topics(
 
 
 def _index(checkpoint: Path, state: _State) -> np.ndarray | None:
-    """int64[blocks, arrays, 3]: where the state of each block lies in its file; None: the engine
-    keeps none.
+    """Read where the state of each block lies in its file, int64[blocks, arrays, 3].
+
+    None if the engine keeps no state.
     """
     size, crc = state.files["arrays.npz"]
     if (problem := file_problem(checkpoint / "arrays.npz", size, crc, "train again")) is not None:

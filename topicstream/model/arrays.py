@@ -1,7 +1,7 @@
-"""One table of a model on disk: a Zarr array float32[rows, columns] whose chunks hold whole rows,
-about 1 MiB of them.
+"""A table of a model on disk: a Zarr array float32[rows, columns] in chunks of whole rows.
 
-The array's attributes hold the column sums and the size and crc32c of every chunk file.
+A chunk is about 1 MiB. The array's attributes hold the column sums and the size and crc32c of every
+chunk file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _ChunkGrid(Record):
 
 
 class Attributes(Record):
-    """What an array of a model says of itself; alpha and beta: of the topics."""
+    """The attributes of a model's array, with alpha and beta if it holds the topics."""
 
     totals: list[float]
     chunks: str
@@ -50,24 +50,25 @@ class _Metadata(Record):
 
 
 class StoredArray:
-    """Rows of such an array straight from its chunk files, each chunk verified and decoded once a
-    call; thread-safe.
+    """Reader of a stored table, straight from its chunk files.
+
+    Each chunk is verified and decoded once a call. Several threads may read.
 
     Parameters
     ----------
     folder
-        The array's.
+        Folder of the array.
     crc
         crc32c of its ``zarr.json``.
     shape
         Rows and columns that it must have.
     counts
-        Whether its numbers may not be negative; they are finite in any case.
+        True if its numbers may not be negative. They are finite in any case.
 
     Raises
     ------
     StoreError
-        Where the metadata are damaged or of another array.
+        If the metadata are damaged or of another array.
     """
 
     def __init__(
@@ -109,8 +110,9 @@ class StoredArray:
             )
 
     def chunk(self, number: int, out: np.ndarray) -> np.ndarray:
-        """Rows ``number * step`` and on into ``out``, float32[step, columns]; rows past the last
-        are zeros.
+        """Read a chunk into ``out``, float32[step, columns], and check its numbers.
+
+        It holds the rows from ``number * step`` on. Rows past the last are zeros.
         """
         path = self.folder / "c" / str(number) / "0"
         read_chunk(path, *self._files[number], out)
@@ -124,15 +126,19 @@ class StoredArray:
         return out
 
     def spans(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first row, float32[n, columns]) over the whole table; the buffer is reused."""
+        """Iterate over the whole table as (first row, float32[n, columns]).
+
+        The buffer is reused.
+        """
         buffer = np.empty((self.step, self.columns), np.float32)
         for number in range(len(self._files)):
             start = number * self.step
             yield start, self.chunk(number, buffer)[: min(self.step, self.n_rows - start)]
 
     def gather(self, ids: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Rows of ``ids`` (any order), float32[n, columns], or into the first columns of
-        ``out``.
+        """Read the rows of ``ids`` in any order, float32[n, columns].
+
+        With ``out``, into its first columns.
         """
         if out is None:
             out = np.empty((len(ids), self.columns), np.float32)
@@ -165,8 +171,9 @@ class ArrayWriter:
         self.totals = np.zeros(columns, np.float64)
 
     def write_rows(self, start: int, rows: np.ndarray) -> None:
-        """The next rows, float [n, >= columns] (padding columns are dropped); ``start``: the rows
-        written so far.
+        """Write the next rows, float [n, >= columns].
+
+        Padding columns are dropped. ``start`` must be the number of rows written so far.
         """
         if start != self.done or start + len(rows) > self.n_rows:
             raise ValueError(
@@ -192,8 +199,9 @@ class ArrayWriter:
         self._chunks.append(f"{size}:{crc:08x}")
 
     def finish(self, dimensions: tuple[str, str], attributes: Mapping[str, Any]) -> int:
-        """Write the metadata, with ``totals`` and ``chunks`` among the attributes, and sync
-        everything: the crc32c of ``zarr.json``.
+        """Write the metadata, sync everything and return the crc32c of ``zarr.json``.
+
+        The attributes receive ``totals`` and ``chunks``.
         """
         if self.done != self.n_rows:
             raise ValueError(f"{self.done} rows given of {self.n_rows}")

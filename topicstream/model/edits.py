@@ -245,16 +245,17 @@ def apply_view(model: TopicModel, view: View) -> TopicModel:
 
 
 def view_of(model: TopicModel, *, edits: bool = True) -> View:
-    """Make the view of an open model, whose topics keep the names that the model has for them.
+    """Make the view of an open model.
 
-    edits: apply the log of `topics edit`; else the topics are those that were trained.
+    Topics keep the names that the model has for them. ``edits`` applies the log of ``topics edit``.
+    Without it, the topics are those that were trained.
     """
     ids = model.column_ids.tolist()
     log = read_log(model.path) if edits and model.path is not None else []
-    return apply_log(log, ids, names_of(model.manifest, ids))
+    return apply_log(log, ids, find_names(model.manifest, ids))
 
 
-def names_of(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
+def find_names(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
     """Return the printable names that topics were trained with, by stable id."""
     named = {int(k): name for k, name in manifest.topic_names.items() if k.isdecimal()}
     return {ids[k]: make_printable(name)[:LONGEST] for k, name in named.items() if k < len(ids)}
@@ -296,9 +297,9 @@ def read_log(model: str | Path) -> list[Edit]:
 def apply_log(
     log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = MappingProxyType({})
 ) -> View:
-    """Build the view that a log makes of topics with these ids (by column) and names.
+    """Build the view of topics with these ids (by column) and names from a log.
 
-    Edits of topics that a later version no longer has are passed over.
+    Edits of topics that a later version no longer has are skipped.
     """
     members: dict[int, list[int]] = {i: [k] for k, i in enumerate(ids)}
     labels: dict[int, str] = dict(names)
@@ -326,9 +327,12 @@ def apply_log(
 
 
 def _check_edit(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[int]) -> Edit:
-    """Convert an edit to a record, and check it against the topics that the log leaves.
+    """Convert an edit to a record and check it against the present topics.
 
-    Raises UsageError if it cannot be done.
+    Raises
+    ------
+    UsageError
+        If the edit is impossible.
     """
     edit: Edit = decode_record(
         values, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError
@@ -408,13 +412,13 @@ def edit(
         if writes:
             lines = [plain(edit) for edit in (*_read_lines(folder), *new)]
             write_bytes(folder / LOG, log_text(lines).encode())
-    return apply_log(log, ids, names_of(read_manifest(folder), ids))
+    return apply_log(log, ids, find_names(read_manifest(folder), ids))
 
 
 def _extend_log(
     folder: Path, edits: Sequence[Mapping[str, object]], undo: int
 ) -> tuple[list[Edit], list[Edit | Undo], list[int]]:
-    """Return the log in force after the edits, the lines to add, and the topics' ids."""
+    """Append edits or undo some: return the resulting log, new lines and topic ids."""
     ids = read_ids(folder, read_manifest(folder).topics).ids
     log = read_log(folder)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -432,9 +436,14 @@ def _extend_log(
 
 
 def copy_log(old: str | Path, new: str | Path) -> bool:
-    """Copy a model's log and topic ids to its next version, and tell if there was a log.
+    """Copy a model's log and topic ids to its next version.
 
     The next version keeps files that it already has.
+
+    Returns
+    -------
+    bool
+        True if there was a log.
     """
     for name in (IDS, LOG):
         source = Path(old) / name

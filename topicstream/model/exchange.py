@@ -1,6 +1,4 @@
-"""What the formats share: what an export and an import are about, text made and read by Arrow, and
-checks of what was read.
-"""
+"""The base of exchange formats: records of an export and an import, text by Arrow, checks."""
 
 from __future__ import annotations
 
@@ -74,8 +72,12 @@ class Format:
 
 @dataclass(frozen=True)
 class Export:
-    """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the
-    format's own options. numbers: of the model's topics, as they are shown.
+    """The input of an export: a model (as shown), a corpus or both, and options of the format.
+
+    Attributes
+    ----------
+    numbers
+        Numbers of the model's topics, as they are shown.
     """
 
     model: TopicModel
@@ -91,8 +93,9 @@ class Export:
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says of a model that is read: its words, and priors, which override those of
-    the file.
+    """The words and priors that the user states for an imported model.
+
+    Priors override those of the file.
     """
 
     words: Any = None
@@ -102,9 +105,14 @@ class Given:
 
 @dataclass(frozen=True)
 class Imported:
-    """What a reader found.
+    """The result of reading a file.
 
-    phi: float32[W, K], counts without the prior; alpha: a number or K of them (None: 1 / K).
+    Attributes
+    ----------
+    phi
+        float32[W, K], counts without the prior.
+    alpha
+        A number or K of them. None: 1 / K.
     """
 
     words: Any
@@ -120,7 +128,7 @@ class Imported:
 # -- text
 # --------------------------------------------------------------------------------------------------
 def write_word_list(path: Path, words: pa.Array, *, force: bool) -> None:
-    """One word a line."""
+    """Write one word a line."""
     with written(path, force=force) as file:
         file.write(text_lines(words))
 
@@ -136,7 +144,7 @@ def fit_for_text(words: pa.Array, blanks: str, source: str) -> None:
 
 
 def as_text_array(values: pa.Array | pa.Scalar | Iterable[object]) -> pa.Array:
-    """Numbers or strings as Arrow strings."""
+    """Convert numbers or strings to Arrow strings."""
     return (values if isinstance(values, (pa.Array, pa.Scalar)) else pa.array(values)).cast(_TEXT)
 
 
@@ -152,7 +160,10 @@ def text_lines(*columns: Any, separator: str = "\t") -> memoryview:
 
 
 def join_lists(offsets: pa.Array, values: pa.Array, separator: str) -> pa.Array:
-    """Lists of values, one string a list.  offsets: int32[n+1]."""
+    """Join each list of values to one string.
+
+    ``offsets`` is int32[n+1].
+    """
     lists = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), as_text_array(values).cast(pa.string())
     )
@@ -160,7 +171,7 @@ def join_lists(offsets: pa.Array, values: pa.Array, separator: str) -> pa.Array:
 
 
 def open_input(path: Path) -> BinaryIO:
-    """A file, unpacked where it is gzipped."""
+    """Open a file, unpacked if it is gzipped."""
     with open(path, "rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rb") if zipped else open(path, "rb")  # type: ignore[return-value]
@@ -169,7 +180,13 @@ def open_input(path: Path) -> BinaryIO:
 def read_table(
     path: Path, columns: Mapping[str, pa.DataType], *, delimiter: str = "\t", skip: int = 0
 ) -> pa.Table:
-    """A text with one record a line and no quotes; InputError names what is wrong and where."""
+    """Read a text with one record a line and no quotes.
+
+    Raises
+    ------
+    InputError
+        Naming what is wrong and where.
+    """
     try:
         with open_input(path) as file:
             return pacsv.read_csv(
@@ -227,11 +244,16 @@ def sum_entries(
     values: np.ndarray | None,
     size: tuple[int, int],
 ) -> np.ndarray:
-    """Entries in any order as a table float32[W, K]; equal ones are added up.  values: None: each
-    is one.
+    """Sum entries in any order into a table float32[W, K].
 
-    Raises DoesNotFit where memory cannot hold the table twice, InputError for a negative topic or
-    word.
+    Without ``values`` each entry counts one.
+
+    Raises
+    ------
+    DoesNotFit
+        If memory cannot hold the table twice.
+    InputError
+        If a topic or word is negative.
     """
     words, topics = size
     needed = 8 * words * topics
@@ -248,7 +270,13 @@ def sum_entries(
 
 
 def prior(values_given: object, topics: int, name: str) -> np.ndarray:
-    """alpha float64[K] of a number or K of them, each 0 or more; InputError otherwise."""
+    """Return alpha float64[K] from a number or K of them.
+
+    Raises
+    ------
+    InputError
+        If there are other than 1 or K numbers, or one is negative.
+    """
     try:
         values = np.asarray(values_given, np.float64).reshape(-1)
     except (TypeError, ValueError, OverflowError):
@@ -259,7 +287,13 @@ def prior(values_given: object, topics: int, name: str) -> np.ndarray:
 
 
 def check_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
-    """Words as one Arrow array, each different; InputError otherwise."""
+    """Return the words as one Arrow array, all different.
+
+    Raises
+    ------
+    InputError
+        If a word is missing, repeated or not valid UTF-8.
+    """
     try:
         array = as_words(words)
         array.validate(full=True)
@@ -278,7 +312,13 @@ def check_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
 
 
 def find_places(words: pa.Array, listed: pa.Array, path: Path) -> np.ndarray:
-    """The places of words in a list, int64[n]; InputError for one that is not there."""
+    """Find the positions of words in a list, int64[n].
+
+    Raises
+    ------
+    InputError
+        If a word is not in the list.
+    """
     places = pc.index_in(words, value_set=listed)
     if places.null_count:
         raise InputError(f"{path}: unknown word {words.filter(places.is_null())[0].as_py()!r}")
@@ -286,5 +326,5 @@ def find_places(words: pa.Array, listed: pa.Array, path: Path) -> np.ndarray:
 
 
 def read_counts(model: TopicModel) -> np.ndarray:
-    """The counts of all words, float32[W, K]."""
+    """Read the counts of all words, float32[W, K]."""
     return model.rows(np.arange(model.n_words))

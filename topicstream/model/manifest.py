@@ -56,25 +56,30 @@ class TopicIds(Record):
             raise ValueError("ids are not different numbers below next")
 
 
-def first_ids(topics: int) -> TopicIds:
-    """Those of a model without a predecessor."""
+def number_topics(topics: int) -> TopicIds:
+    """Number the topics of a model without a predecessor."""
     ids = list(range(topics))
     return TopicIds(ids=ids, next=topics, born=ids)
 
 
 def read_ids(model: str | Path | None, topics: int) -> TopicIds:
-    """The ids of a model's topics; StoreError where its file does not have one for each.
+    """Read the ids of a model's topics.
 
     Parameters
     ----------
     model
-        Its folder; None for a model in memory.
+        Its folder. None for a model in memory.
     topics
-        How many it has.
+        Number of its topics.
+
+    Raises
+    ------
+    StoreError
+        If the file does not have one id for each topic.
     """
     path = Path(model or "") / IDS
     if model is None or not path.exists():
-        return first_ids(topics)
+        return number_topics(topics)
     ids = read_record(path, TopicIds)
     if len(ids.ids) != topics:
         raise StoreError(f"{path}: does not list {topics} different topics; restore the file")
@@ -103,9 +108,10 @@ Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 
 
-def both_names(name: str, suffix: str = "") -> tuple[str, str]:
-    """The two names that a file or folder of a model takes in turn: a save writes beside what is in
-    use.
+def alternating_names(name: str, suffix: str = "") -> tuple[str, str]:
+    """Return the two names that a file or folder of a model takes in turn.
+
+    A save writes beside the one in use.
     """
     return f"{name}{suffix}", f"{name}-2{suffix}"
 
@@ -129,9 +135,7 @@ class ModelFiles(Record):
 
 
 class TableEntry(Record):
-    """A table beside the topics: its array, what its rows are (``axis``), and the file of their
-    names.
-    """
+    """A table beside the topics: its array, the axis of its rows, and the file of their names."""
 
     name: str
     crc32c: Crc
@@ -152,11 +156,16 @@ class TrainedOn(Record):
 
 
 class Origin(Record, omit_defaults=True):
-    """Where a model comes from: all that a model in memory knows of itself besides its numbers.
+    """The origin of a model: everything that a model in memory knows beside its numbers.
 
-    topic_names (``labels`` in the file): topic (by column, as text) -> name; label_docs: training
-    documents of each label, of the last topics; sample: share of the training documents that it
-    learned from.
+    Attributes
+    ----------
+    topic_names
+        ``labels`` in the file: name by topic (column, as text).
+    label_docs
+        Training documents of each label, for the last topics.
+    sample
+        Share of the training documents that it learned from.
     """
 
     engine: str | None = None
@@ -184,13 +193,11 @@ class Origin(Record, omit_defaults=True):
 
     @property
     def width(self) -> int:
-        """Numbers of a dense row that the model is of (``vectors`` in the file); 0: it is of
-        documents.
-        """
+        """Numbers of a dense row (``vectors`` in the file), 0 for a model of documents."""
         return self.vectors or 0
 
     def seed_counts(self, vocabulary: Vocabulary, columns: int) -> Constants | None:
-        """The pseudo-counts of seed words over padded topics; None where there are none."""
+        """Return the pseudo-counts of seed words over padded topics, None without seed words."""
         return constants_of(self.seed_words, vocabulary, columns)
 
 
@@ -211,8 +218,8 @@ class ModelManifest(Origin, kw_only=True):
         if isinstance(self.alpha, list) and len(self.alpha) != self.topics:
             raise ValueError(f"alpha has {len(self.alpha)} numbers for {self.topics} topics")
         for name, table in self.tables.items():
-            names = both_names(f"names-{name}", ".parquet")
-            if table.name not in both_names(f"table-{name}") or (
+            names = alternating_names(f"names-{name}", ".parquet")
+            if table.name not in alternating_names(f"table-{name}") or (
                 table.names and table.names.name not in names
             ):
                 raise ValueError(f"table {name}: is not in a file of that name")
@@ -222,8 +229,12 @@ class ModelManifest(Origin, kw_only=True):
 
 
 def read_manifest(folder: str | Path) -> ModelManifest:
-    """The manifest of a model folder; StoreError when there is none, or it is of another kind or
-    version.
+    """Read the manifest of a model folder.
+
+    Raises
+    ------
+    StoreError
+        If there is none, or it is of another kind or version.
     """
     path = Path(folder) / "manifest.json"
     if not path.exists():
@@ -246,9 +257,7 @@ def read_manifest(folder: str | Path) -> ModelManifest:
 
 
 def unfinished_run(folder: Path) -> str:
-    """What a folder holds whose training run has not ended, and what to do; "" where there
-    is none.
-    """
+    """Describe an unfinished training run in a folder and how to continue it, else ""."""
     if not (folder / "training.json").is_file():
         return ""
     saved = sorted(path.name for path in folder.glob("checkpoints/[0-9]*-[0-9]*"))
@@ -270,20 +279,29 @@ def write_manifest(folder: Path, manifest: ModelManifest) -> None:
 
 
 def manifest_json(manifest: ModelManifest) -> dict[str, Json]:
-    """Plain values; members that say nothing are left out, but for options and tokenizer."""
+    """Convert a manifest to plain values.
+
+    Empty members are left out, except options and tokenizer.
+    """
     return {"options": {}, "tokenizer": None, **plain(manifest)}
 
 
 def as_origin(values: Mapping[str, Any]) -> Origin:
-    """Plain values or records as a model's origin; those that are None, and unknown ones, are left
-    out.  InputError.
+    """Build a model's origin from plain values or records.
+
+    Unknown values and those that are None are left out.
+
+    Raises
+    ------
+    InputError
+        If a value is invalid.
     """
     values_known = {k: plain(v) for k, v in values.items() if v is not None}
     return decode_record(values_known, Origin, "manifest", "Leave it out or correct it", InputError)
 
 
 def origin_of(manifest: Origin, **changes: Any) -> Origin:
-    """The origin that a manifest holds, with changes."""
+    """Copy the origin from a manifest, with changes."""
     return Origin(
         **({name: getattr(manifest, name) for name in Origin.__struct_fields__} | changes)
     )

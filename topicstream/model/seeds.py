@@ -41,8 +41,12 @@ ADVICE = 'Write [name] and words = ["one", "two"], perhaps strength = 500, for e
 
 
 class SeedTopic(Record, forbid_unknown_fields=True):
-    """A topic and its words; strength: pseudo-counts of each, None: as many as the word has in the
-    training documents.
+    """A topic and its seed words.
+
+    Attributes
+    ----------
+    strength
+        Pseudo-counts of each word. None: as many as the word has in the training documents.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -63,9 +67,7 @@ class SeedTopic(Record, forbid_unknown_fields=True):
 
 
 class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
-    """What a model says of a topic with seed words: its number, and the pseudo-count of
-    each word.
-    """
+    """A manifest entry of a topic with seed words: its number, its words' pseudo-counts."""
 
     topic: Count
     weights: list[Annotated[float, msgspec.Meta(ge=0, le=1e18)]]
@@ -77,9 +79,15 @@ class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
 
 
 def read_seeds(seeds_given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[SeedTopic]:
-    """Seed topics from a TOML file, from a mapping of what such a file holds, or from a list of
-    topics (records, or mappings of name, words and strength). InputError, one line, for anything
-    else.
+    """Read seed topics from a TOML file, a mapping or a list.
+
+    A mapping holds what such a file would. A list holds topics: records, or mappings of name, words
+    and strength.
+
+    Raises
+    ------
+    InputError
+        In one line, for anything else.
     """
     where = str(seeds_given) if isinstance(seeds_given, (str, Path)) else "seed words"
     if isinstance(seeds_given, (str, Path)):
@@ -143,8 +151,10 @@ def _distinct(topics: list[SeedTopic], where: str) -> list[SeedTopic]:
 
 
 def find_seed_words(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list[np.ndarray]:
-    """Ids of each topic's words, int64, -1 where the vocabulary has neither a word nor its small
-    letters; a word that is found twice in a topic counts once.
+    """Find the ids of each topic's words, int64, -1 for unknown words.
+
+    Where the vocabulary lacks a word, its lower-case form counts. A word that is found twice in a
+    topic counts once.
     """
     ids_by_topic = []
     for topic in topics:
@@ -231,7 +241,7 @@ def _constants(every: list[tuple[int, int, float]], columns: int) -> Constants:
 def constants_of(
     entries: Sequence[SeedEntry] | None, vocabulary: Vocabulary, columns: int
 ) -> Constants | None:
-    """The pseudo-counts that a model's manifest lists; None where they are none."""
+    """Build the pseudo-counts that a model's manifest lists, None without any."""
     every = [
         (i, entry.topic, weight)
         for entry, ids in zip(

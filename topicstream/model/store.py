@@ -43,7 +43,7 @@ from topicstream.model.manifest import (
     ModelManifest,
     Origin,
     TableEntry,
-    both_names,
+    alternating_names,
     origin_of,
     read_manifest,
     write_manifest,
@@ -51,7 +51,7 @@ from topicstream.model.manifest import (
 
 
 class _Pass(Record):
-    """What a line of ``history.jsonl`` has to say; there may be more."""
+    """The required members of a line of ``history.jsonl``, which may have more."""
 
     number: Count = msgspec.field(name="pass")
     running_perplexity: float | None = None
@@ -70,17 +70,29 @@ def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, 
     records, damaged = read_sealed(Path(folder) / "history.jsonl")
     if damaged and verify:
         raise StoreError(damaged[0].replace("this line is left out", "restore the file"))
-    return [as_pass(record, folder) for record in records]
+    return [check_history_line(record, folder) for record in records]
 
 
-def as_pass(record: dict[str, Any], folder: str | Path) -> dict[str, Any]:
-    """A line of a history, checked; StoreError."""
+def check_history_line(record: dict[str, Any], folder: str | Path) -> dict[str, Any]:
+    """Check a line of a history.
+
+    Raises
+    ------
+    StoreError
+        If it lacks a required member.
+    """
     decode_record(record, _Pass, f"{folder}/history.jsonl")
     return record
 
 
 def check_file(folder: Path, entry: FileEntry) -> Path:
-    """The path of a file whose checksum the manifest holds, verified; StoreError."""
+    """Verify the checksum of a file that the manifest lists, and return its path.
+
+    Raises
+    ------
+    StoreError
+        If it does not match.
+    """
     path = folder / entry.name
     if size_and_crc(path)[1] != entry.crc32c:
         raise StoreError(f"{path}: does not match its checksum; restore the file or train again")
@@ -88,13 +100,12 @@ def check_file(folder: Path, entry: FileEntry) -> Path:
 
 
 class ModelWriter:
-    """Writes a model's tables row by row, in order, then commits them as one: for tables that live
-    on disk.
+    """Writer of a model's tables, row by row, committed as one.
 
     ``write_rows(start, rows)`` takes the topics' rows, float [n, >= K] (padding columns are
-    dropped), ``add_table`` opens another table; ``commit(origin)`` makes the model visible.
-    Leaving the ``with`` block without a commit deletes what was written. The caller holds the
-    folder's lock (``durable.lock``) where others may write.
+    dropped), and ``add_table`` opens another table. ``commit(origin)`` makes the model visible.
+    Leaving the ``with`` block without a commit deletes the new files. The caller holds the folder's
+    lock (``durable.lock``) where others may write.
     """
 
     def __init__(self, path: str | Path, words: int, topics: int) -> None:
@@ -106,7 +117,7 @@ class ModelWriter:
         claim(self.path, "model")
         self._old = read_manifest(self.path) if (self.path / "manifest.json").exists() else None
         self._main = ArrayWriter(
-            self.path / _other(TOPICS, None if self._old is None else self._old.files.topics),
+            self.path / _unused_name(TOPICS, None if self._old is None else self._old.files.topics),
             words,
             topics,
         )
@@ -127,7 +138,10 @@ class ModelWriter:
                 writer.discard()
 
     def write_rows(self, start: int, rows: np.ndarray) -> None:
-        """The next rows of the topics; ``start`` must be the number of rows written so far."""
+        """Write the next rows of the topics.
+
+        ``start`` must be the number of rows written so far.
+        """
         self._main.write_rows(start, rows)
 
     def add_table(
@@ -138,18 +152,25 @@ class ModelWriter:
         axis: str = "",
         names: Iterable[pa.Array] | None = None,
     ) -> ArrayWriter:
-        """A table beside the topics (an author's topics, ...), to be written row by row; axis: what
-        its rows are; names: their names in order, piece by piece, which go into a Parquet file of
-        the model.
+        """Open a table beside the topics, such as an author's topics, for writing.
+
+        Parameters
+        ----------
+        axis
+            Axis of its rows.
+        names
+            Names of the rows in order, in pieces. They go into a Parquet file of the model.
         """
         old = self._old.tables.get(name) if self._old is not None else None
         entry = None
         if names is not None:
-            file = _other(
-                both_names(f"names-{name}", ".parquet"), None if old is None else old.names
+            file = _unused_name(
+                alternating_names(f"names-{name}", ".parquet"), None if old is None else old.names
             )
             entry = self._write_names(file, names)
-        writer = ArrayWriter(self.path / _other(both_names(f"table-{name}"), old), rows, columns)
+        writer = ArrayWriter(
+            self.path / _unused_name(alternating_names(f"table-{name}"), old), rows, columns
+        )
         self._others[name] = writer, axis, entry
         return writer
 
@@ -166,12 +187,12 @@ class ModelWriter:
     def commit(
         self, origin: Origin, vocabulary: Vocabulary, alpha: ArrayLike, beta: float
     ) -> ModelManifest:
-        """Sync everything, then replace the manifest; returns it.
+        """Sync everything, then replace the manifest and return it.
 
         Parameters
         ----------
         origin
-            Where the model comes from; ``created`` is now where it does not say.
+            Origin of the model. Its ``created`` defaults to now.
         alpha
             [K] per topic, or a number for all.
         """
@@ -218,7 +239,7 @@ class ModelWriter:
 
     def _write_vocabulary(self, vocabulary: Vocabulary) -> FileEntry:
         old = self._old.files.vocab if self._old is not None else None
-        name = _other(VOCABS, old)
+        name = _unused_name(VOCABS, old)
         vocabulary.write(self.path / name)
         crc = size_and_crc(self.path / name)[1]
         if old is not None and crc == old.crc32c:
@@ -228,9 +249,7 @@ class ModelWriter:
         return FileEntry(name=name, crc32c=crc)
 
     def _sweep(self, manifest: ModelManifest) -> None:
-        """Remove what the old manifest named and the new one does not, and what a killed
-        save left.
-        """
+        """Remove files that only the old manifest names, and those of a killed save."""
         used = {entry.name for entry in files_of(manifest)}
         old = [] if self._old is None else [entry.name for entry in files_of(self._old)]
         for path in (self.path / name for name in {*TOPICS, *VOCABS, *old} - used):
@@ -242,8 +261,14 @@ class ModelWriter:
 
 
 def drop_tables(folder: str | Path, axis: str) -> list[str]:
-    """Take the tables over an axis out of a model (``documents``: their topics) and remove their
-    files; the names of those that were there.
+    """Remove the tables over an axis from a model, and their files.
+
+    The axis ``documents`` holds the documents' topics.
+
+    Returns
+    -------
+    list of str
+        Names of the removed tables.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
@@ -251,20 +276,20 @@ def drop_tables(folder: str | Path, axis: str) -> list[str]:
     if dropped:
         kept = {name: entry for name, entry in manifest.tables.items() if name not in dropped}
         write_manifest(folder, msgspec.structs.replace(manifest, tables=kept))
-    for name in (name for table in dropped for name in both_names(f"table-{table}")):
+    for name in (name for table in dropped for name in alternating_names(f"table-{table}")):
         owned.remove_within(folder / name)
     if dropped:
         sync(folder)
     return list(dropped)
 
 
-def _other(names: tuple[str, str], in_use: FileEntry | TableEntry | None) -> str:
-    """The name that is not in use."""
+def _unused_name(names: tuple[str, str], in_use: FileEntry | TableEntry | None) -> str:
+    """Return the name that is not in use."""
     return next(n for n in names if in_use is None or n != in_use.name)
 
 
 def files_of(manifest: ModelManifest) -> list[FileEntry | TableEntry]:
-    """All files and arrays that a manifest names."""
+    """List all files and arrays that a manifest names."""
     tables = manifest.tables.values()
     names = [table.names for table in tables if table.names is not None]
     return [manifest.files.topics, manifest.files.vocab, *tables, *names]

@@ -16,10 +16,16 @@ LEAST_LOG = -690.0
 
 
 class Best:
-    """The n highest entries of each column of a tall table that comes in pieces; ties go to the
-    lower row number.
+    """The n highest entries of each column of a tall table that comes in pieces.
 
-    scores: float64[n, columns], best first (-inf where fewer rows came); ids: int64[n, columns].
+    Ties go to the lower row number.
+
+    Attributes
+    ----------
+    scores
+        float64[n, columns], best first, -inf where fewer rows came.
+    ids
+        int64[n, columns], row numbers.
     """
 
     def __init__(self, n: int, columns: int) -> None:
@@ -27,8 +33,9 @@ class Best:
         self.ids = np.zeros((n, columns), np.int64)
 
     def add(self, first: int, values: np.ndarray) -> None:
-        """values: [m, columns], rows ``first .. first + m - 1``; rows must come in
-        ascending order.
+        """Merge rows ``first .. first + m - 1``, given as ``values`` [m, columns].
+
+        Rows must come in ascending order.
         """
         n = len(self.scores)
         if n == 0:
@@ -56,11 +63,15 @@ class Best:
 def _best_words(
     model: TopicModel, n: int, lambdas: Sequence[float]
 ) -> tuple[list[Best], np.ndarray]:
-    """The n best words of every topic by the relevance of each lambda, and log p(w) float64[W],
-    from one stream over the table.
+    """Rank the n best words of every topic for each lambda, streaming the table once.
 
-    Relevance is lambda log p(w|k) + (1 - lambda) log(p(w|k) / p(w)) (Sievert & Shirley 2014); p(w)
+    Relevance is lambda log p(w|k) + (1 - lambda) log(p(w|k) / p(w)) (Sievert & Shirley 2014). p(w)
     is the model's own, from the row sums of its table.
+
+    Returns
+    -------
+    tuple
+        The best words by lambda, and log p(w), float64[W].
     """
     topics = model.n_topics
     beta = model.beta
@@ -81,12 +92,16 @@ def _best_words(
 
 
 def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Ids int64[n, K] and scores float64[n, K] of the first n words of each topic, best first, ties
-    by word id.
+    """Rank the first n words of each topic by relevance.
 
     The score is the relevance of Sievert & Shirley (2014), lambda log p(w|k) + (1 - lambda)
-    log(p(w|k) / p(w)); with lambda = 1 (the default) the logarithm of the probability. p(w) is the
-    model's own, from the row sums of its table.
+    log(p(w|k) / p(w)). With lambda = 1 (the default) it is the logarithm of the probability. p(w)
+    is the model's own, from the row sums of its table.
+
+    Returns
+    -------
+    tuple
+        Ids int64[n, K] and scores float64[n, K], best first, ties by word id.
     """
     if not 0.0 <= relevance <= 1.0:
         raise ValueError(f"relevance lambda must lie in 0..1, not {relevance}")
@@ -95,10 +110,10 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
 
 
 def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Table:
-    """List the first words of every topic, a row a topic in the order of the model's columns.
+    """List the first words of every topic, one row a topic.
 
-    Columns: topic int32 (its number), share double, words list<string>, p list<double>, best first;
-    kind string.
+    Rows are in the order of the model's columns. Columns: topic int32 (its number), share double,
+    words list<string>, p list<double>, both best first, and kind string.
     """
     ids, _ = top_words(model, n, relevance)
     flat = ids.T.ravel()
@@ -121,10 +136,14 @@ def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Ta
 def words_by_relevance(
     model: TopicModel, words: int = 30
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The first ``words`` words of each topic for lambda = 0, 0.1, ..., 1 together (Sievert &
-    Shirley 2014; the same scores as ``top_words``), in order of word id.
+    """Collect the first ``words`` words of each topic for lambda = 0, 0.1, ..., 1.
 
-    Returns offsets int64[K+1], word ids int64[n], log p(w|k) float64[n], and log p(w) float64[W].
+    The scores are those of ``top_words`` (Sievert & Shirley 2014). Words are in order of id.
+
+    Returns
+    -------
+    tuple
+        Offsets int64[K+1], word ids int64[n], log p(w|k) float64[n], and log p(w) float64[W].
     """
     topics = model.n_topics
     best, marginal = _best_words(

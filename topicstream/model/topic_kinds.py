@@ -1,13 +1,16 @@
-"""What kind of topic each topic of a model is: the one place that decides.
+"""The kind of each topic of a model. This is the one place that decides it.
 
-live        a topic like any other
-dead        learned from next to nothing: it holds less than a document's worth of tokens, or its
-            words are those of the prior or of the corpus as a whole.  Its first words are chance
-background  the topic for the words that all documents share (`train --aim reading`, or
-            `--background` of sparse-bp)
+live
+    A topic like any other.
+dead
+    Learned from next to nothing: it holds less than a document's worth of tokens, or its words are
+    those of the prior or of the corpus as a whole. Its first words are chance.
+background
+    The topic for the words that all documents share (``train --aim reading``, or ``--background``
+    of sparse-bp).
 
-Kinds are derived from a model's counts and its manifest, and stored nowhere.  Topics that are
-labels of documents are live: a label has a topic however few documents bear it.
+Kinds are derived from a model's counts and its manifest, and stored nowhere. Topics that are labels
+of documents are live: a label has a topic however few documents bear it.
 """
 
 from __future__ import annotations
@@ -107,7 +110,10 @@ def _first_rows(model: TopicModel) -> np.ndarray:
 
 
 def counted_in_means(kinds: Sequence[str]) -> np.ndarray:
-    """bool[K]: topics over which means of coherence and the like are taken, which are not dead."""
+    """Select the topics that count in means of coherence and the like, bool[K].
+
+    Dead topics do not count.
+    """
     return np.array([kind != DEAD for kind in kinds], bool)
 
 
@@ -118,7 +124,7 @@ def ranked(kinds: Sequence[str], values: np.ndarray) -> list[int]:
 
 
 def mark_kind(kind: str) -> str:
-    """Say what is unusual of a kind, for lists of topics; "" of a live one."""
+    """Return the mark of an unusual kind for lists of topics, "" for live."""
     return "" if kind == LIVE else kind
 
 

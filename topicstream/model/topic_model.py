@@ -396,7 +396,10 @@ class TopicModel:
 
     @property
     def topic_word(self) -> np.ndarray:
-        """Return p(w|k), float32[K, W], in memory (4 K W bytes), with rows that sum to 1."""
+        """Return p(w|k), float32[K, W], whose rows sum to 1.
+
+        It takes 4 K W bytes of memory.
+        """
         out = np.empty((self.n_topics, self.n_words), np.float32)
         norms = self.norms
         for start, rows in self.spans():

@@ -1,5 +1,6 @@
-"""Weighted cells: term frequency and tf-idf in the place of counts, as part of a model (Zeng,
-Cheung & Liu 2013, section 2.3).
+"""Weighted cells: term frequency and tf-idf in place of counts, as part of a model.
+
+They follow Zeng, Cheung & Liu (2013), section 2.3.
 
     tf      x' = x / n_d * mean n_d               every document weighs alike
     tfidf   x' = c x log(D / df_w)                c so that the training tokens stay as many; D and
@@ -8,13 +9,11 @@ Cheung & Liu 2013, section 2.3).
 Both keep the scale, because alpha and beta are pseudo-counts. A word of every training document
 weighs nothing: its cells are left out. Inference weighs new documents alike.
 
-A model of weighted cells is judged on counts: p(w|k) is that of the counts under the same messages,
-phi_count[w, k] =
-sum_d x mu.  With tf-idf a word's cells have one weight, so that is phi[w, k] / (c idf_w); with tf
-the word's row is brought
-to its count (the messages of a word are taken to be spread alike over long and short documents).  A
-word that weighs
-nothing has each topic's share of the tokens.
+A model of weighted cells is judged on counts. p(w|k) is then that of the counts under the same
+messages, phi_count[w, k] = sum_d x mu. With tf-idf a word's cells have one weight, so that is
+phi[w, k] / (c idf_w). With tf the word's row is scaled to its count (the messages of a word are
+taken to be spread alike over long and short documents). A word that weighs nothing has each topic's
+share of the tokens.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ Factor = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
 
 
 class Weighting(Record):
-    """What a model's manifest says of weighted cells: kind, training documents, tokens of one, and
-    the scale c.
-    """
+    """The manifest's record of weighted cells: kind, training documents, mean length, scale c."""
 
     kind: Literal["tf", "tfidf"]
     docs: Annotated[int, msgspec.Meta(gt=0, lt=1 << 62)]
@@ -47,15 +44,34 @@ class Weighting(Record):
 
 @dataclass(frozen=True)
 class Weights:
-    """about: what a manifest says of them; per_word: float32[W], c idf_w, or None (tf)."""
+    """Weights of cells.
+
+    Attributes
+    ----------
+    about
+        The record for the manifest.
+    per_word
+        float32[W], c idf_w, or None (tf).
+    """
 
     about: Weighting
     per_word: np.ndarray | None
 
     @classmethod
     def from_counts(cls, kind: str, counts: np.ndarray, df: np.ndarray, docs: int) -> Weights:
-        """Of a training part: counts and df [W] of its words; docs: its documents.  InputError
-        where no word tells documents apart.
+        """Compute the weights from a training part.
+
+        Parameters
+        ----------
+        counts, df
+            [W], tokens and documents of each word.
+        docs
+            Number of documents.
+
+        Raises
+        ------
+        InputError
+            If no word tells documents apart.
         """
         tokens = float(counts.sum())
         mean = float(counts.sum()) / max(docs, 1)
@@ -73,7 +89,10 @@ class Weights:
 
     @classmethod
     def from_record(cls, record: Weighting, df: np.ndarray) -> Weights:
-        """Those of a stored model; df: [W], training documents of each word."""
+        """Restore the weights of a stored model.
+
+        ``df`` [W] holds the training documents of each word.
+        """
         per_word = (
             (record.scale * _idf(df, record.docs)).astype(np.float32)
             if record.kind == "tfidf"
@@ -82,7 +101,7 @@ class Weights:
         return cls(record, per_word)
 
     def cells(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Weights float32[nnz] of cells; words: global ids."""
+        """Weigh cells, float32[nnz], whose ``words`` are global ids."""
         if self.per_word is not None:
             return np.asarray(counts * self.per_word[words], np.float32)
         sums = np.concatenate(([0.0], np.cumsum(counts, dtype=np.float64)))
@@ -93,8 +112,9 @@ class Weights:
         )
 
     def block(self, block: Any) -> Any:
-        """A block of a corpus with weights for counts; cells that weigh nothing are left out, and
-        words without others.
+        """Replace the counts of a corpus block by weights.
+
+        Cells that weigh nothing are left out, and so are words without other cells.
         """
         words = block.words
         vocab = block.vocab
@@ -113,8 +133,9 @@ class Weights:
         )
 
     def sums(self, counts: np.ndarray, blocks: Iterable[Any]) -> np.ndarray:
-        """n_w float64[W] of the weighted training cells; blocks: weighted ones, read for tf
-        alone.
+        """Sum the weighted training cells of each word, float64[W].
+
+        ``blocks`` are weighted blocks, read for tf alone.
         """
         if self.per_word is not None:
             return counts * self.per_word.astype(np.float64)
@@ -142,8 +163,14 @@ class CountedWords:
         topics: int,
         seeds: Constants | None = None,
     ) -> None:
-        """pieces: (first word, rows [n, >= K]) of the weighted table, without seed words; counts:
-        [W] training counts.
+        """Read the row sums of the weighted table.
+
+        Parameters
+        ----------
+        pieces
+            (first word, rows [n, >= K]) of the weighted table, without seed words.
+        counts
+            [W], training counts.
         """
         self.weights = weights
         self._counts = np.asarray(counts, np.float64)
@@ -160,8 +187,9 @@ class CountedWords:
         self.totals = self.totals + unassigned * self._share
 
     def rows(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """phi_count of the words ``ids``, float32[n, C], of their rows [n, C] in the weighted
-        table.
+        """Convert rows of the weighted table to phi_count, float32[n, C].
+
+        ``ids`` are the words of the rows.
         """
         weighted = rows * self._factor[ids, None]
         nothing = np.flatnonzero(self._factor[ids] == 0)

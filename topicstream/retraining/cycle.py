@@ -39,7 +39,7 @@ from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.upkeep.compact import compact
 from topicstream.model import edits
-from topicstream.model.manifest import first_ids, read_ids, read_manifest
+from topicstream.model.manifest import number_topics, read_ids, read_manifest
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import decide as rules
@@ -503,7 +503,7 @@ class Cycle:
             f"gate: passed, held-out perplexity {judgement.perplexity or math.nan:.1f}{was}"
         )
         kept = (
-            first_ids(new.n_topics)
+            number_topics(new.n_topics)
             if old is None
             else align(old, new, read_ids(old.path, old.n_topics), self.config.publish.far)
         )

@@ -38,7 +38,7 @@ from topicstream.training.executor import Executor, Job, MakeExecutor, Remote
 from topicstream.training.plan import Allowance, make_plan, wider_rounds
 from topicstream.training.rehearsal import rehearsal_config, rehearse
 from topicstream.training.session import Session
-from topicstream.training.setup import TrainingRun, corpus_of, prepare
+from topicstream.training.setup import TrainingRun, open_corpus, prepare
 from topicstream.training.state.record import (
     Outcome,
     RunRecord,
@@ -136,7 +136,7 @@ Drive = Callable[[Session, Signals, TrainConfig], Trained]
 def _with_corpus(config: TrainConfig, drive: Drive) -> Trained:
     progress = listener(config.progress, Shown)
     notify_compiling(progress.say)
-    corpus = corpus_of(config)
+    corpus = open_corpus(config)
     return with_engine(
         config, corpus, progress, lambda chosen: _run(chosen, corpus, progress, drive)
     )

@@ -96,9 +96,9 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
         **({} if config.force else read_decided_options(folder, config.algo, given_options)),
     }
     n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
-    engine, seed_words = engine_of(config, corpus, options, n_w, progress)
-    name = start_of(config, engine)
-    start = start_named(name, engine, config.warm, config.warm_share)
+    engine, seed_words = make_engine_of_run(config, corpus, options, n_w, progress)
+    name = choose_start(config, engine)
+    start = make_start(name, engine, config.warm, config.warm_share)
     start.check(engine)
     own = engine.layout
     layout = Layout(
@@ -112,7 +112,7 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
         "start": name,
         "warm": warm,
         "seed_words": seed_words,
-        "sample": sample_of(config),
+        "sample": parse_sample(config),
     }
     settings = {name: getattr(config, name) for name in RECORDED} | resolved
     record = RunRecord(
@@ -126,7 +126,7 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
     )
     stopping = stopping_of(config, engine, progress)
     grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
-    block = block_of(engine, grid, n_w)
+    block = find_largest_block(engine, grid, n_w)
     executor = executor_of(config.executor)
     return TrainingRun(
         folder,
@@ -144,7 +144,7 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
     )
 
 
-def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
+def find_largest_block(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
     """Return the largest of everything over the blocks of a grid."""
     return BlockShape(
         docs=int(grid.docs.max()),
@@ -160,7 +160,7 @@ def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
     )
 
 
-def corpus_of(config: TrainConfig) -> Corpus:
+def open_corpus(config: TrainConfig) -> Corpus:
     """Open the corpus of a run, sampled and weighted as the configuration asks.
 
     Raises
@@ -176,7 +176,7 @@ def corpus_of(config: TrainConfig) -> Corpus:
             f"take; choose another "
             f"(`topics engines` lists them), such as {able[-1]}"
         )
-    if (part := sample_of(config)) is not None:
+    if (part := parse_sample(config)) is not None:
         store = _sample(store, part, config)
     if store.n_cells == 0:
         raise InputError(
@@ -189,7 +189,7 @@ def corpus_of(config: TrainConfig) -> Corpus:
     return store
 
 
-def sample_of(config: TrainConfig) -> float | None:
+def parse_sample(config: TrainConfig) -> float | None:
     """Return the requested share of the training documents, or None for all."""
     return None if config.sample is None else float(share(config.sample))
 
@@ -272,7 +272,7 @@ def bare_cells(store: Corpus, axis: str) -> int:
     )
 
 
-def engine_of(
+def make_engine_of_run(
     config: TrainConfig, store: Corpus, options: dict[str, Any], n_w: np.ndarray, progress: Progress
 ) -> tuple[Engine, Any]:
     """Make the engine for this corpus, and the seed words for the run's record."""
@@ -305,7 +305,7 @@ def engine_of(
     return engine, seeds
 
 
-def start_of(config: TrainConfig, engine: Engine) -> str:
+def choose_start(config: TrainConfig, engine: Engine) -> str:
     """Name the start of the run.
 
     Raises
@@ -358,7 +358,7 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
     return replace(stopping, passes=needed, tol=0.0)
 
 
-def start_named(
+def make_start(
     name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0
 ) -> Start:
     """Make the start of this name, with ``warm`` as the model to start from."""

@@ -55,7 +55,8 @@ class MaxEnt(Method):
         root = self.classifier.features == "root"
         cells, weights = has.of(docs.words)
         x = csr_array(
-            (docs.evened(has.length, root), cells, docs.indptr), shape=(len(docs), len(weights))
+            (docs.scale_counts(has.length, root), cells, docs.indptr),
+            shape=(len(docs), len(weights)),
         )
         z = (x @ weights + has.bias) / np.float32(self.temperature)
         z -= z.max(axis=1, keepdims=True)

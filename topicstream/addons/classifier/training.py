@@ -335,7 +335,7 @@ def _labelled(
 
     def label(docs: Documents) -> tuple[Documents, np.ndarray]:
         theta = method.shares(docs)
-        return replace(docs, counts=docs.evened(length, root)), theta
+        return replace(docs, counts=docs.scale_counts(length, root)), theta
 
     labelled = list(in_order(label, chosen(), plan.threads))
     if not labelled:

@@ -29,7 +29,7 @@ from topicstream.inference.output import (
     ParquetAnswers,
     answer_batch,
     answer_schema,
-    written_answers,
+    open_answers,
 )
 from topicstream.model.exchange import Export, as_text_array, join_lists, open_input, text_lines
 
@@ -88,7 +88,7 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
         raise TopicsError(f"{out}: exists; --force replaces it")
     schema = answer_schema(facts=False)
     n_documents = 0
-    with written_answers(out, schema, option="--model", force=force) as file:
+    with open_answers(out, schema, option="--model", force=force) as file:
         read = DocTopics(path)
         rows = read.documents()
         try:

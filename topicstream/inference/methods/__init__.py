@@ -22,19 +22,26 @@ METHOD_NAMES = list(plugins.own(plugins.METHODS))
 
 
 def find_method(name: str) -> type[Method]:
-    """The method of that name, the only one that is loaded; UsageError where there is none."""
+    """Load the method of that name, and no other.
+
+    Raises
+    ------
+    UsageError
+        If there is no such method.
+    """
     method: type[Method] = plugins.find(plugins.METHODS, name, "--method")
     return method
 
 
 def methods() -> Iterator[type[Method]]:
-    """All methods, ours first; those of other packages that can be loaded."""
+    """Yield all methods, ours first, then those of other packages that can be loaded."""
     yield from (method for _, method in plugins.loaded(plugins.METHODS))
 
 
 def method_of(model: TopicModel, name: str = DEFAULT) -> str:
-    """The name of the method that answers where ``name`` was asked for: where that is the default,
-    a model may require its engine's own.
+    """Return the name of the method that answers where ``name`` was asked for.
+
+    Where that is the default, a model may require its engine's own method.
     """
     engine = str(model.manifest.engine)
     has_method = engine in plugins.entries(plugins.METHODS)
@@ -46,8 +53,15 @@ def method_of(model: TopicModel, name: str = DEFAULT) -> str:
 
 
 def make_method(name: str, rows: TopicRows, beside: type | None = None, **options: Any) -> Method:
-    """A method by its name with its options; UsageError for a name or an option that does not exist
-    (or is one of ``beside`` mistyped).
+    """Make a method with its options.
+
+    Raises
+    ------
+    UsageError
+        If name or option does not exist (or is one of ``beside`` mistyped), or the model has other
+        data.
+    InputError
+        If the model has weighted cells and the method cannot weigh.
     """
     method = find_method(name)
     if method.dense != bool(rows.model.manifest.width):

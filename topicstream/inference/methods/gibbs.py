@@ -1,6 +1,8 @@
-"""Gibbs sampling of new documents (Yao, Mimno and McCallum 2009): each alone, the topics held
-still, or with ``own_counts`` adding to the training counts, which stay (their Gibbs3); or
-``joint``, all together, adding (their Gibbs2).
+"""Gibbs sampling of new documents (Yao, Mimno and McCallum 2009).
+
+Each document is sampled alone, the topics held still. With ``own_counts`` its tokens add to the
+training counts, which stay (their Gibbs3). With ``joint`` all documents are sampled together,
+adding (their Gibbs2).
 
     p(z_i = k | rest)  ~  (phi_wk + beta) / (lam_k + W beta) * (n_dk + alpha_k)
     alone
@@ -13,18 +15,16 @@ sweeps after ``burn``.
 
 A document alone draws from a stream keyed by its id and the seed, so the same document gets the
 same answer whatever its neighbours, order or threads. Joint sampling holds all documents in memory
-and runs on one thread; its answer depends on the documents and their order.
+and runs on one thread, and its answer depends on the documents and their order.
 
-A token whose word is impossible in every topic (a model without a prior) has no topic.  A cell of
-count x is x tokens; of a weight that is no whole number the last token has the rest.
+A token whose word is impossible in every topic (a model without a prior) has no topic. A cell of
+count x is x tokens. If a weight is no whole number, the last token has the rest.
 
-Gibbs sampling of new documents together with the training documents (Yao, Mimno and McCallum
-2009, Gibbs1).
-
-All tokens are sampled, old and new; the old ones go on from the topics that the run left them
-with, so topics keep their numbers. Each new token is first drawn given what has a topic by then.
-What the faster methods are measured by: it holds corpus and topics in memory, on one thread, and
-its answers depend on the documents and their order.
+``gibbs1`` samples new documents together with the training documents (their Gibbs1). The old tokens
+go on from the topics that the run left them with, so topics keep their numbers. Each new token is
+first drawn given the tokens that have a topic by then. It is the yardstick of the faster methods:
+it holds corpus and topics in memory, on one thread, and its answers depend on the documents and
+their order.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 
 @kernel
 def count_units(x: float) -> Int:
-    """Tokens of a cell."""
+    """Count the tokens of a cell."""
     return np.int64(np.ceil(x))
 
 
 @kernel
 def draw_topic(p: Doubles, topics: int, state: int) -> Int:
-    """A topic by its cumulated weights p: float64[K]; -1 where all are zero."""
+    """Draw a topic by its cumulated weights p, float64[K], or -1 if all are zero."""
     if not p[topics - 1] > 0.0:
         return np.int64(-1)
     u = uniform(bits(state)) * p[topics - 1]
@@ -92,12 +92,23 @@ def sample_alone(
     sweeps: int,
     shares: Floats,
 ) -> None:
-    """Every document of a block by itself -> shares float32[D, K].
+    """Sample every document of a block by itself.
 
-    rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W
-    beta); alpha: float64[K]; keys: uint64[D].
+    Parameters
+    ----------
+    indptr, rows, x
+        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
+    base, beta, inverse
+        p(w|k) = (base + beta) inverse: float32[R, K], a number, float64[K] of 1 / (lam + W beta).
+    alpha
+        float64[K].
+    keys
+        uint64[D], streams of the documents.
+    shares
+        float32[D, K], result.
     """
     topics = len(alpha)
+    # room for the longest document: p(w|k) of its cells, and z of its tokens
     longest = 0
     most = 0
     for d in range(len(indptr) - 1):
@@ -121,17 +132,21 @@ def sample_alone(
         n[:] = 0.0
         mean[:] = 0.0
         for i in range(first, last):
+            # p(w|k) = (phi_wk + beta) / (lam_k + W beta), the topics held still
             for k in range(topics):
                 word[i - first, k] = (np.float64(base[rows[i], k]) + beta) * inverse[k]
         state = stream(seed, 0, keys[d])
+        # turn 0 draws a first topic of each token, the turns after it sweep
         for turn in range(burn + sweeps + 1):
             at = 0
             for i in range(first, last):
                 left = np.float64(x[i])
                 while left > 0.0:
                     unit = min(left, 1.0)
+                    # n_dk without this token
                     if turn > 0 and z[at] >= 0:
                         n[z[at]] = max(n[z[at]] - unit, 0.0)
+                    # p(z = k | rest) ~ p(w|k) (n_dk + alpha_k), cumulated over k
                     cumulated = 0.0
                     for k in range(topics):
                         cumulated += word[i - first, k] * (n[k] + alpha[k])
@@ -143,9 +158,11 @@ def sample_alone(
                         n[k] += unit
                     at += 1
                     left -= unit
+            # the mean over the sweeps after burn-in
             if turn > burn:
                 for k in range(topics):
                     mean[k] += n[k]
+        # share_dk = (mean n_dk + alpha_k) / (n_d + sum alpha)
         mass = mean.sum() / sweeps + alpha_sum
         for k in range(topics):
             shares[d, k] = (mean[k] / sweeps + alpha[k]) / mass if mass > 0.0 else 1.0 / topics
@@ -153,7 +170,10 @@ def sample_alone(
 
 @kernel
 def divide_mass(weight: float, mass: float) -> float:
-    """Divide; 0 by the mass of an empty topic without a prior, which explains no word."""
+    """Divide, with 0 for the mass of an empty topic without a prior.
+
+    Such a topic explains no word.
+    """
     return weight / mass if mass > 0.0 else 0.0
 
 
@@ -175,12 +195,27 @@ def sample_together(
     sweeps: int,
     shares: Floats,
 ) -> None:
-    """All documents at once -> shares float32[D, K], sums over the sweeps in place.
+    """Sample all documents at once, and sum over the sweeps in place.
 
-    base: float32[U, K], the rows of the words that occur; extra: float64[U, K] gains base and
-    beta, then with totals: float64[K] (the sizes of the topics) the new tokens; width: W beta;
-    key: uint64 of the stream of draws. z: int32[tokens], the topics of documents that have them,
-    which extra and totals hold already; -1, of all tokens of a document: to be drawn.
+    Parameters
+    ----------
+    indptr, rows, x
+        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
+    z
+        int32[tokens], topics of documents that have them, which extra and totals hold already. -1
+        for all tokens of a document: to be drawn.
+    base
+        float32[U, K], the rows of the words that occur.
+    extra
+        float64[U, K]. It gains base and beta, then the new tokens.
+    totals
+        float64[K], sizes of the topics. They gain the new tokens.
+    width
+        W beta.
+    key
+        uint64, stream of the draws.
+    shares
+        float32[D, K], result.
     """
     topics = len(alpha)
     n = np.zeros((len(indptr) - 1, topics), np.float32)
@@ -188,30 +223,36 @@ def sample_together(
     p = np.zeros(topics)
     shares[:, :] = 0
     state = stream(seed, 1, key)
+    # extra_wk = phi_wk + beta, which new tokens add to
     for w in range(len(extra)):
         for k in range(topics):
             extra[w, k] += base[w, k] + beta
+    # turn 0 draws topics of tokens without one, the turns after it sweep over all
     for turn in range(burn + sweeps + 1):
         at = 0
         for d in range(len(indptr) - 1):
             for k in range(topics):
+                # coef_k = (n_dk + alpha_k) / (lam_k + m_k + W beta), kept up to date token by token
                 coef[k] = divide_mass(n[d, k] + alpha[k], totals[k] + width)
             for i in range(indptr[d], indptr[d + 1]):
                 left = np.float64(x[i])
                 w = rows[i]
                 while left > 0.0:
                     unit = min(left, 1.0)
+                    # a token with a topic already: only the document has not counted it
                     if turn == 0 and z[at] >= 0:
                         n[d, z[at]] += unit
                         at += 1
                         left -= unit
                         continue
+                    # n_dk, m_wk and m_k without this token
                     if turn > 0 and z[at] >= 0:
                         was = z[at]
                         n[d, was] = max(n[d, was] - unit, 0.0)
                         extra[w, was] = max(extra[w, was] - unit, 0.0)
                         totals[was] -= unit
                         coef[was] = divide_mass(n[d, was] + alpha[was], totals[was] + width)
+                    # p(z = k | rest) ~ (phi_wk + m_wk + beta) coef_k, cumulated over k
                     cumulated = 0.0
                     for k in range(topics):
                         cumulated += extra[w, k] * coef[k]
@@ -219,6 +260,7 @@ def sample_together(
                     k = draw_topic(p, topics, state)
                     state = step(state)
                     z[at] = k
+                    # and with it again, under its new topic
                     if k >= 0:
                         n[d, k] += unit
                         extra[w, k] += unit
@@ -226,9 +268,11 @@ def sample_together(
                         coef[k] = divide_mass(n[d, k] + alpha[k], totals[k] + width)
                     at += 1
                     left -= unit
+            # the sum over the sweeps after burn-in
             if turn > burn:
                 for k in range(topics):
                     shares[d, k] += n[d, k]
+    # share_dk = (mean n_dk + alpha_k) / (n_d + sum alpha)
     alpha_sum = alpha.sum()
     for d in range(len(indptr) - 1):
         mass = 0.0
@@ -241,14 +285,15 @@ def sample_together(
             shares[d, k] = (shares[d, k] / sweeps + alpha[k]) / (mass / sweeps + alpha_sum)
 
 
-def mark_undrawn(x: np.ndarray) -> np.ndarray:
+def mark_undrawn_tokens(x: np.ndarray) -> np.ndarray:
     """z of the tokens of cells, before any is drawn."""
     return np.full(int(np.ceil(x).sum(dtype=np.float64)), -1, np.int32)
 
 
-def bytes_sampled(docs: Documents, topics: int) -> int:
-    """Bytes of documents that are sampled together: cells twice (sorted and numbered), z of each
-    token, and the answers.
+def count_sampled_bytes(docs: Documents, topics: int) -> int:
+    """Count the bytes of documents that are sampled together.
+
+    Cells twice (sorted and numbered), z of each token, and the answers.
     """
     return (
         64 * len(docs.words)
@@ -257,8 +302,8 @@ def bytes_sampled(docs: Documents, topics: int) -> int:
     )
 
 
-def by_block(blocks: Sequence[Documents], shares: np.ndarray) -> dict[int, np.ndarray]:
-    """The rows of ``shares`` that belong to each block, by the block's ``id``."""
+def split_by_block(blocks: Sequence[Documents], shares: np.ndarray) -> dict[int, np.ndarray]:
+    """Map each block, by its ``id``, to its rows of ``shares``."""
     ends = np.cumsum([len(block) for block in blocks])[:-1]
     return {id(block): part for block, part in zip(blocks, np.split(shares, ends), strict=True)}
 
@@ -341,7 +386,7 @@ class Gibbs(Method):
             cells = cells + len(block.words)
             # of the table, as float32 and as float64 with the new tokens
             rows = min(words, cells) - min(words, before)
-            return 12 * topics * rows + bytes_sampled(block, topics)
+            return 12 * topics * rows + count_sampled_bytes(block, topics)
 
         blocks_held = self.hold(blocks, each)
         if blocks_held:
@@ -349,8 +394,8 @@ class Gibbs(Method):
             ids = np.concatenate([b.words for b in blocks_held])
             x = np.concatenate([b.counts for b in blocks_held])
             used, rows = np.unique(ids, return_inverse=True)
-            shares = self._sampled(indptr, rows, x, self.rows.model.rows(used), np.uint64(0))
-            self._answers = by_block(blocks_held, shares)
+            shares = self._sample_adding(indptr, rows, x, self.rows.model.rows(used), np.uint64(0))
+            self._answers = split_by_block(blocks_held, shares)
         return blocks_held
 
     def shares(self, docs: Documents) -> np.ndarray:
@@ -364,7 +409,7 @@ class Gibbs(Method):
             for d, key in enumerate(keys):
                 cells = slice(docs.indptr[d], docs.indptr[d + 1])
                 used, local = np.unique(rows[cells], return_inverse=True)
-                out[d] = self._sampled(
+                out[d] = self._sample_adding(
                     np.array([0, len(local)]), local, docs.counts[cells], base[used], key
                 )
             return out
@@ -383,11 +428,12 @@ class Gibbs(Method):
         )
         return out
 
-    def _sampled(
+    def _sample_adding(
         self, indptr: np.ndarray, rows: np.ndarray, x: np.ndarray, base: np.ndarray, key: np.uint64
     ) -> np.ndarray:
-        """Shares float32[D, K] of documents whose tokens count in the topics meanwhile; rows: of
-        ``base``.
+        """Sample documents whose tokens add to the topics, and return shares float32[D, K].
+
+        ``rows`` are rows of ``base``.
         """
         r = self.rows
         options = self.options
@@ -398,7 +444,7 @@ class Gibbs(Method):
             indptr,
             rows.astype(np.int64),
             x,
-            mark_undrawn(x),
+            mark_undrawn_tokens(x),
             base,
             np.zeros((len(base), r.topics)),
             totals,
@@ -448,13 +494,13 @@ class Gibbs1(Method):
         """Nothing: the topics' counts come from the tokens."""
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
-        """All documents are sampled before the first answer."""
+        """Sample all documents before the first answer."""
         words = self.rows.model.n_words
         topics = self.rows.topics
         old_part = self.corpus.part()
         trained = 64 * old_part.cells + 12 * int(old_part.tokens) + 4 * topics * old_part.docs
         blocks_held = self.hold(
-            blocks, lambda block: bytes_sampled(block, topics), 12 * words * topics + trained
+            blocks, lambda block: count_sampled_bytes(block, topics), 12 * words * topics + trained
         )
         if not blocks_held:
             return blocks_held
@@ -476,7 +522,7 @@ class Gibbs1(Method):
         for _, ids, x, z in old:
             np.add.at(extra, (np.repeat(ids, x.astype(np.int64)), z), 1.0)
         new = [
-            (np.diff(docs.indptr), docs.words, docs.counts, mark_undrawn(docs.counts))
+            (np.diff(docs.indptr), docs.words, docs.counts, mark_undrawn_tokens(docs.counts))
             for docs in blocks_held
         ]
         lengths, ids, x, z = (np.concatenate(part) for part in zip(*old, *new, strict=True))
@@ -501,7 +547,7 @@ class Gibbs1(Method):
             options.sweeps,
             shares,
         )
-        self._answers = by_block(blocks_held, shares[-sum(map(len, blocks_held)) :])
+        self._answers = split_by_block(blocks_held, shares[-sum(map(len, blocks_held)) :])
         return blocks_held
 
     def shares(self, docs: Documents) -> np.ndarray:

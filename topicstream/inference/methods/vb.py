@@ -65,8 +65,10 @@ def _select(
     selected: Floats,
     acc: Floats,
 ) -> None:
-    """A selection: selected = weights where weights * t is among the ``most`` largest of its row,
-    else 0; acc as in ``sweep``.
+    """Select the largest weights of each row.
+
+    selected = weights where weights * t is among the ``most`` largest of its row, else 0. ``acc``
+    is as in ``sweep``.
     """
     width = len(t)
     least = splat(SMALLEST)
@@ -98,7 +100,10 @@ def sparse_step(
     most: int,
     shares: Floats,
 ) -> int:
-    """``local_step`` with at most ``most`` topics a cell; the others as there."""
+    """Run ``local_step`` with at most ``most`` topics a cell.
+
+    The other arguments are those of ``local_step``.
+    """
     width = len(inverse)
     topics = shares.shape[1]
     longest = 1
@@ -121,10 +126,12 @@ def sparse_step(
         first = indptr[d]
         cells = indptr[d + 1] - indptr[d]
         tokens = 0.0
+        # weights_jk = (phi_wk + beta) inverse_k for the cells j of the document
         fill(rows[first : first + cells], base, beta, inverse, weights)
         take_counts(counts, first, cells, x)
         for j in range(cells):
             tokens += x[j]
+        # start: t_k = 1 for each topic, or the weights of the prior
         for k in range(width):
             n[k] = 0.0
             t[k] = 1.0 if inverse[k] > 0.0 else 0.0
@@ -133,11 +140,14 @@ def sparse_step(
         for step in range(1, (inner if cells > 0 else 0) + 1):
             for k in range(0, width, WIDTH):
                 store(acc, k, splat(np.float32(0)))
+            # acc_k = sum_j x_j weights_jk / z_j, with z_j = sum_k t_k weights_jk over the topics of
+            # cell j. These are selected anew now and then, and kept in between
             if step <= ALWAYS or step % EVERY == 0:
                 _select(cells, x, weights, t, most, p, work, selected, acc)
             else:
                 sweep_cells(cells, x, selected, width, t, LEAST, z, acc)
             sweeps += 1
+            # n_k = t_k acc_k: the document's tokens by topic, and how many moved
             moved = splat(np.float32(0))
             for k in range(0, width, WIDTH):
                 after = load(t, k) * load(acc, k)
@@ -146,7 +156,9 @@ def sparse_step(
                 store(n, k, after)
             if total(moved) <= tol * tokens:
                 break
+            # t_k of the next step, from n_k + alpha_k
             dirichlet_weights(n, alpha, t)
+        # share_dk = (n_k + alpha_k) / (n_d + sum alpha)
         mass = alpha_sum
         for k in range(topics):
             mass += np.float64(n[k])

@@ -31,7 +31,7 @@ from topicstream.base.records import Count, Record, plain, read_record, write_re
 from topicstream.engines import find
 from topicstream.engines.base import option_fields
 from topicstream.model.seeds import SeedEntry
-from topicstream.model.store import as_pass
+from topicstream.model.store import check_history_line
 from topicstream.numeric.tables.table import Table
 from topicstream.training.config import TrainConfig
 from topicstream.training.stopping import Share, Stopping, tolerance
@@ -207,7 +207,7 @@ class History:
         records, damaged = read_sealed(self._path)
         kept = []
         for record in records:
-            named = as_pass(record, self._path.parent)
+            named = check_history_line(record, self._path.parent)
             if named["pass"] <= passes and (named["pass"] > 0 or not needs_start):
                 kept.append(record)
                 self.last = named
