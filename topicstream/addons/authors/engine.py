@@ -82,9 +82,15 @@ class AuthorOptions(Options):
 
 
 class AuthorTopicModel(Engine):
-    """Tables: phi (words) and authors (T).  Block state: the documents' pairs, and messages over
-    them, both ragged: document d has min(sparsity, its authors x K) pairs, and as many floats a
-    cell.
+    """The author-topic model by message passing.
+
+    Attributes
+    ----------
+    tables
+        ``phi`` (words) and ``authors`` (T).
+    state
+        The documents' pairs, and messages over them, both ragged: document d has min(sparsity, its
+        authors x K) pairs, and as many floats a cell.
     """
 
     name = "atm"
@@ -114,7 +120,7 @@ class AuthorTopicModel(Engine):
         return int(self._kept(longest))
 
     def _kept(self, authors: Any) -> Any:
-        """Pairs of a document with so many authors (an int or an array)."""
+        """Count the pairs of a document with so many authors (an int or an array)."""
         every = authors * self.shape.topics
         return every if self.options.sparsity == 0 else np.minimum(every, self.options.sparsity)
 
@@ -133,8 +139,9 @@ class AuthorTopicModel(Engine):
 
     @property
     def layout(self) -> Layout:
-        """Two copies of a block's messages are in RAM a thread: each near 64 MiB.  Each author is a
-        row of K floats, three times.
+        """The layout, whose blocks keep two copies of their messages near 64 MiB each.
+
+        They are in RAM a thread. Each author is a row of K floats, three times.
         """
         cells = min(super().layout.block_cells, (1 << 26) // (4 * int(self._kept(TYPICAL))))
         docs = max(min(1 << 14, (1 << 22) // self.shape.topics), 1 << 8)
@@ -231,8 +238,12 @@ class AuthorTopicModel(Engine):
         out.stats["unnamed"][0] = np.count_nonzero(without & (np.diff(block.indptr) > 0))
 
     def _places(self, block: Block) -> tuple[Any, np.ndarray, np.ndarray]:
-        """The block's authors; where the pairs and the messages of each document lie,
-        int64[D+1].
+        """Locate the pairs and the messages of each document.
+
+        Returns
+        -------
+        tuple
+            The block's authors, and the offsets of pairs and messages, int64[D+1] each.
         """
         names = block.rows(AXIS)
         authors = np.diff(names.indptr)
@@ -247,7 +258,7 @@ class AuthorTopicModel(Engine):
 
     @staticmethod
     def _lease(out: Out, pptr: np.ndarray, mptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The block's state, as long as it is."""
+        """Cut the block's state to its length."""
         out.state["pairs"] = out.state["pairs"][: pptr[-1]]
         out.state["messages"] = out.state["messages"][: mptr[-1]]
         return out.state["pairs"], out.state["messages"]
@@ -267,7 +278,13 @@ class AuthorTopicModel(Engine):
         pairs: np.ndarray,
         messages: np.ndarray,
     ) -> None:
-        """What kernels index by, before one does."""
+        """Check all numbers that kernels index by.
+
+        Raises
+        ------
+        StoreError
+            If block state is corrupt.
+        """
         limit = np.repeat(np.maximum(np.diff(aptr), 1) * self.shape.topics, np.diff(pptr))
         sound = len(pairs) == pptr[-1] and len(messages) == mptr[-1]
         if not (sound and bool((pairs >= 0).all()) and bool((pairs < limit).all())):

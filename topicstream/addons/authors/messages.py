@@ -57,10 +57,18 @@ def start(
     delta: Floats,
     change: Floats,
 ) -> None:
-    """First messages.  With seed topics (base float32[R, Kp]): the document's mixture of them,
-    found in ``rounds`` steps, spread over its authors with a random weight of 0.5 to 1.5 a pair,
-    so that no two authors are alike. Without (base of no rows): a random pair for every cell.
-    delta float32[U, Kp] and change float32[Ua + 1, K] get the block's contribution.
+    """Write the first messages.
+
+    With seed topics a message is the document's mixture of them, estimated in ``rounds`` steps and
+    spread over its authors with a random weight of 0.5 to 1.5 a pair, so that no two authors are
+    alike. Without, it is a random pair for every cell.
+
+    Parameters
+    ----------
+    base
+        float32[R, Kp], seed topics. No rows: there are none.
+    delta, change
+        float32[U, Kp] and float32[Ua + 1, K], results: the block's contribution.
     """
     topics = change.shape[1]
     seeded = len(base) > 0
@@ -140,8 +148,10 @@ def _open(
     author: Longs,
     tops: Longs,
 ) -> int:
-    """Take a document's pairs apart: author row, topic, slot of the topic, slot of the author of
-    each; returns the slots. authors: rows of the document's.
+    """Unpack the pairs of a document, and return the number of slots.
+
+    Each pair gets its author's row, topic, slot of the topic and slot of the author. ``authors``
+    holds the rows of the document's authors.
     """
     n = 0
     for j in range(len(pairs)):
@@ -169,7 +179,7 @@ def _collect(
     m: Floats,
     na: Floats,
 ) -> None:
-    """m[s], na[a] = what a cell's shares o[:count] add up to over authors and over topics."""
+    """Sum a cell's shares o[:count] over authors, m[s], and over topics, na[a]."""
     for s in range(n_slots):
         m[s] = _ZERO
     if count == n_authors * n_slots:  # every author has every slot: pairs are author by author
@@ -214,9 +224,10 @@ def _weigh(
     n_authors: int,
     p: Floats,
 ) -> Float:
-    """p[j] = the unnormalised message of a cell whose own shares are o, m and na; returns the sum.
-    The word's row of counts stands in phi at r, its change in ch at c0; whole: all topics are
-    there, in their order.
+    """Compute the unnormalised message p of a cell, and return its sum.
+
+    The cell's own shares are o, m and na. The word's row of counts stands in phi at r, its change
+    in ch at c0. ``whole``: all topics are there, in their order.
     """
     if whole:
         for s in range(n_slots):
@@ -271,20 +282,25 @@ def visit(
     looks: Bytes,
     gain: float,
 ) -> float:
-    """One visit of a block: new messages from the old ones.
+    """Visit a block: compute new messages from the old ones.
 
-    before, pairs  int32[.]  pairs of the documents as the old messages have them, and from now on
-                   (written)
-    old, new  float32[.]     messages
-    sync      bool   every sum as the pass before left it: delta and change get the whole
-              contribution; else sums move with
-                     each cell and delta and change get what changed
-    looks     uint8[D]  1: the document chooses its pairs again before it is visited: the strongest
-              by what they have of it, and of
-                     those outside by what they would have with ``gain`` tokens of it to begin with
+    Parameters
+    ----------
+    before, pairs
+        int32, pairs of the documents as the old messages have them, and from now on (written).
+    old, new
+        float32, messages.
+    sync
+        True: every sum is as the pass before left it, and delta and change get the whole
+        contribution. False: sums move with each cell, and delta and change get the differences.
+    looks
+        uint8[D]. 1: the document chooses its pairs again before it is visited. It takes the
+        strongest, those outside counted as if they had ``gain`` tokens of it to begin with.
 
-    Returns sum of x log p(w | the other cells, a uniform author) in nats, p as it stood before each
-    update.
+    Returns
+    -------
+    float
+        Sum of x log p(w | the other cells, a uniform author) in nats, with p before each update.
     """
     topics = have.shape[1]
     private = len(have) - 1

@@ -40,13 +40,30 @@ def spread_authors(
     gained: Doubles,
     explained: Doubles,
 ) -> float:
-    """p(a, k | cell) ~ theta[a, k] p(w|k) over all topics and the authors of the cell's document.
+    """Spread the cells of documents over pairs of author and topic.
 
-    indptr int64[D+1], rows int64[nnz] of base float32[R, >= K], counts float32[nnz]: the
-    documents' cells; beta, inverse float32[>= K]: p(w|k) = (base + beta) inverse; aptr int64[D+1],
-    authors int64[E]: rows of theta float32[A, K]. gained float64[A, K] gains each pair's tokens,
-    explained float64[E] the tokens of each author of each document. Returns sum of x log(mean over
-    the document's authors of p(w|a)). A cell that no pair explains is left out.
+    p(a, k | cell) ~ theta[a, k] p(w|k), over all topics and the authors of the cell's document. A
+    cell that no pair explains is left out.
+
+    Parameters
+    ----------
+    indptr, rows, counts
+        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
+    base, beta, inverse
+        p(w|k) = (base + beta) inverse: float32[R, >= K], a number, float32[>= K].
+    aptr, authors
+        int64[D+1], int64[E]: rows of theta of each document's authors.
+    theta
+        float32[A, K].
+    gained
+        float64[A, K], to which each pair's tokens are added.
+    explained
+        float64[E], result: the tokens of each author of each document.
+
+    Returns
+    -------
+    float
+        Sum of x log(mean over the document's authors of p(w|a)).
     """
     topics = theta.shape[1]
     loglik = 0.0

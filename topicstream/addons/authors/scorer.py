@@ -50,9 +50,16 @@ again.
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorScore(Perplexity):
-    """What was measured.  authors: of the test documents, private ones of documents
-    that name none included; known: those whose mixtures are the training's; sweeps: over the
-    observed words.
+    """Author perplexity of held-out documents.
+
+    Attributes
+    ----------
+    authors
+        Authors of the test documents, counting one private author per document without a named one.
+    known
+        Authors whose mixtures come from training.
+    sweeps
+        Sweeps over the observed words.
     """
 
     authors: int
@@ -85,8 +92,10 @@ class AuthorScore(Perplexity):
 
 @dataclass(frozen=True)
 class _Piece:
-    """A block of test documents: both sides of its cells, which are scored, its authors (``ids``
-    int64[U], rows of theta; ``aptr``, ``local``).
+    """A block of test documents.
+
+    Both sides of its cells, which documents are scored, and its authors (``ids`` int64[U], rows of
+    theta; ``aptr``, ``local``).
     """
 
     seen: Documents
@@ -98,9 +107,7 @@ class _Piece:
 
 
 def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """theta_a float32[n, K] of rows of the model's table of authors, and their tokens
-    float64[n].
-    """
+    """Compute theta_a, float32[n, K], and tokens, float64[n], of rows of the author table."""
     counts = np.maximum(model.table(AXIS).gather(rows), 0.0).astype(np.float64)
     tokens = counts.sum(1)
     return (
@@ -109,11 +116,18 @@ def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 class _TestAuthors:
-    """The authors of the test documents: named ones by their ids, then a private one a document
-    (used where it names none).
+    """The authors of the test documents.
 
-    used: those that occur, int64[n], ascending;  theta: float32[n, K];  fixed: bool[n], those that
-    keep the mixtures of the training
+    Named ones come first, by their ids, then a private one a document, used where it names none.
+
+    Attributes
+    ----------
+    used
+        int64[n], those that occur, ascending.
+    theta
+        float32[n, K].
+    fixed
+        bool[n], those that keep the mixtures of the training.
     """
 
     def __init__(
@@ -150,7 +164,7 @@ class _TestAuthors:
             self.fixed[rows] = True
 
     def pieces(self) -> Iterator[_Piece]:
-        """All blocks, in order."""
+        """Yield all blocks, in order."""
         if self._kept is not None:
             yield from self._kept
             return
@@ -177,8 +191,13 @@ class _TestAuthors:
         self._kept = keep
 
     def spread(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(row of theta of each of the piece's authors, their theta, tokens that each gains by
-        topic, that each explains).
+        """Spread the observed words of a piece over its authors.
+
+        Returns
+        -------
+        tuple
+            Row of theta of each of the piece's authors, their theta, the tokens that each gains by
+            topic, and the tokens that each explains.
         """
         used = self.used
         seen = piece.seen
@@ -195,7 +214,7 @@ class _TestAuthors:
         return mine, own, gained, explained
 
     def fold_in(self, threads: int, tol: float, inner: int) -> int:
-        """Sweep over the observed words until the mixtures settle; the sweeps."""
+        """Sweep over the observed words until the mixtures converge, and count the sweeps."""
         free = ~self.fixed
         alpha = self.model.alpha
         before = np.zeros(self.theta.shape)
@@ -221,7 +240,7 @@ class _TestAuthors:
         return sweeps
 
     def score(self, piece: _Piece) -> tuple[_Piece, np.ndarray, np.ndarray]:
-        """(the piece, log-likelihood of the scored words of each document, their tokens)."""
+        """Return the piece, and log-likelihood and tokens of the scored words of each document."""
         _, own, _, explained = self.spread(piece)
         total = np.zeros(len(piece.aptr) - 1)
         owner = np.repeat(np.arange(len(total)), np.diff(piece.aptr))
@@ -313,9 +332,7 @@ class AuthorScoreOptions:
 
 
 def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, Entry]:
-    """Author perplexity, folded in and, where asked for, with what training knows of the
-    authors.
-    """
+    """Score author perplexity, folded in and, if requested, with the training's mixtures."""
     model = run.model
     corpus = run.corpus
     if options.authors is not None and run.config.heldout is not True:

@@ -1,11 +1,11 @@
-"""Who writes about what: the authors of a topic, the topics of an author, and authors like one.
+"""The authors of a topic, the topics of an author, and similar authors.
 
-theta_a[k] = (T[a, k] + alpha_k) / (sum_k T[a, k] + sum alpha), T as ``train --algo atm`` leaves
-it; the table is streamed. Where authors are compared with each other (nearest, experts) the
+theta_a[k] = (T[a, k] + alpha_k) / (sum_k T[a, k] + sum alpha), with T as ``train --algo atm``
+leaves it. The table is streamed. Where authors are compared with each other (nearest, experts) the
 mixture begins with EVIDENCE tokens of the corpus' topics instead of alpha: an author of one short
 abstract is not sure to be like anybody.
 
-Who knows about a text: by the documents that authors wrote, or by their topics.
+Experts on a text are ranked by the documents that authors wrote, or by their topics.
 """
 
 from __future__ import annotations
@@ -47,8 +47,12 @@ class OfAuthors(ModelView):
 
     @cached_property
     def table(self) -> StoredTable:
-        """Tokens of the authors by topic; StoreError, InputError where the model has none over its
-        topics.
+        """The table of authors: their tokens by topic.
+
+        Raises
+        ------
+        StoreError, InputError
+            If the model has no such table over its topics.
         """
         model = self.shown.trained
         table = model.table(AXIS)
@@ -60,13 +64,13 @@ class OfAuthors(ModelView):
 
 
 def author_names(table: StoredTable, rows: Any) -> list[str]:
-    """The names of some authors."""
+    """Look up the names of authors."""
     names: list[str] = table.names.take(pa.array(rows, pa.int64())).to_pylist()  # type: ignore[union-attr]
     return names
 
 
 def evidence(table: StoredTable) -> np.ndarray:
-    """What a mixture begins with where authors are compared, float64[K]."""
+    """Return the pseudo-counts of a mixture where authors are compared, float64[K]."""
     sizes = np.maximum(table.totals, 0.0) + 1e-9
     return np.asarray(EVIDENCE * sizes / sizes.sum())
 
@@ -78,7 +82,13 @@ def mixtures(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 
 def author_id(names: Any, name: str) -> int:
-    """The row of an author; InputError with the nearest names."""
+    """Find the row of an author.
+
+    Raises
+    ------
+    InputError
+        With the nearest names, if there is no such author.
+    """
     for spelling in spellings(name):
         row = pc.index(names, pa.scalar(spelling, names.type)).as_py()
         if row >= 0:
@@ -109,10 +119,13 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         return self._of_author(self.author) if self.author is not None else self._of_topics()
 
     def _of_topics(self) -> dict[str, Json]:
-        """The authors who have most tokens of each topic asked for, the largest topic first.
+        """List the authors with most tokens of each requested topic, the largest topic first.
 
-        ``topics``: a list of topic, words, share (of all tokens that have an author) and authors
-        (author, tokens, share of the author's own tokens).
+        Returns
+        -------
+        dict
+            ``topics``: a list of topic, words, share (of all tokens that have an author) and
+            authors (author, tokens, share of the author's own tokens).
         """
         shown = self.shown
         table = self.table
@@ -144,11 +157,20 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         return {"model": shown.trained.name, "authors": table.n_rows, "topics": entries}
 
     def _of_author(self, name: str) -> dict[str, Json]:
-        """The largest topics of an author, and the authors whose topics are most like them.
+        """List the largest topics of an author, and the authors with the most similar topics.
 
-        Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same. Returns author,
-        tokens, ``topics`` (topic, share, words) and ``nearest`` (author, likeness, tokens).
-        InputError: no such author.
+        Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.
+
+        Returns
+        -------
+        dict
+            author, tokens, ``topics`` (topic, share, words) and ``nearest`` (author, likeness,
+            tokens).
+
+        Raises
+        ------
+        InputError
+            If there is no such author.
         """
         shown = self.shown
         table = self.table
@@ -210,13 +232,25 @@ NEAR = 1 << 22
 
 
 def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the training documents say for each author: (votes float64[A], documents of each
-    int64[A]), streamed.
+    """Sum the votes of the training documents for each author, streamed.
 
-    A document gives every author of its own the fourth power of its cosine with the text, both
-    weighed by log(1 + count) log(D / df). InputError: the store has no authors.
+    A document gives each of its authors the fourth power of its cosine with the text, both weighted
+    by log(1 + count) log(D / df).
 
-    text: float64[W], how often it has each word of the store.
+    Parameters
+    ----------
+    text
+        float64[W], counts of the store's words in the text.
+
+    Returns
+    -------
+    tuple
+        Votes float64[A] and documents int64[A] of each author.
+
+    Raises
+    ------
+    InputError
+        If the store has no authors.
     """
     authors = store.axes[AXIS].size
     df = corpus_vocabulary(store).df[: store.n_words]
@@ -242,7 +276,7 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @dataclass(frozen=True)
 class ExpertsView(OfAuthors, heeds=("words",)):
-    """Who knows about a text."""
+    """A ranking of the authors who know about a text."""
 
     title: ClassVar[str] = "Authors who know about a text (--experts)"
     experts: str | None = option(
@@ -254,16 +288,22 @@ class ExpertsView(OfAuthors, heeds=("words",)):
     )
 
     def result(self) -> dict[str, Json]:
-        """The authors whose training documents are most like a text or, without a store, whose
-        topics make it most likely.
+        """Rank the authors by their training documents or, without a store, by their topics.
 
-        Documents tell experts far better than topics do (decisions/authors.md), so topics are
-        for where there is no store.
+        Documents reveal experts far better than topics do (docs/internals/decisions/authors.md), so
+        topics are for models without a store.
 
-        ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either
-        likeness (the fourth root of the votes, 1 where one document is all) and documents, or
-        perplexity of the text and tokens. InputError: no word is known, or the store has no
-        authors.
+        Returns
+        -------
+        dict
+            ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and
+            either likeness (the fourth root of the votes, 1 where one document is all) and
+            documents, or perplexity of the text and tokens.
+
+        Raises
+        ------
+        InputError
+            If no word is known, or the store has no authors.
         """
         counts, about = self._words_of_text()
         if (
@@ -275,7 +315,13 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         return {"by": "documents", **about, "experts": self._by_documents(counts)}
 
     def _words_of_text(self) -> tuple[np.ndarray, dict[str, float]]:
-        """(how often the text has each word of the model float64[W], tokens and oov_rate)."""
+        """Count the model's words in the text.
+
+        Returns
+        -------
+        tuple
+            Counts float64[W], and a record of tokens and oov_rate.
+        """
         run = Answers(
             InferConfig(
                 self.shown.trained,
@@ -297,7 +343,7 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         return counts, {"tokens": tokens, "oov_rate": unknown / tokens}
 
     def _by_topics(self, counts: np.ndarray) -> list[dict[str, Any]]:
-        """By p(w|a) = sum_k theta_a[k] p(w|k)."""
+        """Rank authors by p(w|a) = sum_k theta_a[k] p(w|k)."""
         ids = np.flatnonzero(counts)
         table = self.table
         # [K, words]
@@ -325,7 +371,7 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         ]
 
     def _by_documents(self, counts: np.ndarray) -> list[dict[str, Any]]:
-        """By the documents that they wrote (``document_votes``)."""
+        """Rank authors by the documents that they wrote (``document_votes``)."""
         model = self.shown.trained
         store = self.store
         index = match_words(model.vocabulary, store)

@@ -1,9 +1,9 @@
-"""The executor of a Dask cluster: members visit the blocks and hold the tables (member.py), the
-driver keeps params, statistics, checkpoints and the decision to stop.
+"""The executor of a Dask cluster.
 
-The rows of the tables are the members'. They come here where something reads them, and go back
-where that changed them: they and block state travel through the run's folder, which all machines
-share; the sums of a round travel between members.
+Members visit the blocks and hold the tables (member.py). The driver keeps params, statistics,
+checkpoints and the decision to stop. The rows of the tables come here where something reads them,
+and go back where that changed them: they and block state travel through the run's folder, which all
+machines share. The sums of a round travel between members.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ SLOT = 64  # bytes that an array of block state is rounded up to
 
 
 def deal(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
-    """The owner of each block, int64[blocks]: in each round the largest blocks first, to the member
-    that has least.
+    """Assign each block to a member, int64[blocks].
+
+    In each round the largest blocks come first, each to the member that has least.
     """
     owners = np.zeros(len(cells), np.int64)
     for first in range(0, len(cells), round_blocks):
@@ -117,13 +118,13 @@ class DaskWorkers(Executor):
         return asyncio.create_task(self._silent())
 
     async def _silent(self) -> list[str]:
-        """Wait until members are silent; their addresses."""
+        """Wait until members are silent, and return their addresses."""
         while not (lost := await self._lost()):
             await asyncio.sleep(BETWEEN)
         return lost
 
     async def _lost(self) -> list[str]:
-        """The members that do not answer."""
+        """List the members that do not answer."""
         silent = list(self.roster)
         for _ in range(2):  # after a sleep of this machine the first answer comes too late
             calls = (
@@ -142,9 +143,12 @@ class DaskWorkers(Executor):
         return call
 
     def _ask_all(self, question: str, *given: Any, members: int | None = None) -> list[Answer]:
-        """Ask all members, or the first so many, the same at once; see ``Member.ask``.
+        """Ask all members, or the first few, the same question at once (see ``Member.ask``).
 
-        WorkersLost, or what a member raised.
+        Raises
+        ------
+        WorkersLost
+            If members are gone. An exception of a member is raised again.
         """
 
         async def ask() -> list[Answer]:
@@ -188,7 +192,7 @@ class DaskWorkers(Executor):
         self.about = {}
 
     def _begin(self, assignment: Assignment) -> None:
-        """Tell the members of the pass, and give them the tables that they do not have."""
+        """Start the pass on all members, sending the tables that they lack."""
         if self.newer == "here":
             with owned.scratch(self.folder, "tables") as place:
                 self._ask_all("tables.load", place, *self.tables.save(place, True))
@@ -198,8 +202,9 @@ class DaskWorkers(Executor):
         )
 
     def _free(self, memory: BlockMemory | None) -> int:
-        """Where members may write: behind all that is there, and behind what members may still
-        write that were lost.
+        """Return the offset where members may write.
+
+        It lies after everything written, including what lost members may still write.
         """
         if memory is None or (memory.index < 0).all():
             return 0
@@ -269,7 +274,7 @@ class DaskWorkers(Executor):
             self.gather()
 
     def _effort(self, answers: Sequence[Answer]) -> dict[str, Json]:
-        """What the pass has taken so far, as members tell."""
+        """Sum up the work of the pass, as members report it."""
         working = np.array([answer.working for answer in answers])
         seconds = time.monotonic() - self.began
         return {

@@ -1,14 +1,11 @@
-"""A member of a training on a Dask cluster: what a worker owns of it, and what the driver and other
-members ask of it.
+"""A member of a training on a Dask cluster.
 
-A member has a replica of the tables, and owns some blocks and their state.  It is asked by Dask's
-own RPC, as workers are that
-shuffle: a plugin of the worker registers one handler for each question.  In a round every member
-visits its blocks and
-sends to each other what that one adds up: deltas are rounded so that their sum is exact, so it does
-not matter who adds, nor in
-which order.  With the next question it hears how the round ends; each adds up what is its own, and
-sends to all what came out.
+A member has a replica of the tables, and owns some blocks and their state. It is asked by Dask's
+own RPC, as workers are that shuffle: a plugin of the worker registers one handler for each
+question. In a round every member visits its blocks and sends each other member the deltas that it
+adds up. Deltas are rounded so that their sum is exact, so it does not matter who adds, nor in which
+order. The next question tells how the round ends. Each member then adds up its own rows and sends
+the results to all.
 """
 
 from __future__ import annotations
@@ -45,17 +42,17 @@ FORGOTTEN = 120.0
 
 @dataclass(frozen=True)
 class JoinOrder:
-    """What makes the members of a run: the same for all of them.
+    """The order that makes the members of a run, the same for all of them.
 
     Attributes
     ----------
     run
         Name of the run among all those of the cluster.
     place
-        What a worker is a member of: a later run there, or one whose driver was killed, ends the
-        earlier one.
+        Name of the membership on a worker: a later run there, or one whose driver was killed, ends
+        the earlier one.
     job
-        What they work on.
+        The job of the members.
     owners
         int64[blocks], the number of the member that owns each block.
     roster
@@ -63,7 +60,7 @@ class JoinOrder:
     room
         int64[members], bytes that each may write of block state in a pass.
     allowance
-        Of a member; threads: 0 for those that Dask gives the worker.
+        Of a member. Threads 0 stands for those that Dask gives the worker.
     """
 
     run: str
@@ -76,8 +73,16 @@ class JoinOrder:
 
 
 class Answer(NamedTuple):
-    """What a member answers; seconds in which it has visited blocks and added up since the pass
-    began, and bytes that it has sent other members.
+    """An answer of a member.
+
+    Attributes
+    ----------
+    value
+        The result.
+    working
+        Seconds of visiting blocks and adding up since the pass began.
+    sent
+        Bytes sent to other members.
     """
 
     value: Any
@@ -94,7 +99,7 @@ state.
 
 
 async def join(order: JoinOrder, dask_worker: Worker) -> TopicsError | None:
-    """Make this worker a member; what keeps it from being one."""
+    """Make this worker a member, or return the error that prevents it."""
     if order.place in dask_worker.plugins:
         await dask_worker.plugin_remove(order.place)
     member = Member(order, dask_worker)
@@ -119,14 +124,14 @@ class Member(WorkerPlugin):
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="member")
 
     async def setup(self, worker: Worker) -> None:
-        """Called by Dask."""
+        """Register the handlers of the questions (Dask calls it)."""
         self.heard = time.monotonic()
         for handler in (self.ping, self.ask, self.hear, self.leave):
             worker.handlers[f"{self.order.run}-{handler.__name__}"] = handler
         self.watch = asyncio.create_task(self._watch())
 
     async def teardown(self, worker: Worker) -> None:
-        """Called by Dask."""
+        """Remove the handlers and close the files (Dask calls it)."""
         self.watch.cancel()
         for name in [name for name in worker.handlers if name.startswith(self.order.run)]:
             del worker.handlers[name]
@@ -200,17 +205,18 @@ class Member(WorkerPlugin):
     # -- questions
     # ----------------------------------------------------------------------------------------------
     async def ping(self) -> bool:
-        """Whether the member is there."""
+        """Answer that the member is there."""
         self.heard = time.monotonic()
         return True
 
     async def leave(self) -> str:
-        """The run is over."""
+        """End the membership: the run is over."""
         return str((await self.worker.plugin_remove(self.order.place))["status"])
 
     async def ask(self, question: str, given: bytes, changes: bytes) -> dict[str, bytes]:
-        """End the round that there is, with these changes; then a method by its name, and what it
-        leaves for other members is sent to them. Both run in the member's thread.
+        """End the current round with these changes, then call a method by its name.
+
+        Messages that it leaves for other members are sent to them. Both run in the member's thread.
         """
         if ended := loads(changes):
             entered = await self.work(self.enter, ended)
@@ -230,8 +236,9 @@ class Member(WorkerPlugin):
         return attrgetter(question)(self)(*loads(given))  # block state is a file that is opened
 
     async def hear(self, sender: int, sent: Any) -> bool:
-        """What a member has entered, by table, or what blocks made there: (table, place in the
-        round, arrays ...).
+        """Handle a message from another member: its summed rows, or deltas of its blocks.
+
+        Summed rows come by table, deltas as (table, place in the round, arrays ...).
         """
         if isinstance(sent, dict):
             self.entered[sender] = sent
@@ -243,9 +250,10 @@ class Member(WorkerPlugin):
         return True
 
     def begin(self, blocks: np.ndarray, assignment: Assignment, free: int) -> None:
-        """A pass over these blocks begins.
+        """Begin a pass over these blocks.
 
-        free: where the first member may write block state, before the second ...
+        ``free`` is the offset where the first member may write block state, followed by the second,
+        and so on.
         """
         self._forget()
         self.assignment = assignment.for_tables(self.tables)
@@ -268,9 +276,7 @@ class Member(WorkerPlugin):
     # -- rounds
     # ----------------------------------------------------------------------------------------------
     def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> list[Visited]:
-        """Visit the blocks of a round that are this member's; what they made goes to those who add
-        it up.
-        """
+        """Visit this member's blocks of a round, and queue their deltas for other members."""
         began = time.monotonic()
         self.group = group
         targets = self.assignment.targets
@@ -303,7 +309,7 @@ class Member(WorkerPlugin):
         ]
 
     def enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
-        """The end of a round: add up what is this member's to add up; what came out, by table."""
+        """End a round: sum the rows that this member owns, and return them."""
         began = time.monotonic()
         entered = dict[str, Entered]()
         for name, blend, hold in changes:
@@ -322,14 +328,14 @@ class Member(WorkerPlugin):
         return entered
 
     def absorb(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
-        """Take over what all have entered, by member and table."""
+        """Apply the rows that every member has summed, by member and table."""
         for name in entered[self.number]:
             self.assignment.targets[name].take_owned(
                 [entered[i][name] for i in range(len(self.order.roster))], self.number
             )
 
     async def _send(self, given: Sequence[Any]) -> None:
-        """Give every other member what there is for it; returns once all have it."""
+        """Send every other member its message, and return once all have it."""
         calls = []
         for number, (address, own) in enumerate(zip(self.order.roster, given, strict=False)):
             if number != self.number:
@@ -341,7 +347,7 @@ class Member(WorkerPlugin):
 
 
 def size_of(value: Any) -> int:
-    """Bytes of the arrays in it."""
+    """Count the bytes of the arrays in a value."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     inside = (

@@ -51,12 +51,12 @@ ONE = {"topicstream": 1}
 
 
 class Machine(NamedTuple):
-    """What a worker says of itself.
+    """A worker's description of itself.
 
     Attributes
     ----------
     threads
-        That Dask gives it.
+        Threads that Dask gives it.
     allowed, limit
         Bytes that its machine or cgroup allows, and that Dask allows it (0: no limit).
     """
@@ -67,14 +67,15 @@ class Machine(NamedTuple):
 
 
 async def describe(version: str, arithmetic: str, paths: list[str], dask_worker: Any) -> Machine:
-    """What the worker that runs this is; Dask passes the worker.  From now on it takes our tasks,
-    one at a time.
+    """Describe the worker that runs this, and limit it to one task at a time.
+
+    Dask passes the worker.
 
     Raises
     ------
     UsageError
-        Where it has another version of this package, or other bits (``self_test``), or cannot read
-        one of the paths.
+        If it has another version of this package, or other bits (``self_test``), or cannot read one
+        of the paths.
     """
     who = f"--scheduler: worker {dask_worker.contact_address}"
     if version != __version__:
@@ -205,9 +206,12 @@ class DaskCluster(Cluster):
             )
 
     def lose(self, addresses: Iterable[str]) -> None:
-        """These workers are gone: look at those that are there.
+        """Drop workers that are gone and look at those that are left.
 
-        WorkersLost where they are too few.
+        Raises
+        ------
+        WorkersLost
+            If they are too few.
         """
         self.lost.update(addresses)
         if len(self.addresses) >= self.least:
@@ -221,9 +225,12 @@ class DaskCluster(Cluster):
             )
 
     def _look(self) -> Mapping[str, Machine]:
-        """What every worker is, those left out that do not answer.
+        """Ask every worker to describe itself, and leave out those that do not answer.
 
-        UsageError where one does not suit.
+        Raises
+        ------
+        UsageError
+            If a worker does not suit.
         """
         import asyncio  # 40 ms, which only Dask needs
 
@@ -258,7 +265,7 @@ class DaskCluster(Cluster):
 
     @property
     def addresses(self) -> list[str]:
-        """Of the workers that are there now; none where the scheduler is gone."""
+        """Addresses of the present workers, none if the scheduler is gone."""
         return [
             address
             for address in self.client.scheduler_info(n_workers=-1).get("workers", ())
@@ -271,12 +278,16 @@ class DaskCluster(Cluster):
 
     @property
     def least_threads(self) -> int:
-        """That Dask gives each worker, or more."""
+        """The least number of threads that Dask gives a worker."""
         return min(machine.threads for machine in self.machines.values())
 
     def memory(self, limit: MemoryLimit) -> int:
-        """Bytes that each worker may hold: as stated, or a share of its machine; DoesNotFit where
-        Dask allows it less.
+        """Return the bytes that each worker may hold, stated or a share of its machine.
+
+        Raises
+        ------
+        DoesNotFit
+            If Dask allows it less.
         """
         by_dask, tightest = min(
             ((m.limit, address) for address, m in self.machines.items() if m.limit),
@@ -299,13 +310,14 @@ class DaskCluster(Cluster):
         return max(FLOOR, int(min(*shares, by_dask) * DEFAULT_SHARE))
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """``work(item)`` of each item on some worker, in the order of the items, which is that of
-        their urgency, too.
+        """Yield ``work(item)`` of each item, computed on some worker, in order.
+
+        The order is also that of their urgency.
 
         Raises
         ------
         TopicsError
-            What ``work`` raised, or that worker after worker died of an item.
+            If ``work`` raised it, or worker after worker died of an item.
         """
         from distributed import CancelledError, KilledWorker, wait
         from distributed.protocol.pickle import dumps
@@ -361,9 +373,10 @@ def _unpickled(pickled: bytes, item: Any) -> Any:
 
 @contextmanager
 def _without_script() -> Iterator[None]:
-    """Processes that start meanwhile do not run the script again that this one runs, as
-    `multiprocessing` would have it: it may have no ``if __name__ == "__main__":``, and they need
-    nothing of it.
+    """Keep new processes from running the script that this one runs.
+
+    ``multiprocessing`` would run it again. It may have no ``if __name__ == "__main__":``, and they
+    need nothing of it.
     """
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -374,14 +387,21 @@ def _without_script() -> Iterator[None]:
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C in a terminal reaches the processes of this machine, too: the command alone acts on
-    it.
+    """Ignore Ctrl-C in a worker process: only the command acts on it.
+
+    In a terminal it reaches all processes of this machine.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _address(scheduler: str) -> str:
-    """An address, or the one that a scheduler's file names; InputError."""
+    """Return an address, or the one that a scheduler's file names.
+
+    Raises
+    ------
+    InputError
+        If the file is no scheduler's file.
+    """
     if not scheduler.endswith(".json"):
         return scheduler
     try:
@@ -401,13 +421,14 @@ def _local(scheduler: str) -> dict[str, int]:
 
 
 def self_test() -> str:
-    """sha256 over what two kernels make of fixed numbers; instruction sets that sum in another
-    order give another one.
+    """Hash the results of two kernels on fixed numbers.
+
+    Instruction sets that sum in another order give another hash.
 
     Returns
     -------
     str
-        The first 16 hexadecimal digits.
+        The first 16 hexadecimal digits of the sha256.
     """
     cells = 40
     width = 48

@@ -46,12 +46,22 @@ ROUND = 8  # blocks of a step: as many threads can share it
 def respond(
     scores: Doubles, nonempty: Bools, topics: int, most: int, cluster: Shorts, share: Floats
 ) -> tuple[float, float]:
-    """The ``most`` largest scores of each row, normalised -> cluster: uint16[n, L], share:
-    float32[n, L]; rows of points that are not ``nonempty`` are 0. Returns (entropy, sum of log
-    sum_k exp score).
+    """Normalise the ``most`` largest scores of each row.
 
-    scores: float64[n, >= topics].  Among equal scores the first ones are taken; with L = K clusters
-    stay in their order.
+    Among equal scores the first ones are taken. With L = K clusters stay in their order. Rows of
+    points that are not ``nonempty`` become 0.
+
+    Parameters
+    ----------
+    scores
+        float64[n, >= topics].
+    cluster, share
+        uint16[n, L] and float32[n, L], results.
+
+    Returns
+    -------
+    tuple
+        Entropy, and the sum of log sum_k exp score.
     """
     entropy = 0.0
     fit = 0.0
@@ -114,8 +124,14 @@ def changes(
     by: Floats,
     sizes: Doubles,
 ) -> None:
-    """What changed of each point: count[n] pairs (which[n, :], by[n, :]) of cluster and change of
-    its share, those that did not left out; sizes: float64[topics] += the changes.
+    """List the changes of each point's shares, without clusters that keep theirs.
+
+    Point d has count[d] pairs of cluster, which[d, :], and change of its share, by[d, :].
+
+    Parameters
+    ----------
+    sizes
+        float64[topics], to which the changes are added.
     """
     total = np.zeros(topics)
     for d in range(len(cluster)):
@@ -144,7 +160,10 @@ def changes(
 
 
 def allocation_bound(sizes: np.ndarray, alpha: np.ndarray) -> float:
-    """log B(N + alpha) - log B(alpha); sizes, alpha: float64[K]."""
+    """Compute log B(N + alpha) - log B(alpha).
+
+    ``sizes`` and ``alpha`` are float64[K].
+    """
     counts = np.maximum(sizes, 0.0) + alpha
     mass, prior = (np.cumsum(x)[-1:] for x in (counts, alpha))
     return float(
@@ -155,7 +174,10 @@ def allocation_bound(sizes: np.ndarray, alpha: np.ndarray) -> float:
 
 
 def log_shares(sizes: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """E[log pi_k] float64[K]; sizes: float64[>= K], alpha: float64[K]."""
+    """Compute E[log pi_k], float64[K].
+
+    ``sizes`` is float64[>= K], ``alpha`` float64[K].
+    """
     counts = np.maximum(sizes[: len(alpha)], 0.0) + alpha
     return np.asarray(psi(counts) - psi(np.cumsum(counts)[-1:]))
 
@@ -197,8 +219,10 @@ class ClusterOptions(Options):
 
 
 class ClusterEngine(SteppingEngine):
-    """Base of the mixtures.  ``sizes`` has N_k in two rows, what float32 holds of a block's and the
-    rest: the sum of both is exact to 48 bits.
+    """Base class of the mixtures.
+
+    The table ``sizes`` holds N_k in two rows: the float32 value of a block's N_k, and the
+    remainder. Their sum is exact to 48 bits.
     """
 
     Options: ClassVar[Any] = ClusterOptions
@@ -223,7 +247,7 @@ class ClusterEngine(SteppingEngine):
 
     @property
     def rule(self) -> Rule:
-        """Of every table."""
+        """The rule of every table."""
         return Rule.BLEND if self.stochastic else Rule.ADD
 
     @property
@@ -278,8 +302,12 @@ class ClusterEngine(SteppingEngine):
     def respond(
         self, scores: np.ndarray, nonempty: np.ndarray, state: Mapping[str, np.ndarray], out: Out
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Responsibilities of a block into its state and the changes of the sizes; returns (count,
-        which, by) of ``changes``.
+        """Write a block's responsibilities to its state, and the changes of the sizes.
+
+        Returns
+        -------
+        tuple
+            (count, which, by) of ``changes``.
         """
         n = len(scores)
         most = self.most
@@ -312,8 +340,9 @@ class ClusterEngine(SteppingEngine):
         return record | {"rho": self._rho(end.params)} if self.stochastic else record
 
     def bound_of(self, end: PassEnd, data: float) -> dict[str, float]:
-        """The bound of a memoized pass whose data term is given, and by how much it fell, if it
-        did.
+        """Compute the bound of a memoized pass from its data term.
+
+        The record also says by how much it fell, if it did.
         """
         params = end.params
         value = (

@@ -67,7 +67,7 @@ def _batch(
     first: int,
     rows: pa.RecordBatch,
 ) -> pa.RecordBatch:
-    """The rows that have vectors of that width."""
+    """Build a batch of the rows that have vectors of this width."""
     lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
     id_column = options.id_column(rows.schema.names)
     bad = lengths != width
@@ -97,15 +97,16 @@ def _batch(
 
 
 def _numbers(array: pa.Array, width: int) -> np.ndarray:
-    """float64[R, n] of a column without null lists; NaN where a number is null."""
+    """Read a column without null lists as float64[R, n], NaN where a number is null."""
     values = array.flatten() if _is_list(array.type) else array
     numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return np.reshape(numbers, (len(array), -1 if len(array) else width))
 
 
 def vector_fields(options: ReadOptions, schema: pa.Schema, name: str) -> list[str]:
-    """The columns that hold numbers, those asked for; ``*``: all of numbers that are neither id nor
-    kept as a field.
+    """List the requested columns that hold numbers.
+
+    ``*`` stands for all number columns that are neither id nor kept as a field.
     """
     names = [f.strip() for f in (options.vector_field or "").split(",") if f.strip()]
     if not names:
@@ -144,7 +145,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _lengths(array: pa.Array) -> np.ndarray:
-    """Numbers of every row; none where a list is null."""
+    """Count the numbers of every row, none where a list is null."""
     if not _is_list(array.type):
         return np.ones(len(array), np.int64)  # null among numbers is reported as what is no number
     return np.asarray(

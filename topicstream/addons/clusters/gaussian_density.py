@@ -33,7 +33,7 @@ class Densities(NamedTuple):
 def densities(
     means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray
 ) -> Densities:
-    """Of plus_k - factor_k / 2 (x - m_k)' scale_k^-1 (x - m_k)."""
+    """Prepare plus_k - factor_k / 2 (x - m_k)' scale_k^-1 (x - m_k)."""
     if scale.ndim == 2:
         turn = 1.0 / np.sqrt(scale)
         return Densities(turn, means * turn, 0.5 * factor, plus)
@@ -43,7 +43,7 @@ def densities(
 
 
 def point_densities(means: np.ndarray, covariance: np.ndarray) -> Densities:
-    """Of log N(x | mean_k, Sigma_k)."""
+    """Prepare log N(x | mean_k, Sigma_k)."""
     if covariance.ndim == 2:
         logdet = np.log(covariance).sum(axis=1)
     else:
@@ -55,7 +55,10 @@ def point_densities(means: np.ndarray, covariance: np.ndarray) -> Densities:
 
 
 def log_density(x: np.ndarray, of: Densities) -> np.ndarray:
-    """Of every component, float64[D, K]; x: float64[D, n]."""
+    """Compute the log density of every component, float64[D, K].
+
+    ``x`` is float64[D, n].
+    """
     out = np.empty((len(x), len(of.plus)))
     for points in near_parts(len(x), x.shape[1]) if of.turn.ndim == 2 else (slice(None),):
         for k in range(len(of.plus)):
@@ -64,15 +67,21 @@ def log_density(x: np.ndarray, of: Densities) -> np.ndarray:
 
 
 def near_parts(points: int, n: int) -> Iterator[slice]:
-    """Points of n numbers, so many at a time that what is made of them stays in the cache."""
+    """Cut points of n numbers into slices whose intermediate results stay in the cache."""
     step = max(NEAR // n, 1)
     return (slice(at, at + step) for at in range(0, points, step))
 
 
 def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | None) -> np.ndarray:
-    """As ``log_density``, and -inf of components that cannot be among the ``most`` best of a point,
-    or are NOTHING to it; near: int[D, >= most], different components of each point that are likely
-    to be (None: unknown).
+    """Compute ``log_density`` of the best components only, -inf of the others.
+
+    A component is left out if it cannot be among the ``most`` best of a point, or is NOTHING to it.
+
+    Parameters
+    ----------
+    near
+        int[D, >= most], different components of each point that are likely to be among its best.
+        None: unknown.
     """
     topics = len(of.plus)
     n = x.shape[1]
@@ -113,9 +122,10 @@ def _of_one(x: np.ndarray, of: Densities, k: int) -> np.ndarray:
 
 
 class Screen:
-    """What densities are at most, by the first numbers of y in float32, less what rounding may have
-    added to the length of y: (n + 4) eps (|x| |turn_k| + |shift_k|), whatever order a product adds
-    in (Higham 2002, 3.5). What is no number screens nothing.
+    """Upper bounds of densities by the first numbers of y, in float32.
+
+    They allow for what rounding may have added to the length of y: (n + 4) eps (|x| |turn_k| +
+    |shift_k|), whatever order a product adds in (Higham 2002, 3.5). NaN screens nothing.
     """
 
     def __init__(self, x: np.ndarray, of: Densities) -> None:
@@ -134,7 +144,7 @@ class Screen:
         self.squares = np.empty((len(of.plus), len(x)), np.float32)
 
     def beginnings(self, first: int) -> np.ndarray:
-        """Of all pairs, by ``first`` numbers: float64[K, D]."""
+        """Bound all pairs by their ``first`` numbers, float64[K, D]."""
         topics = len(self.of.plus)
         n = self.x.shape[1]
         turn = np.ascontiguousarray(self.turn[:, :, :first].transpose(0, 2, 1)).reshape(
@@ -152,7 +162,7 @@ class Screen:
         return bounds
 
     def more(self, points: np.ndarray, k: int, low: int, high: int) -> np.ndarray:
-        """Of some points and a component, by numbers up to ``high``: float64[P]."""
+        """Bound some points and one component by the numbers up to ``high``, float64[P]."""
         y = self.x[points] @ self.turn[k, :, low:high] - self.shift[k, low:high]
         squares = self.squares[k, points] + np.einsum("ij,ij->i", y, y)
         less = self.less[0][k] * self.length[points] + self.less[1][k]

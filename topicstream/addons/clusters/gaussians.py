@@ -24,8 +24,16 @@ from topicstream.numeric.kernels.dirichlet import log_gamma, psi
 
 
 class Statistics(NamedTuple):
-    """Of K components: sizes float64[K], sums [K, n], squares [K, n, n], or [K, n] of diagonal
-    ones.
+    """Sufficient statistics of K components.
+
+    Attributes
+    ----------
+    sizes
+        float64[K].
+    sums
+        float64[K, n].
+    squares
+        float64[K, n, n], or [K, n] of diagonal ones.
     """
 
     sizes: np.ndarray
@@ -35,8 +43,15 @@ class Statistics(NamedTuple):
 
 @dataclass(frozen=True)
 class Prior:
-    """covariance: E[Sigma], [n, n] or [n], and B, which is (nu - n - 1) E[Sigma] with nu = n + 2
-    (diagonal: 3, and n is 1); mean float64[n] and kappa, or kappa 0: means are zero.
+    """The prior of a component.
+
+    Attributes
+    ----------
+    covariance
+        E[Sigma], [n, n] or [n], and also B, which is (nu - n - 1) E[Sigma] with nu = n + 2
+        (diagonal: nu = 3, and n is 1).
+    mean, kappa
+        float64[n] and a number. kappa = 0: means are zero.
     """
 
     mean: np.ndarray
@@ -57,8 +72,18 @@ class Prior:
 
 
 class Posterior(NamedTuple):
-    """nu, kappa float64[K]; means [K, n]; scale: B_k [K, n, n] or [K, n]; logdet: log |B_k| of
-    float64[K].
+    """The posterior of every component.
+
+    Attributes
+    ----------
+    nu, kappa
+        float64[K].
+    means
+        float64[K, n].
+    scale
+        B_k, float64[K, n, n] or [K, n].
+    logdet
+        float64[K], log |B_k|.
     """
 
     nu: np.ndarray
@@ -69,7 +94,7 @@ class Posterior(NamedTuple):
 
 
 def posterior(stats: Statistics, prior: Prior) -> Posterior:
-    """Of every component."""
+    """Compute the posterior of every component."""
     sizes = np.maximum(stats.sizes, 0.0)
     kappa = prior.kappa + sizes
     if prior.kappa > 0:
@@ -112,9 +137,10 @@ def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
 
 
 def storable(covariance: np.ndarray) -> np.ndarray:
-    """Covariances that are ones in float32, too, as a model holds them: where rounding would take
-    an eigenvalue below zero (data without full rank), variances grow by what it may take, n 2^-24
-    of the largest, twice.
+    """Raise variances until the covariances are positive definite in float32, too.
+
+    A model stores float32. If rounding would take an eigenvalue below zero (data without full
+    rank), variances grow by what it may take, n 2^-24 of the largest, twice.
     """
     for matrix in covariance if covariance.ndim == 3 else ():
         try:
@@ -126,8 +152,9 @@ def storable(covariance: np.ndarray) -> np.ndarray:
 
 
 def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarray, np.ndarray]:
-    """(means, covariances) of maximum likelihood, ``floor`` times the prior's mean variance added
-    to every variance.
+    """Estimate means and covariances by maximum likelihood.
+
+    ``floor`` times the prior's mean variance is added to every variance.
     """
     sizes = np.maximum(stats.sizes, 1e-10)
     means = stats.sums / sizes[:, None] if prior.kappa > 0 else np.zeros_like(stats.sums)
@@ -154,8 +181,9 @@ def expected_densities(post: Posterior, prior: Prior) -> Densities:
 
 
 def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -> np.ndarray:
-    """c(nu, B) of a Wishart in n dimensions, or of n of them in one: -(nu n / 2) log 2 - log
-    Gamma_n(nu / 2) + nu / 2 log |B|.
+    """Compute c(nu, B) of one Wishart in n dimensions, or of n in one.
+
+    -(nu n / 2) log 2 - log Gamma_n(nu / 2) + nu / 2 log |B|.
     """
     if diagonal:
         gamma = n * log_gamma(nu / 2)
@@ -167,7 +195,10 @@ def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -
 
 
 def data_bound(post: Posterior, prior: Prior, points: float) -> float:
-    """sum_k [c(nu, B) - c(nu_k, B_k) + n / 2 log(kappa / kappa_k)] - N n / 2 log 2 pi."""
+    """Compute the data term of the bound.
+
+    sum_k [c(nu, B) - c(nu_k, B_k) + n / 2 log(kappa / kappa_k)] - N n / 2 log 2 pi.
+    """
     n = prior.n
     k = len(post.nu)
     first = (
@@ -187,9 +218,10 @@ def data_bound(post: Posterior, prior: Prior, points: float) -> float:
 def summed(
     x: np.ndarray, count: np.ndarray, which: np.ndarray, by: np.ndarray, topics: int, diagonal: bool
 ) -> Statistics:
-    """Statistics of changes: point d gives by[d, j] to component which[d, j], j < count[d].  Points
-    are gathered by component, a product each: N L n^2, of which most is left out once few
-    responsibilities move.
+    """Sum the statistics of changes.
+
+    Point d gives by[d, j] to component which[d, j], j < count[d]. Points are gathered by component,
+    one product each: N L n^2 operations, most of which are left out once few responsibilities move.
     """
     n = x.shape[1]
     squares = np.zeros((topics, n) if diagonal else (topics, n, n))

@@ -186,20 +186,20 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     # -- what a visit does
     # -----------------------------------------------------------------------------------------
     def prior(self, params: Mapping[str, np.ndarray]) -> Prior:
-        """Of every component, where points are seen from the data's mean."""
+        """Return the prior of every component, with points relative to the data's mean."""
         return Prior(
             np.zeros(self.n), params["covariance"], KAPPA if self.options.mean == "free" else 0.0
         )
 
     def statistics(self, rows: Mapping[str, Any]) -> Statistics:
-        """The tables as gathered."""
+        """Read the statistics from the gathered tables."""
         halves = {"sizes": 2, "sums": 2 * self.shape.topics, "squares": 2 * self.shape.topics}
         return self._joined(
             {name: rows[name].base[:number] * rows[name].scale for name, number in halves.items()}
         )
 
     def _joined(self, sums_of_parts: Mapping[str, np.ndarray]) -> Statistics:
-        """Of the tables' rows, [2, P] and twice [2 K, P]."""
+        """Join the two parts of the tables' rows, [2, P] and twice [2 K, P]."""
         k = self.shape.topics
         sums, squares = (
             sums_of_parts[name][:k] + sums_of_parts[name][k:] for name in ("sums", "squares")
@@ -216,9 +216,9 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         )
 
     def components(self, stats: Statistics, params: Mapping[str, np.ndarray]) -> Densities:
-        """What the weights W are computed from.
+        """Prepare the densities behind the weights W.
 
-        All blocks of a round see the same statistics: the last ones are kept, and compared.
+        All blocks of a round see the same statistics, so the last ones are cached and compared.
         """
         of = (*stats, params["covariance"])
         cached = self._held
@@ -270,13 +270,13 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     # -- start, end of a pass
     # --------------------------------------------------------------------------------------
     def begun(self, params: Mapping[str, np.ndarray]) -> Statistics:
-        """The statistics that the start left, as of the whole corpus."""
+        """Read the statistics of the start, as of the whole corpus."""
         begin = params["begin"]
         n = self.n
         return Statistics(begin[:, 0], begin[:, 1 : 1 + n], self._square(begin[:, 1 + n :]))
 
     def start_rows(self, table: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """A table as the start left it, for the stochastic schedule; padded."""
+        """Return a padded table after the start, for the stochastic schedule."""
         stats = self.begun(params)
         k = self.shape.topics
         value = {
@@ -333,10 +333,12 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     def _groups(
         self, sample: np.ndarray, number: int, seed: int, params: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        """A hard group of every point, int64[S], in turn of k-means; of equal distances from the
-        mean, as components of patches differ in scale before all (they end 1 to 1.5 nats above
-        k-means); of seeds far apart in units of the data's spread. EM on a sample fits its few
-        points too closely: left out, patches end 0.5 to 3 nats higher.
+        """Assign every point to a hard group, int64[S], by one of three rules in turn.
+
+        By k-means; by equally many points in order of distance from the mean, because components of
+        patches differ mostly in scale (they end 1 to 1.5 nats above k-means); by seeds far apart in
+        units of the data's spread. EM on a sample fits its few points too closely: without it,
+        patches end 0.5 to 3 nats higher.
         """
         topics = self.shape.topics
         if number % 3 == 0:
@@ -349,8 +351,9 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     def _fit(
         self, sample: np.ndarray, group: np.ndarray, params: Mapping[str, np.ndarray]
     ) -> float:
-        """Of groups: the bound, at responsibilities of 0 and 1 (it is log p of points and groups,
-        so tiny groups do not fit best).
+        """Compute the bound of groups at responsibilities of 0 and 1.
+
+        It is log p of points and groups, so tiny groups do not fit best.
         """
         stats = grouped(sample, group, self.shape.topics, self.diagonal)
         prior = self.prior(params)
@@ -358,8 +361,9 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         return data + allocation_bound(stats.sizes, params["alpha"])
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        """Means and covariances of the model (of the posterior its mean), and the bound of a
-        memoized pass.
+        """Set the model's means and covariances, and compute the bound of a memoized pass.
+
+        With ``posterior`` they are the posterior's mean.
         """
         record = super().end_pass(end)
         k = self.shape.topics
@@ -386,7 +390,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         )
 
     def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """What stands in the place of a model's topics: [n, K], variances times sizes."""
+        """Return the rows that a model stores as its topics: [n, K], variances times sizes."""
         square = self._square(params["covariances"])
         variance = square if self.diagonal else np.diagonal(square, axis1=1, axis2=2)
         return np.asarray(np.maximum(variance, 0.0).T * params["sizes"])
@@ -395,11 +399,10 @@ class GaussianMixture(ClusterEngine, VectorEngine):
 def far_apart(
     x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zero: bool
 ) -> np.ndarray:
-    """Bregman k-means++ (Hughes & Sudderth 2016): the number of the nearest seed of every point,
-    int64[S].
+    """Assign every point to the nearest of seeds drawn by Bregman k-means++, int64[S].
 
-    With the data's covariance made the unit, a seed s stands for mean s, or for covariance (1 + s
-    s') / 2 where means are zero.
+    With the data's covariance made the unit (Hughes & Sudderth 2016), a seed s stands for mean s,
+    or for covariance (1 + s s') / 2 where means are zero.
     """
     y = (
         x / np.sqrt(covariance)
@@ -436,8 +439,9 @@ def far_apart(
 
 
 def nearest_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
-    """k-means: the number of the nearest mean of every point, int64[S]; seeds as of k-means++
-    (Arthur & Vassilvitskii 2007).
+    """Run k-means and return the number of every point's nearest mean, int64[S].
+
+    Seeds as of k-means++ (Arthur & Vassilvitskii 2007).
     """
     norms = (x * x).sum(axis=1)
     nearest = np.full(len(x), np.inf)

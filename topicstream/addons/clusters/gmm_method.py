@@ -15,7 +15,7 @@ from topicstream.model.topic_model import TopicModel
 
 
 class GMM(Method):
-    """p(component | vector) of a model of --algo gmm; its default."""
+    """p(component | vector) of a model of --algo gmm, as its default method."""
 
     name: ClassVar[str] = "gmm"
     cites: ClassVar[str] = "Hughes & Sudderth 2016"

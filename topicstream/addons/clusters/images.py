@@ -104,8 +104,9 @@ def _grey(source: Source, options: ReadOptions) -> np.ndarray:
 
 @cache
 def cosines(n: int) -> np.ndarray:
-    """float64[n^2 - 1, n^2]: the basis of patches, orthonormal cosines of two dimensions (DCT-II)
-    over n x n pixels, without the constant.
+    """Build the basis of patches, float64[n^2 - 1, n^2].
+
+    Orthonormal cosines of two dimensions (DCT-II) over n x n pixels, without the constant.
     """
     k = np.arange(n)
     one = np.cos(np.pi * (k[None, :] + 0.5) * k[:, None] / n) * np.sqrt(2.0 / n)

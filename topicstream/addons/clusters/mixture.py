@@ -76,8 +76,14 @@ def words_of_clusters(
     topic: Shorts,
     value: Floats,
 ) -> int:
-    """What changed of the documents, by words: a SparseDelta's ptr: int64[U+1], topic: uint16,
-    value: float32; returns its length. count, which, by: of ``clusters.changes``.
+    """Sum the changes of the documents by word, and return the number of entries.
+
+    Parameters
+    ----------
+    count, which, by
+        See ``clusters.changes``.
+    ptr, topic, value
+        int64[U+1], uint16, float32: a SparseDelta, the result.
     """
     start, owner, counts = cells
     total = np.zeros(topics)
@@ -224,8 +230,9 @@ class DocumentMixture(ClusterEngine):
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        """With the evidence lower bound of a memoized pass; the multinomial coefficients of the
-        documents are left out.
+        """End the pass, and compute the evidence lower bound of a memoized one.
+
+        The multinomial coefficients of the documents are left out.
         """
         record = super().end_pass(end)
         if self.stochastic:

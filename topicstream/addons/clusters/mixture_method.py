@@ -16,7 +16,7 @@ from topicstream.model.topic_model import TopicModel
 
 
 class MixtureMethod(Method):
-    """p(cluster | document) of a model of --algo mixture; its default."""
+    """p(cluster | document) of a model of --algo mixture, as its default method."""
 
     name: ClassVar[str] = "mixture"
     cites: ClassVar[str] = "Hughes & Sudderth 2016"

@@ -1,10 +1,11 @@
-"""Documents under a model of clusters: log p(x, k) at the point estimates pi = E[pi], phi = E[phi]
-(Hughes & Sudderth 2016).
+"""Documents and points under a model of clusters.
 
-log p(x, k) = log pi_k + sum_w x_w log p(w|k),      without the multinomial coefficient, which no
-cluster changes.
+log p(x, k) at the point estimates pi = E[pi], phi = E[phi] (Hughes & Sudderth 2016):
 
-A trained model of Gaussian components: what points are under it.
+log p(x, k) = log pi_k + sum_w x_w log p(w|k),
+
+without the multinomial coefficient, which no cluster changes. For Gaussian components, the density
+of points.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ def scores_of(
     work: Doubles,
     out: Doubles,
 ) -> None:
-    """out[d] = first + sum over the cells of document d of x (log(base[row] + beta) - log norm),
-    cell by cell.
+    """Score documents under every cluster, cell by cell.
+
+    out[d] = first + sum over the cells of document d of x (log(base[row] + beta) - log norm).
     """
     for d in range(len(indptr) - 1):
         of = out[d]
@@ -54,8 +56,9 @@ def scores_of(
 
 @kernel
 def log_sums(scores: Array, out: Doubles, shares: Floats) -> None:
-    """out[d] = log sum_k exp(scores[d, k]) and shares[d, k] = exp(scores[d, k] - out[d]); shares:
-    float32[D, K].
+    """Compute log sum_k exp(scores[d, k]) and the shares of its terms.
+
+    out[d] is the former, shares[d, k] = exp(scores[d, k] - out[d]), float32[D, K].
     """
     for d in range(len(out)):
         top = -np.inf
@@ -82,15 +85,16 @@ class ClusterView:
 
     @classmethod
     def of(cls, model: TopicModel) -> ClusterView:
-        """Those of a stored model."""
+        """Make the view of a stored model."""
         assert model.cluster_sizes is not None
         return cls(model.cluster_sizes, model.alpha, model.norms, model.beta)
 
     def answer(
         self, indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, base: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(log p(x) float64[D], p(k|x) float32[D, K]) of documents whose cells are of these rows of
-        ``base``.
+        """Compute log p(x), float64[D], and p(k|x), float32[D, K], of documents.
+
+        Their cells refer to rows of ``base``.
         """
         docs = len(indptr) - 1
         topics = len(self.pi)
@@ -116,9 +120,18 @@ POINTS = 4096  # scored at a time
 
 
 class GaussianModel:
-    """sizes float64[K], points of the components; pi, their mean shares; means [K, n]; covariances
-    [K, n, n], or [K, n] of diagonal ones; patches: width of the image patches that the points are,
-    0: none.
+    """A trained model of Gaussian components.
+
+    Attributes
+    ----------
+    sizes, pi
+        float64[K], points of the components and their mean shares.
+    means
+        float64[K, n].
+    covariances
+        float64[K, n, n], or [K, n] of diagonal ones.
+    patches
+        Width of the image patches that the points are. 0: none.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -149,7 +162,7 @@ class GaussianModel:
         one_blas_thread()
 
     def answer(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
+        """Compute log p(x), float64[D], and p(k|x), float32[D, K], of points [D, n]."""
         return answer(x, self.joint)
 
     @cached_property
@@ -172,7 +185,7 @@ def joint(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densiti
 
 
 def answer(x: np.ndarray, of: Densities) -> tuple[np.ndarray, np.ndarray]:
-    """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
+    """Compute log p(x), float64[D], and p(k|x), float32[D, K], of points [D, n]."""
     fit = np.empty(len(x))
     shares = np.empty((len(x), len(of.plus)), np.float32)
     for at in range(0, len(x), POINTS):

@@ -68,7 +68,7 @@ class Partition:
         return float(self.costs.sum())
 
     def settle(self, steps: int = SETTLING) -> Partition:
-        """Classification EM until hardly a point changes its group, or so many steps were made."""
+        """Run classification EM until hardly a point moves, or for ``steps`` steps."""
         for _ in range(steps):
             covariances = gaussians.covariances(self.posterior, self.prior, "mean")
             components = point_densities(self.posterior.means, covariances)
@@ -102,18 +102,18 @@ def costs(statistics: Statistics, posterior: Posterior, prior: Prior) -> np.ndar
 def split_and_merge(
     points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior
 ) -> np.ndarray:
-    """The groups after all moves that pay, int64[S].
+    """Apply split and merge moves to the groups until none pays, and return them, int64[S].
 
     Parameters
     ----------
     points
-        float64[S, n], seen from the data's mean.
+        float64[S, n], relative to the data's mean.
     assigned
         int64[S], groups to begin with.
     components
         Number of groups, K.
     prior
-        Of every component; means are free.
+        Of every component. Means are free.
     """
     best = Partition(points, assigned, components, prior).settle()
     for _ in range(2 * components):
@@ -128,7 +128,7 @@ def split_and_merge(
 
 
 def moves(groups: Partition) -> Iterator[np.ndarray]:
-    """Assignments with two groups merged and another one split, those first that promise most."""
+    """Yield assignments with two groups merged and another one split, most promising first."""
     k = groups.components
     if k < 3:
         return
@@ -153,8 +153,12 @@ def moves(groups: Partition) -> Iterator[np.ndarray]:
 
 
 def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of groups whose means are near in units of the data's spread, int64[P] and int64[P];
-    those of no point with all.
+    """Find pairs of groups whose means are near in units of the data's spread.
+
+    Returns
+    -------
+    tuple
+        int64[P] and int64[P]. Groups without points are paired with all.
     """
     k = groups.components
     n = groups.prior.n
@@ -173,8 +177,12 @@ def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
 
 
 def halved(groups: Partition, group: int) -> tuple[float, np.ndarray] | None:
-    """What a group's cost falls by when it is split in two across its longest axis, and the members
-    of the second half; None where it has too few points.
+    """Split a group in two across its longest axis.
+
+    Returns
+    -------
+    tuple or None
+        The fall in cost and the members of the second half. None if there are too few points.
     """
     members = np.flatnonzero(groups.assigned == group)
     if len(members) < 4:

@@ -1,6 +1,7 @@
-"""The start ``kmeans`` of a mixture of documents with several ``tries``: each draws far documents
-and is trained in short on a sample of documents; the clusters that predict the sample best are kept
-(Hughes & Sudderth 2016 take the best of several starts).
+"""The start ``kmeans`` of a mixture of documents with several ``tries``.
+
+Each try draws far documents and is trained briefly on a sample of documents. The clusters that
+predict the sample best are kept (Hughes & Sudderth 2016 take the best of several starts).
 """
 
 from __future__ import annotations
@@ -29,9 +30,7 @@ BETA = 0.1
 
 
 class ClusterStart(Start):
-    """The best of several tries; that of one ``kmeans`` where documents are too few to
-    learn from.
-    """
+    """The best of several tries, or a single ``kmeans`` where documents are too few."""
 
     def __init__(self, tries: int) -> None:
         self._tries = tries
@@ -82,8 +81,12 @@ class ClusterStart(Start):
 def _short(
     indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, phi: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """(log-likelihood, words of clusters float32[U, K]) after some sweeps of EM from phi:
-    float32[U, K].
+    """Run some sweeps of EM from phi, float32[U, K].
+
+    Returns
+    -------
+    tuple
+        Log-likelihood, and the clusters' words, float32[U, K].
     """
     from scipy.sparse import csr_array  # .05 s, which other starts need not spend
 

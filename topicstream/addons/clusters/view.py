@@ -1,5 +1,6 @@
-"""``show`` of a model of vectors: sizes and spreads of its components; of image patches, a sheet of
-their first eigenvectors.
+"""``show`` of a model of vectors: sizes and spreads of its components.
+
+For image patches, a sheet of their first eigenvectors.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
     force: bool = option(False, "Replace an existing figure.")
 
     def result(self) -> dict[str, Json]:
-        """Components, the largest first, or those asked for: number, share, size, standard
-        deviations along the first eigenvectors (of diagonal ones: of the coordinates that vary
-        most).
+        """List components, the largest first, or those that the user names.
+
+        Each has number, share, size and the standard deviations along the first eigenvectors (of
+        diagonal ones: of the coordinates that vary most).
         """
         opened = GaussianModel(self.model)  # type: ignore[arg-type]
         if self.plot is not None:
@@ -61,8 +63,9 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
         return {"model": named(str(opened.path)), "numbers": opened.n, "components": entries}
 
     def _sheet(self, opened: GaussianModel, path: str) -> int:
-        """Draw the first eigenvectors of every component of image patches (with the components'
-        numbers and shares), a row a component, the largest first; how many rows.
+        """Draw the first eigenvectors of image patches, and return the number of rows.
+
+        A row a component, with number and share, the largest first.
         """
         if not opened.patches:
             raise UsageError(

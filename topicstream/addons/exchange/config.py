@@ -1,6 +1,7 @@
-"""Options of an export and an import: the one list that makes the keywords of
-``topicstream.export_model`` and ``import_model`` and the options of ``topics export`` and ``topics
-import``.
+"""The options of an export and an import.
+
+One list makes the keywords of ``topicstream.export_model`` and ``import_model`` and the options of
+``topics export`` and ``topics import``.
 """
 
 from __future__ import annotations

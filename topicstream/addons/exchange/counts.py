@@ -22,8 +22,9 @@ from topicstream.model.exchange import (
 
 
 def write_uci(job: Export) -> dict[str, float]:
-    """UCI's bag of words, docword.txt: documents, words and cells, then ``document word count``
-    from 1.
+    """Write UCI's bag of words, docword.txt.
+
+    Documents, words and cells, then ``document word count`` from 1.
     """
     return _write_triples(job, "docword.txt", "{documents}\n{words}\n{cells}\n")
 
@@ -65,8 +66,9 @@ def _write_triples(job: Export, name: str, head: str) -> dict[str, float]:
 
 
 def write_ldac(job: Export) -> dict[str, float]:
-    """LDA-C, documents.ldac: a line a document, ``cells word:count ...``, words from 0; an empty
-    document is ``0``.
+    """Write LDA-C's documents.ldac.
+
+    A line a document, ``cells word:count ...``, words from 0. An empty document is ``0``.
     """
     fit_for_text(job.corpus.words, "", "--format ldac")
     with written(job.path / "documents.ldac", force=job.force) as file:

@@ -39,7 +39,7 @@ DOCUMENTS = 1 << 10
 
 
 def write_parquet(job: Export) -> dict[str, float]:
-    """One file; ``top``: only so many topics a document, the largest first."""
+    """Write one Parquet file, with the ``top`` largest topics of each document."""
     run = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits))
     with written(job.path, force=job.force) as file:
         answers = ParquetAnswers(file, run.schema)
@@ -53,7 +53,7 @@ def write_parquet(job: Export) -> dict[str, float]:
 
 
 def write_mallet(job: Export) -> dict[str, float | str]:
-    """One file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
+    """Write one text file: the dense layout or, with ``top``, pairs of topic and share."""
     run = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits))
     documents = 0
     numbers = pa.array(job.numbers, pa.int32())
@@ -152,7 +152,7 @@ class DocTopics:
         return (name, *(self._pairs if self.layout == "pairs" else self._dense)(values, where))
 
     def _layout_of(self, texts: list[bytes], values: np.ndarray) -> str:
-        """Say in which layout a line is; a topic is written without a point."""
+        """Tell the layout of a line, in which a topic is written without a point."""
         if not texts:
             return "pairs" if self._head else ""
         may_be_pairs = len(texts) % 2 == 0 and all(map(bytes.isdigit, texts[::2]))
@@ -177,7 +177,7 @@ class DocTopics:
 
 
 def _split_at_blanks(line: bytes) -> list[bytes]:
-    """Number, name and proportions; the name may have blanks."""
+    """Split a line into number, name and proportions, where the name may have blanks."""
     fields = line.split()
     last = 1
     for place, field in enumerate(fields[2:], 2):

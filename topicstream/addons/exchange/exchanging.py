@@ -133,7 +133,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, or of the files in a folder."""
+    """Count the bytes of a file, or of the files in a folder."""
     files = (
         [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")]
         if path.is_dir()
@@ -143,8 +143,12 @@ def _size(path: Path) -> int:
 
 
 def _check_place(kind: Format, path: Path, force: bool) -> None:
-    """A folder for a format of several files, all of which may be written; TopicsError
-    otherwise.
+    """Check, and create if needed, the folder of a format of several files.
+
+    Raises
+    ------
+    TopicsError
+        If one of the files may not be written.
     """
     if not kind.files:
         if path.is_dir():
@@ -166,7 +170,7 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
 
 
 def _as_shown(model: TopicModel, view: View) -> TopicModel:
-    """The model as its edits show it, with the names that they give."""
+    """Apply a model's edits, with the names that they give."""
     shown = copy.copy(apply_view(model, view))
     names = {str(j): name for j, i in enumerate(view.ids) if (name := view.label_of(i)) is not None}
     if names:
@@ -258,7 +262,13 @@ def _check_source(source: Path, kind: Format) -> None:
 def save_model(
     folder: Path, source: Path, imported: Imported, given: Given, manifest: Origin
 ) -> None:
-    """Write an imported model into its folder; InputError where its numbers cannot be."""
+    """Write an imported model into its folder.
+
+    Raises
+    ------
+    InputError
+        If its numbers are invalid.
+    """
     words, topics = imported.phi.shape
     if not words or not topics:
         raise InputError(f"{source}: holds no {'topic' if words else 'word'}")
@@ -293,7 +303,7 @@ def save_model(
 
 
 def _manifest(format: str, source: Path, imported: Imported, recipe: Any) -> Origin:
-    """What the imported model's manifest says of its origin."""
+    """Describe the origin of an imported model."""
     plain = Recipe(stopwords=(), stopwords_from="none", min_length=1, numbers=True).to_json()
     return replace(
         imported.about,
@@ -306,7 +316,13 @@ def _manifest(format: str, source: Path, imported: Imported, recipe: Any) -> Ori
 
 
 def _recipe(place: str | Path | None) -> Any:
-    """The tokenizer of a store or a model; None where none is given."""
+    """Read the tokenizer of a store or a model, None without a path.
+
+    Raises
+    ------
+    InputError
+        If it was ingested from counts.
+    """
     if place is None:
         return None
     folder = Path(place)
@@ -320,7 +336,10 @@ def _recipe(place: str | Path | None) -> Any:
 
 
 def _listed(words: Any) -> Any:
-    """The words that are given: as they are, or of a file; None where none are."""
+    """Read the user's words, from a file if they are a path.
+
+    None if there are none.
+    """
     if not isinstance(words, (str, Path)):
         return None if words is None else check_words(words, "words")
     if not Path(words).is_file():

@@ -33,8 +33,9 @@ COUNTED = ("documents", "topics", "words", "tokens", "cells")
 )
 @options_of(ExportConfig)
 def command(**values: Any) -> Printed:
-    """Write a model, the topics of its documents or its corpus; the help above lists the
-    formats.
+    """Write a model, the topics of its documents or its corpus.
+
+    The help above lists the formats.
     """
     summary = export_model(config_of(ExportConfig, values))
     contents = [

@@ -140,9 +140,14 @@ def formats() -> dict[str, Format]:
 
 
 def find_format(name: str | None, path: Path, way: str) -> Format:
-    """The format of that name, or that the path's name tells; InputError saying why there is none.
+    """Find the format by its name or by the name of the path.
 
-    way: ``write`` or ``read``.
+    ``way`` is ``write`` or ``read``.
+
+    Raises
+    ------
+    InputError, UsageError
+        Saying why there is none.
     """
     known = formats()
     names = ", ".join(f.name for f in known.values() if getattr(f, way))
@@ -170,7 +175,7 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
 
 
 def formats_listed(way: str) -> str:
-    """The formats of one way (``write`` or ``read``), a line each, for the help."""
+    """List the formats of one way (``write`` or ``read``), a line each, for the help."""
     return "\b\n" + "\n".join(
         f"  {f.name:18} {f.about}" for f in formats().values() if getattr(f, way)
     )

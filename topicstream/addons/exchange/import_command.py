@@ -31,7 +31,10 @@ SUMMARY = """[{model}: {topics:topic}, {words:word}, from {format}]
 @click.argument("path")
 @options_of(ImportConfig)
 def command(path: str, **values: Any) -> Printed:
-    """Read another program's model; the help above lists the formats."""
+    """Read another program's model.
+
+    The help above lists the formats.
+    """
     summary = import_model(config_of(ImportConfig, {"path": path, **values}))
     for note in summary.get("notes", []):
         click.echo(f"note: {note}", err=True)

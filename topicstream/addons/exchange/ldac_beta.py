@@ -27,8 +27,9 @@ LEAST = -100.0
 
 
 def read(path: Path, given: Given) -> Imported:
-    """A folder with the three files, or ``final.beta``; the words beside it in vocab.txt, or from
-    --words.
+    """Read a folder with the three files, or ``final.beta``.
+
+    The words are beside it in vocab.txt, or come from ``--words``.
     """
     path = path / BETA if path.is_dir() else path
     if given.beta:

@@ -38,7 +38,7 @@ COLUMNS = {"topic": pa.int64(), "word": pa.large_string(), "weight": pa.float64(
 
 
 def write(job: Export) -> dict[str, float]:
-    """A folder; ``words``: so many a topic in the keys."""
+    """Write MALLET's folder, with ``words`` keys a topic."""
     model = job.model
     fit_for_text(model.vocabulary.words, "\\t", "--format mallet")
     phi = read_counts(model)
@@ -55,7 +55,7 @@ def write(job: Export) -> dict[str, float]:
 
 
 def read(path: Path, given: Given) -> Imported:
-    """A folder with both files, or the weights alone."""
+    """Read a folder with both files, or the weights alone."""
     keys = path / KEYS if path.is_dir() else path.with_name(KEYS)
     path = path / WEIGHTS if path.is_dir() else path
     if not path.is_file():
@@ -78,7 +78,10 @@ def read(path: Path, given: Given) -> Imported:
 
 
 def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
-    """(the words, weights float64[W, K]); every topic has a line for every word."""
+    """Read the words and the weights, float64[W, K].
+
+    Every topic has a line for every word.
+    """
     table = read_table(path, COLUMNS)
     topic = table["topic"].to_numpy()
     named = as_words(table["word"])

@@ -47,9 +47,11 @@ TOKENS = 1 << 18
 
 
 def write(job: Export) -> dict[str, float]:
-    """One gzipped file.  Only engines that give every token a topic of its own have a state; its
-    training folder must still be there. Topics are counted from 0 in the order of their numbers. A
-    corpus keeps no order of words: ``pos`` counts the tokens of a document by word.
+    """Write one gzipped file of the state.
+
+    Only engines that give every token a topic of its own have a state, and the training folder must
+    still be there. Topics are counted from 0 in the order of their numbers. A corpus keeps no order
+    of words: ``pos`` counts the tokens of a document by word.
     """
     model = job.model
     words = job.corpus.words
@@ -87,7 +89,7 @@ def write(job: Export) -> dict[str, float]:
 
 
 def read(path: Path, given: Given) -> Imported:
-    """A state, gzipped or not; words are numbered as its ``typeindex`` says."""
+    """Read a state, gzipped or not, with words numbered by its ``typeindex``."""
     skip, priors = _head(path)
     table = _tokens(path, skip)
     word = table["typeindex"].to_numpy()
@@ -105,7 +107,9 @@ def read(path: Path, given: Given) -> Imported:
 
 
 def _tokens(path: Path, skip: int) -> pa.Table:
-    """Read the columns typeindex, type and topic; the name of a source may hold blanks.
+    """Read the columns typeindex, type and topic.
+
+    The name of a source may hold blanks.
 
     Parameters
     ----------
@@ -135,8 +139,12 @@ def _tokens(path: Path, skip: int) -> pa.Table:
 
 
 def _words(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -> list[str]:
-    """The name of each word's number; InputError where a number has two names, or a name two
-    numbers.
+    """Map each word's number to its name.
+
+    Raises
+    ------
+    InputError
+        If a number has two names, or a name two numbers.
     """
     coded = names.combine_chunks().dictionary_encode()
     pairs = np.unique(np.stack((word, coded.indices.to_numpy())), axis=1)
@@ -150,7 +158,7 @@ def _words(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -
 
 
 def _head(path: Path) -> tuple[int, dict[str, list[float]]]:
-    """(lines of the head, its priors by name)."""
+    """Read the head: its number of lines, and its priors by name."""
     priors: dict[str, list[float]] = {}
     number = 0
     try:

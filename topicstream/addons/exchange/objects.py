@@ -25,8 +25,9 @@ def _imported(
     beta: float,
     **more: Any,
 ) -> TopicModel:
-    """A model in memory that says where it comes from; more: its tokenizer, or counts and df of its
-    words.
+    """Build a model in memory that records its origin.
+
+    ``more`` holds its tokenizer, or counts and df of its words.
     """
     origin: dict[str, Any] = {
         "engine": "imported",
@@ -38,8 +39,10 @@ def _imported(
 
 
 def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = None) -> TopicModel:
-    """An ``LdaModel`` (or ``LdaMulticore``): its posterior lambda without eta; eta that differs by
-    word keeps its least.
+    """Convert a gensim ``LdaModel`` or ``LdaMulticore``.
+
+    The counts are its posterior lambda without eta. Of an eta that differs by word the least is
+    kept.
 
     Parameters
     ----------
@@ -72,8 +75,14 @@ def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = N
 
 
 def to_gensim(model: TopicModel) -> Any:
-    """A ``gensim.models.LdaModel`` with the same topics and priors: ``inference``, ``update`` and
-    coherence work. Takes 4 K W bytes twice (float32). ImportError where gensim is missing.
+    """Convert to a ``gensim.models.LdaModel`` with the same topics and priors.
+
+    Its ``inference``, ``update`` and coherence work. It takes 4 K W bytes twice (float32).
+
+    Raises
+    ------
+    ImportError
+        If gensim is missing.
     """
     try:
         from gensim.models import LdaModel
@@ -95,9 +104,13 @@ def to_gensim(model: TopicModel) -> Any:
 
 
 def from_sklearn(model: Any, words: Any = None) -> TopicModel:
-    """A fitted ``LatentDirichletAllocation``, or our own estimator.  words: names of the columns
-    (of the vectorizer's ``get_feature_names_out``), where the model was fitted on an array without
-    names.
+    """Convert a fitted ``LatentDirichletAllocation``, or our own estimator.
+
+    Parameters
+    ----------
+    words
+        Names of the columns (the vectorizer's ``get_feature_names_out``), if the model was fitted
+        on an array without names.
     """
     try:
         components = np.asarray(model.components_, np.float64)
@@ -122,9 +135,15 @@ def from_sklearn(model: Any, words: Any = None) -> TopicModel:
 
 
 def to_sklearn(model: TopicModel) -> Any:
-    """A ``LatentDirichletAllocation`` that transforms and can be fitted on (``partial_fit``): K W
-    doubles, twice. It has one alpha for all topics: ours where they are equal, else their mean.
-    ImportError where scikit-learn is missing.
+    """Convert to a ``LatentDirichletAllocation`` that transforms and can be fitted further.
+
+    It takes K W doubles, twice. scikit-learn has one alpha for all topics: ours where they are
+    equal, else their mean.
+
+    Raises
+    ------
+    ImportError
+        If scikit-learn is missing.
     """
     try:
         from sklearn.decomposition import LatentDirichletAllocation
@@ -153,8 +172,9 @@ def to_sklearn(model: TopicModel) -> Any:
 
 
 def from_tomotopy(model: Any) -> TopicModel:
-    """An ``LDAModel`` (or a kin with ``get_topic_word_dist``) after training; words it left out
-    stay out.
+    """Convert a trained ``LDAModel`` of tomotopy, or a related model.
+
+    It needs ``get_topic_word_dist``. Words that it left out stay out.
     """
     try:
         topics = int(model.k)

@@ -42,8 +42,14 @@ CARRIED = ("tokenizer", "seed_words", "topic_names", "label_docs", "weighting")
 
 
 class ExportedFacts(Origin, kw_only=True, omit_defaults=True):
-    """What a file says of a model beside its table.  alpha: empty in a file of another program;
-    numbers: of the topics, in the order of the table; empty: 0, 1, ...
+    """The facts about a model that a file holds beside its table.
+
+    Attributes
+    ----------
+    alpha
+        Empty in a file of another program.
+    numbers
+        Numbers of the topics, in the order of the table. Empty: 0, 1, ...
     """
 
     numbers: list[int] = []
@@ -53,7 +59,7 @@ class ExportedFacts(Origin, kw_only=True, omit_defaults=True):
 
 
 def about(model: TopicModel, numbers: Sequence[int] = ()) -> ExportedFacts:
-    """What a file says of a model whose topics have these numbers."""
+    """Collect the facts about a model whose topics have these numbers."""
     said = {name: getattr(model.manifest, name) for name in KEPT + CARRIED}
     return ExportedFacts(
         alpha=model.alpha.tolist(),
@@ -65,7 +71,7 @@ def about(model: TopicModel, numbers: Sequence[int] = ()) -> ExportedFacts:
 
 
 def origin(told: ExportedFacts) -> Origin:
-    """What the imported model's manifest says of the one that was exported."""
+    """Describe the origin of an imported model by the exported one."""
     imported = {
         name: value
         for name in ("engine", "seed", "passes")
@@ -75,7 +81,13 @@ def origin(told: ExportedFacts) -> Origin:
 
 
 def read_facts(text: bytes, path: Path) -> ExportedFacts:
-    """The facts of a file; InputError where they are damaged."""
+    """Read the facts of a file.
+
+    Raises
+    ------
+    InputError
+        If they are damaged.
+    """
     try:
         return decode_record(orjson.loads(text), ExportedFacts, path, "Export again", InputError)
     except ValueError:
@@ -83,7 +95,7 @@ def read_facts(text: bytes, path: Path) -> ExportedFacts:
 
 
 def write(job: Export) -> dict[str, float]:
-    """One file."""
+    """Write one Parquet file."""
     model = job.model
     vocabulary = job.model.vocabulary
     names = [f"topic_{k}" for k in job.numbers]
@@ -124,8 +136,12 @@ def write_csv(job: Export) -> dict[str, float]:
 
 
 def read_columns(path: Path) -> tuple[pa.Table, ExportedFacts]:
-    """A Parquet file without missing values, and what our metadata say; InputError where it is
-    none.
+    """Read a Parquet file without missing values, and our metadata.
+
+    Raises
+    ------
+    InputError
+        If it is no such file.
     """
     try:
         table = pq.read_table(path)
@@ -138,8 +154,9 @@ def read_columns(path: Path) -> tuple[pa.Table, ExportedFacts]:
 
 
 def read(path: Path, given: Given) -> Imported:
-    """A file with a column ``word`` and columns ``topic_0`` ... ``topic_K-1``, or of the numbers
-    that the file names.
+    """Read a file with columns ``word`` and ``topic_0`` ... ``topic_K-1``.
+
+    The numbers of the topics may be others, which the file names.
     """
     table, told = read_columns(path)
     columns = [
@@ -171,7 +188,7 @@ def read(path: Path, given: Given) -> Imported:
 
 
 def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
-    """A column of numbers."""
+    """Read a column of numbers."""
     kind = table.schema.field(name).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise InputError(f"{path}: the column {name} contains {kind}, not numbers")

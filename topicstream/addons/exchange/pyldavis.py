@@ -1,8 +1,7 @@
-"""The JSON that pyLDAvis and LDAvis show (Sievert & Shirley 2014), made without the documents: the
-model's own counts are the sizes. Topic k of the model is topic k + 1 of the page, in the same
-order.
+"""The JSON of pyLDAvis and LDAvis (Sievert & Shirley 2014), made without the documents.
 
-The file holds only the first words of each topic; a model read from it knows no others.
+The model's own counts are the sizes. Topic k of the model is topic k + 1 of the page, in the same
+order. The file holds only the first words of each topic, so a model read from it knows no others.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ TEXT = pa.large_string()
 # -- writing
 # --------------------------------------------------------------------------------------------------
 def write(job: Export) -> dict[str, float]:
-    """One file; ``words``: R, so many a topic for each lambda."""
+    """Write one JSON file, with ``words`` words a topic for each lambda (R)."""
     model = job.model
     topics = job.model.n_topics
     r = min(job.words or 30, model.n_words)
@@ -63,7 +62,7 @@ def write(job: Export) -> dict[str, float]:
 
 
 def _word_sums(model: TopicModel, sizes: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens of each word float64[W], the r most salient words)."""
+    """Compute the tokens of each word, float64[W], and the r most salient words."""
     marginal = np.empty(model.n_words)
     salient = Best(r, 1)
     share = sizes / sizes.sum()
@@ -86,7 +85,7 @@ def _term_table(
     word: np.ndarray,
     topic: np.ndarray,
 ) -> dict[str, list[str] | np.ndarray]:
-    """Words of the bars: those of all topics first, then topic after topic."""
+    """Build the words of the bars: those of all topics first, then topic by topic."""
     p = np.maximum(model.pair_probabilities(word, topic), 1e-300)
     lifts = np.log(p) - np.log(np.maximum(marginal[word], 1e-300) / float(marginal.sum()))
     counts = np.floor(marginal[salient])
@@ -104,7 +103,7 @@ def _term_table(
 def _token_table(
     model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, shown: np.ndarray
 ) -> dict[str, list[str] | np.ndarray]:
-    """The shares of the shown words over the topics, word by word in the order of their texts."""
+    """Build the shares of the shown words over the topics, in order of their texts."""
     texts = model.vocabulary.words.take(pa.array(shown)).to_pylist()
     order = np.array(sorted(range(len(shown)), key=texts.__getitem__))
     expected = model.probabilities(shown[order]) * sizes
@@ -120,8 +119,9 @@ def _token_table(
 # -- reading
 # --------------------------------------------------------------------------------------------------
 def read(path: Path, given: Given) -> Imported:
-    """Topics over the words that the page shows; topics numbered from 0 in the order of the page's
-    original model.
+    """Read topics over the words that the page shows.
+
+    Topics are numbered from 0 in the order of the page's original model.
     """
     try:
         page = json.loads(path.read_bytes())
