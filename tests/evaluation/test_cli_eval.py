@@ -49,7 +49,7 @@ def test_eval_with_defaults(capsys):
     for part in (
         "held-out perplexity",
         "nats a token",
-        "20 % of each document's words",
+        "20 % of the different words of each document",
         "NPMI",
         "UMass",
         "diversity",

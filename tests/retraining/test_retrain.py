@@ -270,7 +270,7 @@ def test_rollback_and_forward(home, capsys):
     two = TopicModel.open(home / "current").content_hash()
     assert run(["rollback", str(home)]) == 0
     assert (
-        "current is version 1 (was 2); it holds until `topics retrain --release`"
+        "current is version 1 again (was 2), until `topics retrain --release`"
         in capsys.readouterr().out
     )
     assert publish.current(home) == 1

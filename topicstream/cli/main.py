@@ -105,6 +105,11 @@ def topics() -> None:
 
     \b
         topics ingest pubmed/ --out corpus.zarr
+        topics train -K 100
+        topics show
+
+    \b
+    Documents that do not fit in memory, with the engine that needs the least:
         topics train --algo atbp -K 10 --mem-limit 2G
         topics eval --heldout
     """

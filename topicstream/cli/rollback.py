@@ -23,8 +23,8 @@ def command(folder: str, to: int | None, wait: bool) -> Printed:
     """
     before, now = rollback(folder, to=to, wait=wait)
     until_release = (
-        "; it holds until `topics retrain --release`" if before is not None and now < before else ""
+        ", until `topics retrain --release`" if before is not None and now < before else ""
     )
     return {"before": before, "current": now}, [
-        f"{folder}: current is version {now} (was {before}){until_release}"
+        f"{folder}: current is version {now} again (was {before}){until_release}"
     ]

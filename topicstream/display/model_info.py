@@ -157,7 +157,7 @@ def alpha_text(alpha: list[float]) -> str:
         return bounds
     low, high = (f"{100 * v / total:.2g} % of topic {alpha.index(v)}" for v in (least, most))
     return (
-        f"{bounds}: before its first word a document counts as {total:.3g} words, from {low} to "
+        f"{bounds}: the prior of a document weighs as much as {total:.3g} words, from {low} to "
         f"{high}"
     )
 

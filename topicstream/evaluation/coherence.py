@@ -27,7 +27,7 @@ MEANS = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
 [{with_c_v:?}coherence (c_v)       {c_v:.4f}]
   {measured}
 [  {dead:topic} left out as dead (`topics show` marks them)]
-[  for comparison, the words in the most documents: {mean_topic}]
+[  baseline (the words found in most documents): {mean_topic}]
 [  {unknown} of these words are not in the corpus]
 """
 TOP = 10

@@ -70,19 +70,14 @@ class Score(Perplexity):
     @property
     def measured(self) -> str:
         """In words."""
-        how = (
-            "with the topics fixed"
-            if self.fold_in == "bp"
-            else f"by {self.fold_in} with the topics fixed"
-        )
+        how = "" if self.fold_in == "bp" else f" by {self.fold_in}"
         if self.split is None:
-            return f"perplexity of all cells, theta folded in on the same cells {how}"
+            return f"perplexity of all words, topics of documents inferred from the same{how}"
         seen = round(100 * self.split, 6)
         rest = round(100 * (1 - self.split), 6)
         return (
-            f"document completion: perplexity of {rest:g} % of each document's words (by type), "
-            f"theta folded in on the "
-            f"other {seen:g} % {how}"
+            f"perplexity of {rest:g} % of the different words of each document; its topics are "
+            f"inferred from the other {seen:g} %{how}"
         )
 
 

@@ -130,10 +130,10 @@ def judge(
             )
         if 2 * judgement.error > gate.tolerance:
             judgement.warnings.append(
-                f"{judgement.tokens:,.0f} held-out tokens tell the two models apart to "
-                f"{200 * judgement.error:.1f} %, less closely than the "
-                'tolerance; hold out more, such as heldout = "10%" under [ingest] before the '
-                "first run"
+                f"with {judgement.tokens:,.0f} held-out tokens the gate sees only differences "
+                f"above {200 * judgement.error:.1f} %; the tolerance is "
+                f'{100 * gate.tolerance:g} %; hold out more, such as heldout = "10%" under '
+                f"[ingest] before the first run"
             )
     return judgement
 

@@ -101,8 +101,8 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
         }
     return Choice(
         BEST,
-        f"it reaches the lowest perplexity soonest; {sparse['sparsity']} active topics, "
-        f"documents having {length:.0f} different words each{learned}",
+        f"lowest perplexity in the least time; {sparse['sparsity']} active topics a document "
+        f"({length:.0f} different words each on average){learned}",
         sparse,
     )
 

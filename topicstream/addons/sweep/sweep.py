@@ -192,8 +192,8 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         taken, chosen, why = choose(runs, scores, rows)
         if sample is not None:
             why += (
-                f"; every training learned from {sample:.0%} of the training documents, and was "
-                f"judged by the others as well"
+                f"; each run trained on {sample:.0%} of the training documents and was also scored "
+                f"on the other {1 - sample:.0%}"
             )
         names_of_columns = list(
             dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic"))

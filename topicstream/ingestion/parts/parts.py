@@ -98,7 +98,7 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
         some = [b for (_, b), (a, _) in pairwise(gaps) if raw[b:a].strip()]
         starts += [begin, *(begin + b for b in some[1:])]
         owner += [d] * max(len(some), 1)
-        notes[f"documents in which --split {options.split} found nothing to cut"] += len(some) < 2
+        notes[f"kept whole: nothing in them to cut by --split {options.split}"] += len(some) < 2
     numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
     rows = pa.array(owner, pa.int64())
     document_ids = batch.column(0).take(rows).cast(TEXT)
