@@ -19,6 +19,7 @@ from tests.addons.exchange.conftest import TOPICS, WORDS
 from tests.ingestion.test_memory_inputs import ALL
 from topicstream import TopicModel
 from topicstream.addons.exchange.formats import formats
+from topicstream.base import system
 from topicstream.base.errors import InputError, NotOurs, TopicsError
 from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
@@ -427,3 +428,39 @@ def test_the_commands(made, tmp_path, capsys):
         assert run([command, "--help"]) == 0
         text = capsys.readouterr().out
         assert all(f.name in text for f in formats().values() if getattr(f, way))
+
+
+@pytest.mark.parametrize("name", ["ldac", "mallet", "mtx", "uci"])
+def test_files_of_one_export_are_all_old_or_all_new(made, tmp_path, name, monkeypatch):
+    """A run that ends at any flush to the disk mixes no old file with a new one."""
+    topicstream.ingest(["other words here", "words there"], tmp_path / "o.zarr", **ALL)
+    topicstream.train(tmp_path / "o.zarr", tmp_path / "o", topics=2, passes=2, progress=False)
+    out = tmp_path / "x"
+
+    def export(model, corpus, **more):
+        topicstream.export_model(model, out, format=name, corpus=corpus, **more)
+        return {path.name: path.read_bytes() for path in out.iterdir() if path.name[0] != "."}
+
+    old = export(made / "sparse-bp", made / "c.zarr")
+    assert len(old) == 2
+    flush = system.flush
+    left = []
+    for fails_at in range(1, 20):
+        flushed = []
+
+        def fail(descriptor, flushed=flushed, fails_at=fails_at):
+            flushed.append(descriptor)
+            if len(flushed) == fails_at:
+                raise OSError(28, "No space left on device")
+            flush(descriptor)
+
+        monkeypatch.setattr(system, "flush", fail)
+        try:
+            new = export(tmp_path / "o", tmp_path / "o.zarr", force=True)
+            break
+        except OSError:
+            paths = [path for path in out.iterdir() if path.name[0] != "."]
+            left.append({path.name: path.read_bytes() for path in paths})
+    assert len(left) >= 2
+    assert all(old[file] != new[file] for file in old)
+    assert all(files in (old, new) for files in left)

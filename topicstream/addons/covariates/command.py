@@ -8,6 +8,7 @@ import click
 
 from topicstream.addons.covariates.covariates import EffectsConfig, effects
 from topicstream.addons.covariates.effects import without_nan
+from topicstream.base.files.outputs import written_together
 from topicstream.base.text import counted
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import config_of, options_of
@@ -50,13 +51,17 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
         fitted = effects(
             config_of(EffectsConfig, {"formula": formula, **values}, progress=progress)
         )
-    if out is not None:
-        write_table(
-            without_nan(fitted.table()),
-            out,
-            force=force,
-            caption=f"Effects on the shares of topics: {formula}",
-        )
+    drawn = 0
+    with written_together():
+        if out is not None:
+            write_table(
+                without_nan(fitted.table()),
+                out,
+                force=force,
+                caption=f"Effects on the shares of topics: {formula}",
+            )
+        if figure is not None:
+            drawn = fitted.plot(figure)
     if figure is not None:
-        click.echo(f"{plot}: {counted(fitted.plot(figure), 'topic')}", err=True)
+        click.echo(f"{plot}: {counted(drawn, 'topic')}", err=True)
     return fitted.plain(), fitted.lines()

@@ -20,7 +20,7 @@ from topicstream.addons.exchange.formats import find_format
 from topicstream.base.errors import InputError, NotOurs, StoreError, TopicsError, UsageError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import exchange_folders, lock
-from topicstream.base.files.outputs import check_output
+from topicstream.base.files.outputs import check_output, written_together
 from topicstream.base.files.ownership import (
     check_place,
     claim,
@@ -109,7 +109,8 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     numbers = view.ids if view is not None else []
     job = Export(model, store, path, config.force, config.edits, numbers, **given)
     try:
-        more = resolve_name(kind.write)(job)
+        with written_together():
+            more = resolve_name(kind.write)(job)
     except BaseException:
         if kind.files and not existed:
             owned.remove_unused(path, keep=False)

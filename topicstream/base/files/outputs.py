@@ -1,6 +1,7 @@
 """Files that a user names: an answer, a table, a figure, a page.
 
-Each appears when it is complete, in one rename.  One rule for what is there already, whatever it
+Each appears when it is complete, in one rename; several of one command
+appear together (``written_together``).  One rule for what is there already, whatever it
 looks like: a file is replaced with ``force``, and only then.  Links, folders and special files
 are never replaced, nor is a file that a folder of ours holds for itself.  In an export or a sweep
 only files on its list are replaced.
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -87,6 +90,101 @@ def _refuse_other(path: Path) -> None:
         raise NotOurs(f"{path}: belongs to {KINDS[str(kind_of(home))]}; name another file")
 
 
+@dataclass
+class _Unnamed:
+    """A file that is being written and does not have its name yet.
+
+    Attributes
+    ----------
+    path
+        The name that it will have.
+    beside
+        A name in the same folder, which it has on the way.
+    file
+        Open until it has its name.
+    nameless
+        Whether it has no name so far; else it has ``beside``.
+    force
+        Whether it replaces a file that is there.
+    """
+
+    path: Path
+    beside: Path
+    file: BinaryIO
+    nameless: bool
+    force: bool
+
+    @classmethod
+    def open(cls, path: Path, force: bool) -> _Unnamed:
+        """Open a new file in the folder of ``path``."""
+        beside = temporary(path)
+        fd = system.open_nameless(path.parent)
+        nameless = fd is not None
+        if fd is None:
+            fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return cls(path, beside, open(fd, "wb"), nameless, force)
+
+    def flush(self) -> None:
+        """Bring the content to the disk."""
+        self.file.flush()
+        system.flush(self.file.fileno())
+
+    def prepare(self) -> None:
+        """Check its place once more, and give the file a name beside it."""
+        if os.path.lexists(self.path):
+            if not self.force:
+                raise NotOurs(f"{self.path}: is there since this began; name another file")
+            _refuse_other(self.path)
+        home = home_of(self.path)
+        if home is not None and kind_of(home) in _HOLD_OUTPUTS:
+            note(self.path)
+        if self.nameless:
+            fd = self.file.fileno()
+            # only with a folder does Python follow the link
+            os.link(system.nameless_path(fd), self.beside, src_dir_fd=fd)
+
+    def discard(self) -> None:
+        """Close the file, and remove it where it did not get its name."""
+        self.file.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self.beside)
+
+
+_TOGETHER: ContextVar[list[_Unnamed] | None] = ContextVar("together", default=None)
+"""Complete files that wait for the end of ``written_together``."""
+
+
+@contextmanager
+def written_together() -> Iterator[None]:
+    """Let the files of ``written`` in this block appear at its end, or none of them.
+
+    They are renamed one right after the other: a kill before that leaves what was there.  A block
+    within another one is part of it.
+    """
+    if _TOGETHER.get() is not None:
+        yield
+        return
+    complete: list[_Unnamed] = []
+    token = _TOGETHER.set(complete)
+    try:
+        yield
+        _name_all(complete)
+    finally:
+        _TOGETHER.reset(token)
+        for one in complete:
+            one.discard()
+
+
+def _name_all(complete: Sequence[_Unnamed]) -> None:
+    """Give complete files their names, after all of them were checked."""
+    for one in complete:
+        one.prepare()
+    for one in complete:
+        os.replace(one.beside, one.path)
+    for folder in sorted({one.path.parent for one in complete}):
+        sync(folder)
+
+
 @contextmanager
 def written(
     path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()
@@ -94,32 +192,23 @@ def written(
     """Yield a file that appears as ``path`` where the block ends without an error.
 
     What was there stays where the block fails.  The file has no name before, so that a kill leaves
-    nothing, where the system and the file system have such files (Linux, not over NFS).
-    Parameters as of ``check_output``.
+    nothing, where the system and the file system have such files (Linux, not over NFS).  In a block
+    of ``written_together`` it appears at the end of that.  Parameters as of ``check_output``.
     """
     check_output(path, option, inputs, force=force)
-    beside = temporary(path)
-    fd = system.open_nameless(path.parent)
-    nameless = fd is not None
-    if fd is None:
-        fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    waiting = _TOGETHER.get()
+    if any(os.path.realpath(one.path) == os.path.realpath(path) for one in waiting or ()):
+        raise UsageError(f"{option} {path}: is the place of another output; name another file")
+    new = _Unnamed.open(path, force)
     try:
-        with open(fd, "wb") as file:
-            yield file
-            file.flush()
-            system.flush(fd)
-            if os.path.lexists(path):
-                if not force:
-                    raise NotOurs(f"{path}: is there since this began; name another file")
-                _refuse_other(path)
-            home = home_of(path)
-            if home is not None and kind_of(home) in _HOLD_OUTPUTS:
-                note(path)
-            if nameless:
-                # only with a folder does Python follow the link
-                os.link(system.nameless_path(fd), beside, src_dir_fd=fd)
-            os.replace(beside, path)
-            sync(path.parent)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(beside)
+        yield new.file
+        new.flush()
+        if waiting is None:
+            _name_all([new])
+    except BaseException:
+        new.discard()
+        raise
+    if waiting is None:
+        new.discard()
+    else:
+        waiting.append(new)
