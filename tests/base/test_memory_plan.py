@@ -19,21 +19,15 @@ from topicstream.retraining.retrain import RetrainConfig
 from topicstream.retraining.update import UpdateConfig
 from topicstream.training.config import TrainConfig
 
-# tests of what the core and an add-on do together
-ClassifierConfig = pytest.importorskip("topicstream.addons.classifier.config").ClassifierConfig
-SweepConfig = pytest.importorskip("topicstream.addons.sweep.config").SweepConfig
-
 CONFIGS = (
     CompareConfig,
     EvalConfig,
-    ClassifierConfig,
     InferConfig,
     IngestConfig,
     ReportConfig,
     ShowConfig,
     RetrainConfig,
     UpdateConfig,
-    SweepConfig,
     TrainConfig,
 )
 MB = 1 << 20
@@ -73,6 +67,16 @@ def test_what_is_no_amount_of_memory(text):
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_every_verb_has_the_limit(kind):
+    check_limit(kind)
+
+
+@pytest.mark.parametrize("name", ["classifier.config:ClassifierConfig", "sweep.config:SweepConfig"])
+def test_every_verb_of_an_addon_has_the_limit(name):
+    module, _, kind = name.partition(":")
+    check_limit(getattr(pytest.importorskip(f"topicstream.addons.{module}"), kind))
+
+
+def check_limit(kind):
     (field,) = [field for field in fields(kind) if field.name == "mem_limit"]
     assert field.kw_only
     assert kind.memory.fget(type("Config", (), {"mem_limit": "1G"})()) == MemoryLimit(1 << 30)

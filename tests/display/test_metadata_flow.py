@@ -1,12 +1,9 @@
-"""Titles, dates and other columns in show, theta and infer; scores of single documents; intrusion
-sheets.
-"""
+"""Titles, dates and other columns in show, theta and infer; scores of single documents."""
 
 from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.csv as pc
@@ -21,10 +18,6 @@ from topicstream.corpus.reader import Corpus
 from topicstream.display.show import show
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
-
-# tests of what the core and an add-on do together
-IntrusionView = pytest.importorskip("topicstream.addons.views.intrusion").IntrusionView
-sheet_and_key = pytest.importorskip("topicstream.addons.views.intrusion").sheet_and_key
 
 
 @pytest.fixture(scope="module")
@@ -145,42 +138,3 @@ def test_scores_of_documents_add_up(home, tmp_path, capsys):
     assert (
         run(["eval", *paths(folder), "--coherence", "--per-document", str(tmp_path / "e.csv")]) == 2
     )
-
-
-def test_intrusion_sheets(home, tmp_path, monkeypatch):
-    folder, rows = home
-    words = IntrusionView(folder / "model", intrusion="words", seed=3)
-    table = words.table
-    assert table.equals(replace(words).table) and len(table) == 4
-    model = TopicModel.open(folder / "model")
-    texts = model.vocabulary.texts(np.arange(model.n_words))
-    for row in table.to_pylist():
-        words = [row[f"word_{i}"] for i in range(1, 7)]
-        assert words[row["place"] - 1] == row["intruder"] and len(set(words)) == 6
-        p = model.probabilities([texts.index(w) for w in words])[:, row["topic"]]
-        assert p.argmin() == row["place"] - 1
-    monkeypatch.setattr("topicstream.addons.views.intrusion.QUESTIONS", 5)
-    monkeypatch.setattr("topicstream.addons.views.intrusion.TOPICS", 2)
-    topics = IntrusionView(
-        TopicModel.open(folder / "model"), folder / "corpus.zarr", intrusion="topics"
-    ).table
-    assert len(topics) == 5 and all(r["document"] in rows and r["text"] for r in topics.to_pylist())
-    sheet, key = sheet_and_key(topics)
-    assert (
-        "intruder" not in sheet.column_names
-        and "place" in key.column_names
-        and sheet["answer"].null_count == 5
-    )
-    assert (
-        run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "w.csv")]) == 0
-    )
-    assert (
-        run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "h.html")])
-        == 0
-    )
-    assert (tmp_path / "h.html").read_text().count("<fieldset") == 4 and (
-        tmp_path / "h.key.csv"
-    ).exists()
-    assert (tmp_path / "w.key.csv").exists() and run(
-        ["show", *paths(folder), "--intrusion", "words"]
-    ) == 2

@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from topicstream.base import plugins
-from topicstream.base.files.outputs import written_together
 from topicstream.cli.command import Printed, Section, showing, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.display.config import ShowConfig
@@ -63,7 +62,6 @@ def command(**values: Any) -> Printed:
         )
     with showing() as progress:
         view: ModelView = config_of(next(iter(views), TopicsView), values, progress=progress)
-        with written_together():
-            result = view.result()
+        result = view.result()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return None if result is None else (result, view.lines(result, width))

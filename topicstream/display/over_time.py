@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
+from topicstream.base.files.outputs import written_together
 from topicstream.base.options import option
 from topicstream.base.progress import listener
 from topicstream.base.text import each, escaped, render, shortened, sparkline
@@ -148,11 +149,15 @@ class OverTimeView(ModelView, heeds=("topics",)):
         note = left_out_text(_left_out(table))
         if note and (self.out is not None or figure is not None):
             tell.say(note)
+        drawn = 0
+        with written_together():
+            if self.out is not None:
+                write_table(table, self.out, force=self.force, caption="Shares of topics")
+            if figure is not None:
+                drawn = plot(table, figure)
         if self.out is not None:
-            write_table(table, self.out, force=self.force, caption="Shares of topics")
             tell.say(f"{self.out}: {len(table):,} rows")
         if figure is not None:
-            drawn = plot(table, figure)
             topics = len(set(table["topic"].to_pylist()))
             which = (
                 f"the {drawn} of {topics} topics whose shares differ most"

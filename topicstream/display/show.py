@@ -11,7 +11,6 @@ import numpy as np
 
 from topicstream.base import plugins
 from topicstream.base.errors import InputError, UsageError
-from topicstream.base.files.outputs import written_together
 from topicstream.base.options import checked, openly_configured, option
 from topicstream.base.records import Json
 from topicstream.base.text import escaped, render, wrapped
@@ -86,8 +85,7 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
             f"give one view at a time: {' or '.join(one.title for one in (view, *others))}"
         )
     shared = {f.name: getattr(config, f.name) for f in fields(ShowConfig)}
-    with written_together():
-        return cast("dict[str, Any]", view(**shared, **checked(view, more, "show")).result())
+    return cast("dict[str, Any]", view(**shared, **checked(view, more, "show")).result())
 
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:

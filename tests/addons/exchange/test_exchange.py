@@ -464,3 +464,10 @@ def test_files_of_one_export_are_all_old_or_all_new(made, tmp_path, name, monkey
     assert len(left) >= 2
     assert all(old[file] != new[file] for file in old)
     assert all(files in (old, new) for files in left)
+
+
+def test_exported_topics_of_documents_say_how_many_have_the_prior(half_shown, tmp_path, capsys):
+    for name in ("mallet-doc-topics", "parquet-theta"):
+        out = tmp_path / f"{name}.out"
+        assert run(["export", "--format", name, "--out", str(out), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["without_known_word"] == 50

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import topicstream
+from tests.left_out import SAID
 from tests.small_store import planted, store, with_documents
 from topicstream.base.errors import InputError, StoreError, UsageError
 from topicstream.base.text import sparkline
@@ -262,3 +264,12 @@ def test_sparkline():
     assert (
         sparkline(list(range(1000)), 40)[0] == "▁" and sparkline(list(range(1000)), 40)[-1] == "█"
     )
+
+
+def test_documents_without_a_known_word_are_left_out(half_shown, tmp_path):
+    folder, _, _, _ = half_shown
+    made = topicstream.report(
+        folder / "model", folder / "corpus.zarr", out=tmp_path / "r.html", progress=False
+    )
+    assert made["documents"] == 150 and made["left_out"] == 50
+    assert f"{SAID}." in made["notes"]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
-from topicstream.base.files.outputs import check_output, written
+from topicstream.base.files.outputs import check_output, written, written_together
 from topicstream.base.options import option
 from topicstream.base.progress import listener
 from topicstream.base.records import Json
@@ -118,12 +118,13 @@ class IntrusionView(ModelView, heeds=()):
             check_table_file(out, "--out", force=self.force)
         check_table_file(key, "--out", force=self.force)
         sheet, answers = sheet_and_key(self.table)
-        if out.suffix in PAGES:
-            with written(out, force=self.force) as file:
-                file.write(sheet_page(sheet).encode())
-        else:
-            write_table(sheet, out, force=self.force)
-        write_table(answers, key, force=self.force)
+        with written_together():
+            if out.suffix in PAGES:
+                with written(out, force=self.force) as file:
+                    file.write(sheet_page(sheet).encode())
+            else:
+                write_table(sheet, out, force=self.force)
+            write_table(answers, key, force=self.force)
         listener(self.progress).say(f"{out}: {len(sheet)} questions; the answers are in {key}")
 
     @cached_property

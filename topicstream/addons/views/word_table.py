@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.files.outputs import written_together
 from topicstream.base.options import option
 from topicstream.base.records import Json
 from topicstream.base.text import counted
@@ -102,6 +103,7 @@ class TableView(ModelView, heeds=("words", "topics")):
     )
     force: bool = option(False, "Replace an existing output file.")
 
+    @written_together()
     def result(self) -> dict[str, Json]:
         """The files that were written."""
         files: dict[str, str] = {

@@ -13,9 +13,7 @@ from hypothesis import given
 import topicstream
 from tests.hostile.mutations import BYTES, MANY, answers_or_refuses, mutated
 from tests.ingest_tools import documents, write_jsonl
-
-# tests of what the core and an add-on do together
-formats = pytest.importorskip("topicstream.addons.exchange.formats").formats
+from topicstream.addons.exchange.formats import formats
 
 SUFFIXES = {"mallet-state": ".gz", "pyldavis": ".json", "mallet-doc-topics": ".txt"}
 NAMES = [name for name, form in formats().items() if form.read]

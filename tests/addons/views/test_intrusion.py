@@ -1,0 +1,64 @@
+"""Intrusion sheets and their answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.report_store import made, planted_model
+from topicstream.addons.views.intrusion import IntrusionView, sheet_and_key
+from topicstream.cli.main import run
+from topicstream.model.topic_model import TopicModel
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flow")
+    corpus, rows = made(folder, 300)
+    planted_model(corpus, folder / "model")
+    return folder, {r["id"]: r for r in rows}
+
+
+def paths(home):
+    return ["--model", str(home / "model"), "--corpus", str(home / "corpus.zarr")]
+
+
+def test_intrusion_sheets(home, tmp_path, monkeypatch):
+    folder, rows = home
+    words = IntrusionView(folder / "model", intrusion="words", seed=3)
+    table = words.table
+    assert table.equals(replace(words).table) and len(table) == 4
+    model = TopicModel.open(folder / "model")
+    texts = model.vocabulary.texts(np.arange(model.n_words))
+    for row in table.to_pylist():
+        words = [row[f"word_{i}"] for i in range(1, 7)]
+        assert words[row["place"] - 1] == row["intruder"] and len(set(words)) == 6
+        p = model.probabilities([texts.index(w) for w in words])[:, row["topic"]]
+        assert p.argmin() == row["place"] - 1
+    monkeypatch.setattr("topicstream.addons.views.intrusion.QUESTIONS", 5)
+    monkeypatch.setattr("topicstream.addons.views.intrusion.TOPICS", 2)
+    topics = IntrusionView(
+        TopicModel.open(folder / "model"), folder / "corpus.zarr", intrusion="topics"
+    ).table
+    assert len(topics) == 5 and all(r["document"] in rows and r["text"] for r in topics.to_pylist())
+    sheet, key = sheet_and_key(topics)
+    assert (
+        "intruder" not in sheet.column_names
+        and "place" in key.column_names
+        and sheet["answer"].null_count == 5
+    )
+    assert (
+        run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "w.csv")]) == 0
+    )
+    assert (
+        run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "h.html")])
+        == 0
+    )
+    assert (tmp_path / "h.html").read_text().count("<fieldset") == 4 and (
+        tmp_path / "h.key.csv"
+    ).exists()
+    assert (tmp_path / "w.key.csv").exists() and run(
+        ["show", *paths(folder), "--intrusion", "words"]
+    ) == 2
