@@ -208,3 +208,45 @@ def test_infer_finds_the_columns_by_the_names_of_the_fields(capsys):
     assert [row["date"] for row in rows] == ["01.03.2021", "02.03.2021"]
     assert [row["party"] for row in rows] == ["C", "C"]
     assert [row["authors"] for row in rows] == [["Eve", "Ann"], ["Bob"]]
+
+
+CALLED = {"lines": "k.txt:1", "jsonl": "k.jsonl:1", "files": "k.txt"}
+
+
+def write_day(day, form, words):
+    path = Path(day, CALLED[form].partition(":")[0])
+    path.parent.mkdir()
+    path.write_text(json.dumps({"text": words}) if form == "jsonl" else words)
+    return path
+
+
+@pytest.mark.parametrize("form", CALLED)
+def test_documents_called_by_their_file_are_told_from_duplicates(form, capsys):
+    """The next day's file of the same name holds other documents, which are no duplicates."""
+    first = write_day("monday", form, "apple pear plum")
+    second = write_day("tuesday", form, "apple pear cherry")
+    options = ["--format", form, "-q"]
+    assert run(["ingest", str(first), "--out", "s.zarr", *options, "--min-df", "1"]) == 0
+    said = f"first skipped: {CALLED[form]}; documents without ids are called by their files; if"
+    assert said not in capsys.readouterr().out
+    append = ["ingest", str(second), "--out", "s.zarr", "--append", *options]
+    assert run([*append, "--on-duplicate", "fail"]) == 3
+    assert "called by their files; if these are others, rename the file" in capsys.readouterr().err
+    assert run([*append]) == 0
+    assert said in capsys.readouterr().out
+    second.rename(second.with_stem("other"))
+    append[1] = str(second.with_stem("other"))
+    assert run([*append, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["documents"] == 2
+    assert "place_taken" not in summary
+
+
+def test_a_document_with_the_id_of_another_is_a_duplicate(capsys):
+    Path("a.jsonl").write_text('{"id": "x", "text": "apple pear"}')
+    Path("b.jsonl").write_text('{"id": "x", "text": "apple cherry"}')
+    assert run(["ingest", "a.jsonl", "--out", "s.zarr", "--min-df", "1", "-q"]) == 0
+    assert run(["ingest", "b.jsonl", "--out", "s.zarr", "--append", "-q"]) == 0
+    said = capsys.readouterr().out
+    assert "1 duplicate skipped" in said
+    assert "called by their files" not in said

@@ -18,6 +18,7 @@ from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import linked_text
 from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.pipeline import ingest
+from topicstream.ingestion.store.decide import CALLED_BY_PLACE
 from topicstream.ingestion.tokens.stopwords import read_stopwords
 from topicstream.ingestion.tokens.word_lists import describe_list, describe_stop_list
 
@@ -29,6 +30,7 @@ out ({heldout_asked})
 SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out ({heldout_asked})
 [  warning: no document has {heldout_missed}]
 [  {told}]
+[  first skipped: {place_taken}; {called_by_place}]
 [  first rejected: {first_rejected}[ (all: {rejects})]]
   words: {words_before:,} before pruning, {words:,} kept ({rule})[; only {kept_share:.0p} % of \
 the tokens are theirs]
@@ -166,6 +168,7 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         **s,
         "columns": columns_told(s),
         "missing_told": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),
+        "called_by_place": CALLED_BY_PLACE,
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
         "heldout_missed": ""
         if s["documents_heldout"] or "=" not in s["heldout_asked"]

@@ -65,7 +65,8 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     dict
         documents, documents_training, documents_heldout, cells, tokens, words, rejected,
         dropped_duplicates, seconds, ... ``finished_before`` is there where the same ingest had
-        finished already, so that nothing was done.
+        finished already, so that nothing was done; ``place_taken`` names the first document that
+        was skipped because another is called by the same file.
 
     Raises
     ------

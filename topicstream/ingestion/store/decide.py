@@ -30,6 +30,11 @@ REPLACED = 2
 DELETED = 3
 FORGOTTEN = 4
 LARGEST = 2**64 - 1
+CALLED_BY_PLACE = (
+    "documents without ids are called by their files; if these are others, rename the file or "
+    "give --id-field NAME"
+)
+"""Why documents that are none have the same id."""
 
 _LIVES = """
     select number, life < last_life as ended,
@@ -140,10 +145,12 @@ def decide(
             later, earlier = (
                 int(batch[name].filter(pa.array(again))[0].as_py()) for name in ("number", "other")
             )
+            place = _place_as_id(journal, starts, later)
             raise InputError(
                 f"{_name(journal, base, starts, later)}: the same id as "
                 f"{_name(journal, base, starts, earlier)} "
-                "(--on-duplicate skip or replace takes the first or the last)"
+                f"(--on-duplicate skip or replace takes the first or the last)"
+                + ("" if place is None else f"; {CALLED_BY_PLACE}")
             )
         reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
     relations.clear()
@@ -262,6 +269,23 @@ def _name(journal: Journal, base: Corpus | None, starts: list[int], number: int)
     table = piece_metadata(journal.docs.read(piece))
     row = number - starts[piece]
     return f"{table['source'][row].as_py()}: document {table['id'][row].as_py()!r}"
+
+
+def _place_as_id(journal: Journal, starts: Sequence[int], number: int) -> str | None:
+    """Return what a new document is called where that is its file (and line), for want of an id."""
+    piece = int(np.searchsorted(starts, number, "right")) - 1
+    table = piece_metadata(journal.docs.read(piece))
+    row = number - starts[piece]
+    name = table["id"][row].as_py()
+    return str(name) if name == table["source"][row].as_py() else None
+
+
+def find_taken_place(journal: Journal, decision: Decision) -> str | None:
+    """Find a document that was skipped because another is called by the same file (and line)."""
+    skipped = np.flatnonzero(decision.reason[decision.first :] == DUPLICATE)
+    if not len(skipped):
+        return None
+    return _place_as_id(journal, decision.starts.tolist(), decision.first + int(skipped[0]))
 
 
 def piece_metadata(arrays: dict[str, np.ndarray]) -> pa.Table:

@@ -53,7 +53,13 @@ from topicstream.ingestion.plan import IngestPlan
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.ingestion.store import commit
 from topicstream.ingestion.store.blocks import words_of_training, write_blocks
-from topicstream.ingestion.store.decide import HELDOUT, TRAIN, Decision, decide
+from topicstream.ingestion.store.decide import (
+    HELDOUT,
+    TRAIN,
+    Decision,
+    decide,
+    find_taken_place,
+)
 from topicstream.ingestion.store.side_join import join_side_files
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.stopwords import listed_words, unfit
@@ -114,6 +120,7 @@ class Finishing:
         self.removal = Removal(base)
         self.forgotten = lists_for(out)
         self.began = time.monotonic()
+        self.place_taken: str | None = None
         self.language: dict[str, Any] | None = None
         self.word_lists: dict[str, dict[str, Json]] = {}
 
@@ -149,6 +156,7 @@ class Finishing:
                     self.forgotten,
                 )
                 self.removal.take(decision.replaced)
+                self.place_taken = find_taken_place(self.journal, decision)
                 if (
                     self.old is not None
                     and not decision.documents(TRAIN, HELDOUT)
@@ -547,11 +555,16 @@ class Finishing:
         self.journal.remove()
         self.progress.close()
         seconds = state.seconds + time.monotonic() - self.began
-        return summary | {
-            "out": str(self.out),
-            "seconds": round(seconds, 3),
-            "input_bytes": state.consumed,
-            "megabytes_per_second": round(state.consumed / max(seconds, 1e-9) / 1e6, 3),
-            "peak_rss_bytes": peak_bytes(),
-            "workers": self.plan.workers,
-        }
+        taken = {} if self.place_taken is None else {"place_taken": self.place_taken}
+        return (
+            summary
+            | taken
+            | {
+                "out": str(self.out),
+                "seconds": round(seconds, 3),
+                "input_bytes": state.consumed,
+                "megabytes_per_second": round(state.consumed / max(seconds, 1e-9) / 1e6, 3),
+                "peak_rss_bytes": peak_bytes(),
+                "workers": self.plan.workers,
+            }
+        )
