@@ -50,7 +50,13 @@ between 0 and 1.
 
 
 def as_references(references: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
-    """``party=red``, or some of these -> {party: red}; UsageError."""
+    """Parse ``party=red``, or several of these, to {party: red}.
+
+    Raises
+    ------
+    UsageError
+        If one is not of this form.
+    """
     listed = [references] if isinstance(references, str) else references
     pairs = (
         listed if isinstance(listed, Mapping) else dict(one.partition("=")[::2] for one in listed)
@@ -62,7 +68,7 @@ def as_references(references: str | Sequence[str] | Mapping[str, str]) -> Mappin
 
 @dataclass(frozen=True)
 class EffectsConfig(ThreadedOptions):
-    """What ``effects`` is asked."""
+    """The options of ``effects``."""
 
     formula: str = option("", "Covariates, such as 'party * s(date)'.", cli=False)
     model: str | Path | TopicModel = option(
@@ -236,8 +242,12 @@ def _reasons(design: Design, support: Support, fitted: Coefficients) -> list[str
 def _survey(
     corpus: Corpus, terms: list[Term], factors: list[Factor], first: Mapping[str, str]
 ) -> tuple[Design, dict[str, list[str]]]:
-    """The design of the training documents' values, and the values of documents that predictions
-    are averaged over.
+    """Read the design of the training documents' values.
+
+    Returns
+    -------
+    tuple
+        The design, and the values of the documents that predictions are averaged over.
     """
     kinds = columns_of(corpus)
     columns = list(dict.fromkeys(factor.column for factor in factors))
@@ -298,7 +308,7 @@ def _documents(
 
 
 class _Point(NamedTuple):
-    """A prediction: its variable, value and group, its row of the design, and what it fixes."""
+    """A prediction: its variable, value and group, its row of the design, its fixed values."""
 
     variable: str
     value: str
@@ -314,7 +324,7 @@ def _predictions(
     support: Support,
     topics: np.ndarray,
 ) -> pa.Table:
-    """Tabulate predicted shares; without an interval where few documents carry them."""
+    """Tabulate predicted shares, without an interval where few documents carry them."""
     if not points:
         return PREDICTED.empty_table()
     shares = regression.predict(coefficients, np.concatenate([point.row for point in points]))
@@ -342,8 +352,9 @@ def _predictions(
 
 
 def _points(design: Design, sample: dict[str, list[str]]) -> list[_Point]:
-    """Choose the values of each variable that shares are predicted for, of a curve for each value
-    of a category that it interacts with.
+    """Choose the values of each variable that shares are predicted for.
+
+    A curve has them for each value of a category that it interacts with.
     """
     points: list[_Point] = []
     count = len(next(iter(sample.values()), []))
@@ -381,9 +392,10 @@ def _points(design: Design, sample: dict[str, list[str]]) -> list[_Point]:
 def _averaged(
     design: Design, sample: dict[str, list[str]], fixed: dict[str, str | float]
 ) -> dict[str, list[str]]:
-    """The documents over whose other covariates a prediction is averaged: where a category
-    interacts, those of its value, so that it is not predicted for times or groups that it never
-    had; else all.
+    """Select the documents over whose other covariates a prediction is averaged.
+
+    Where a category interacts, they are those of its value, so that it is not predicted for times
+    or groups that it never had. Otherwise all.
     """
     number = len(next(iter(sample.values())))
     rows = set(range(number))

@@ -183,14 +183,14 @@ class Effects:
         }
 
     def _terms(self) -> dict[str, list[int]]:
-        """The places of the coefficients of each term; all of a curve are one term."""
+        """Group the positions of the coefficients by term, where a curve is one term."""
         terms: dict[str, list[int]] = {}
         for i, name in enumerate(self.coefficients.names):
             terms.setdefault(_CURVE.sub(r"\1", name), []).append(i)
         return terms
 
     def _reason(self, places: list[int]) -> str | None:
-        """The reason why a term has no test: none of its coefficients has an interval."""
+        """Explain why a term has no test: none of its coefficients has an interval."""
         reasons = [self.reasons[i] for i in places]
         return reasons[0] if all(reasons) else None
 
@@ -217,7 +217,7 @@ class Effects:
         return out
 
     def _head(self, ends: dict[str, list[float]]) -> list[str]:
-        """The lines above the topics; ends: ranges of curves."""
+        """Format the lines above the topics, with the ranges (``ends``) of curves."""
         left_out = (
             f", {self.left_out:,} left out (no value or no known word)" if self.left_out else ""
         )
@@ -248,7 +248,13 @@ class Effects:
         ]
 
     def _curves(self) -> tuple[dict[tuple[str, int], list[float]], dict[str, list[float]]]:
-        """(shares in percent of each curve and topic, NaN where unsure; the values of each)."""
+        """Collect the predicted curves.
+
+        Returns
+        -------
+        tuple
+            Shares in percent of each curve and topic, NaN where unsure, and the values of each.
+        """
         curves: dict[tuple[str, int], list[float]] = {}
         values: dict[str, list[float]] = {}
         for row in self.predictions.to_pylist():
@@ -261,7 +267,7 @@ class Effects:
         return curves, values
 
     def _result(self, topic: int, places: list[int]) -> str:
-        """A coefficient with its interval, or the test of several, or why there is none."""
+        """Format a coefficient with its interval, or the test of several, or a reason."""
         reason = self._reason(places)
         if len(places) > 1:
             if reason:
@@ -360,7 +366,7 @@ class Effects:
 
 
 def _draw_levels(figure: Figure, axis: Any, rows: dict[str, np.ndarray]) -> None:
-    """Draw the shares of the levels of a category, those of too few documents without interval."""
+    """Draw the shares of a category's levels, without interval for too few documents."""
     share, low, high = (100 * rows[name][::-1] for name in ("share", "low", "high"))
     places = np.arange(len(share))
     known = np.isfinite(low)

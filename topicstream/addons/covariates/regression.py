@@ -1,5 +1,6 @@
-"""What covariates explain of the shares of topics: a regression with the uncertainty of the
-documents' topics in it.
+"""The effects of covariates on the shares of topics.
+
+It is a regression with the uncertainty of the documents' topics in it.
 
 Each topic's shares are regressed on the covariates by weighted least squares (Roberts, Stewart &
 Tingley 2019, stm's ``estimateEffect``), with these changes:
@@ -120,7 +121,7 @@ class Coefficients:
 
     @property
     def names(self) -> list[str]:
-        """Of the coefficients, P."""
+        """Names of the coefficients, P."""
         return [self.columns[i] for i in self.used]
 
     @property
@@ -183,7 +184,7 @@ def _f_test(squares: float, expected: float, df1: float, df2: float) -> FTest:
 
 
 def reach(freedom: ArrayLike) -> np.ndarray:
-    """Count the standard errors from an estimate to the ends of its 95 % interval (Student's)."""
+    """Return the half-width of a 95 % interval, in standard errors (Student's)."""
     return np.asarray(stdtrit(freedom, 0.5 + LEVEL / 2))
 
 
@@ -214,8 +215,17 @@ def wider(
 
 
 def independent(products: np.ndarray) -> np.ndarray:
-    """Columns of a matrix X, given X'X float64[P, P], that those before them do not determine:
-    int64[n], ascending.
+    """Select the columns of a matrix X that those before them do not determine.
+
+    Parameters
+    ----------
+    products
+        X'X, float64[P, P].
+
+    Returns
+    -------
+    numpy.ndarray
+        int64[n], ascending.
     """
     used: list[int] = []
     for column in range(len(products)):
@@ -250,9 +260,7 @@ class WholeDocument(NamedTuple):
 
 
 def _adjustments(turned: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute what ``WholeDocument.adjusted`` comes to for whole documents, a factor each:
-    float64[D].
-    """
+    """Compute the factor of ``WholeDocument.adjusted`` for whole documents, float64[D]."""
     left = 1.0 - weights * (turned**2).sum(axis=1)
     return np.asarray(np.maximum(left, DETERMINED) ** -0.5)
 
@@ -292,7 +300,17 @@ class Influence:
         edges: np.ndarray,
         clusters: list[WholeDocument],
     ) -> None:
-        """Add documents: rows float64[D, P] that begin at the edges; no clusters: one a row."""
+        """Add documents.
+
+        Parameters
+        ----------
+        turned
+            float64[D, P], rows.
+        edges
+            Where documents begin.
+        clusters
+            The documents of the parts. Empty: one document a row.
+        """
         across = weights[:, None] * (turned @ self.combinations)
         self._add_carried(np.add.reduceat(across**2, edges[:-1]))
         if clusters:
@@ -416,9 +434,18 @@ class Regression:
     def add(
         self, design: np.ndarray, shares: np.ndarray, tokens: np.ndarray, wholes: Sequence[str]
     ) -> None:
-        """Documents: rows of the design float64[D, P], their shares float[D, K] and tokens
-        float64[D], above 0; the names of what they are parts of (or their own), one after the
-        other.
+        """Add documents.
+
+        Parameters
+        ----------
+        design
+            float64[D, P], rows of the design.
+        shares
+            float[D, K].
+        tokens
+            float64[D], above 0.
+        wholes
+            Names of the documents that they are parts of (or their own), consecutive.
         """
         # what the words alone say, without the pull of the prior; a little outside of 0 to 1 at
         # times
@@ -451,7 +478,7 @@ class Regression:
 
     @cached_property
     def _root(self) -> np.ndarray:
-        """float64[P, P]; in the coordinates design @ root, X'WX is the identity."""
+        """The root, float64[P, P]: in the coordinates design @ root, X'WX is the identity."""
         xx = self._xx[np.ix_(self._used, self._used)]
         scale = np.sqrt(np.diagonal(xx))
         values, directions = np.linalg.eigh(xx / scale[:, None] / scale)
@@ -518,7 +545,7 @@ class Regression:
     def _clusters_of(
         self, turned: np.ndarray, weights: np.ndarray, edges: np.ndarray
     ) -> list[WholeDocument]:
-        """The documents that parts are of; none where every document is a whole one."""
+        """Group parts by their documents, or return none if every document is whole."""
         if self.documents == self.clusters:
             return []
         return [WholeDocument.of(turned[a:b], weights[a:b]) for a, b in pairwise(edges)]

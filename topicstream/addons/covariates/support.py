@@ -1,4 +1,4 @@
-"""How many documents the coefficients of a formula compare."""
+"""The number of documents that the coefficients of a formula compare."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Support:
         return np.array([places[value] for value in values], np.int64)
 
     def reasons(self) -> list[str | None]:
-        """Say for each column of the design why it has no interval, None where it has one."""
+        """Explain for each column of the design why it has no interval, else None."""
         reasons = [self._fewest({c.column: [0] for c in self._covariates.values() if c.levels})]
         for term in self._design.terms:
             for places in product(*(self._places(factor) for factor in term)):
@@ -86,17 +86,17 @@ class Support:
         return reasons
 
     def _places(self, factor: Factor) -> list[int]:
-        """The level of each of a factor's columns of the design, in their order."""
+        """Return the level of each of a factor's columns of the design, in order."""
         covariate = self._design.covariates[factor]
         return [1 + i if covariate.levels else OTHER for i in range(len(covariate.names()))]
 
     def _fewest(self, compared: Mapping[str, list[int]]) -> str | None:
-        """The reason of the smallest level of several columns, each by itself."""
+        """Explain by the smallest level of several columns, each by itself."""
         reasons = (self._smallest({column: places}) for column, places in compared.items())
         return next((reason for reason in reasons if reason), None)
 
     def _smallest(self, compared: Mapping[str, list[int]]) -> str | None:
-        """The reason of the smallest cell of the levels compared, if that has too few documents."""
+        """Explain by the smallest cell of the compared levels, if it has too few documents."""
         columns = tuple(compared)
         counts = self._counts[columns]
         number, cell = min((int(counts[cell]), cell) for cell in product(*compared.values()))
@@ -110,7 +110,7 @@ class Support:
         return f"{column}={levels[place]}" if levels else f"{column} not {self._modes[column]}"
 
     def reason(self, fixed: Mapping[str, str | float]) -> str | None:
-        """Say why a prediction has no interval for documents of some levels, None if it has one."""
+        """Explain why a prediction at some levels has no interval, else None."""
         compared = {
             column: [self._covariates[column].levels.index(str(value))]
             for column, value in fixed.items()

@@ -1,4 +1,4 @@
-"""How a model's clusters agree with labels that the documents have."""
+"""The agreement of a model's clusters with labels of the documents."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purit
 
 
 def agreement(table: np.ndarray) -> tuple[float, float]:
-    """How a partition agrees with another, given their contingency table (classes x clusters).
+    """Measure how two partitions agree, given their contingency table (classes x clusters).
 
     Returns
     -------
-    Normalised mutual information (over the mean of the two entropies) and the adjusted Rand index
-    (Hubert & Arabie 1985).
+    tuple
+        Normalised mutual information (over the mean of the two entropies) and the adjusted Rand
+        index (Hubert & Arabie 1985).
     """
     n = float(table.sum())
     rows = table.sum(1)
@@ -45,9 +46,18 @@ def agreement(table: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """nmi, ari: as of ``agreement``; purity: share of documents of the class that is largest in
-    their cluster; left_out: documents without one label; clusters: those that any document is
-    in.
+    """Agreement of clusters with labels.
+
+    Attributes
+    ----------
+    nmi, ari
+        See ``agreement``.
+    purity
+        Share of documents of the class that is largest in their cluster.
+    clusters
+        Clusters that any document is in.
+    left_out
+        Documents without one label.
     """
 
     nmi: float
@@ -63,8 +73,9 @@ class Agreement:
 def score_agreement(
     model: TopicModel, store: Corpus, parts: tuple[str, ...], field: str, threads: int
 ) -> Agreement:
-    """NMI and ARI of the likeliest clusters and a column of the documents; those without a value,
-    or with several, are left out.
+    """Compute NMI and ARI of the likeliest clusters and a column of the documents.
+
+    Documents without a value, or with several, are left out.
     """
     if field not in store.manifest.columns:
         raise UsageError(

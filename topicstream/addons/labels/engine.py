@@ -101,10 +101,18 @@ class LabeledOptions(Options):
 def sum_theta(
     cells: CellsByWord, lists: Longs, stored: Bytes, theta: Doubles, messages: Shorts
 ) -> None:
-    """theta[lists[d] + j] (float64, zeros) += x mu_j of each of the document's cells, from the
-    stored messages.
+    """Add the tokens of each document's cells to its topics, from the stored messages.
 
-    lists: int64[D+1], topics of each document; stored: uint8[D], whether it keeps messages
+    theta[lists[d] + j] += x mu_j.
+
+    Parameters
+    ----------
+    lists
+        int64[D+1], topics of each document.
+    stored
+        uint8[D], 1 for documents that keep messages.
+    theta
+        float64, zeros.
     """
     _, doc, x = cells
     at = np.int64(0)
@@ -142,8 +150,10 @@ class Documents(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """phi of local word u is base[row[u]]; lam: float64[K], lam + W beta (SEEDED: column sums), no
-    less than ``least`` after exclusion.
+    """Rows and totals of phi for a sweep.
+
+    phi of local word u is base[row[u]]. ``lam`` is float64[K], lam + W beta (SEEDED: column sums),
+    no less than ``least`` after exclusion.
     """
 
     base: Floats
@@ -272,7 +282,7 @@ def sweep(
 
 
 def a_topic_a_label(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
-    """Number of topics: one for each label, and the shared ones."""
+    """Return the number of topics: one for each label, and the shared ones."""
     topics = int(options.free + axes[LABELS])
     if not axes[LABELS]:
         raise InputError("no document has a label; ingest with --meta labels=FIELD")
@@ -320,8 +330,10 @@ class LabeledBeliefPropagation(Engine):
 
     @property
     def layout(self) -> Layout:
-        """Documents without labels have K messages a cell, and a block may have only such: it is
-        cut so that the messages, lists and deltas of a thousand topics fit 512 MB.
+        """The layout of a block.
+
+        Documents without labels have K messages a cell, and a block may have only such. Blocks are
+        so small that the messages, lists and deltas of a thousand topics fit 512 MB.
         """
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
         docs = max(min(1 << 16, (1 << 21) // padded(self.shape.topics)), 1 << 8)
@@ -336,7 +348,7 @@ class LabeledBeliefPropagation(Engine):
         return min(self.options.free + block.axes[LABELS].longest, self.shape.topics)
 
     def _messages(self, corpus: BlockShape) -> int:
-        """Numbers of the messages of all blocks, at most."""
+        """Count the numbers of the messages of all blocks, at most."""
         open_to_all = (
             self.shape.bare.get(LABELS, corpus.cells) if self.options.no_label == "all" else 0
         )
@@ -382,8 +394,13 @@ class LabeledBeliefPropagation(Engine):
         return {"unlabelled": n}
 
     def topics_of(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each document of a block: its topics, ascending (int64[D+1], int32[E]), and whether it
-        has labels (bool[D]).
+        """List the topics of each document of a block.
+
+        Returns
+        -------
+        tuple
+            int64[D+1] and int32[E], topics in ascending order, and bool[D], True for documents with
+            labels.
         """
         labels = block.rows(LABELS)
         n_labels = np.diff(labels.indptr)

@@ -58,15 +58,21 @@ from topicstream.numeric.parallel import in_order
 
 
 class Predicted:
-    """What every threshold would predict, counted document by document.
+    """Counts of the predictions of every threshold, document by document.
 
-    hit, said      int64[L, T]: true classes, and all classes, whose score lies between threshold t
-                   and the next
-    first_hit, first_said   int64[L, T + 1]: documents whose largest score lies just below threshold
-                            t, by that class
-    true           int64[L]: documents with each class;  unknown: classes of documents that the
-                   model does not have
-    first          documents of one class, and those of them whose largest score is that class's
+    Attributes
+    ----------
+    hit, said
+        int64[L, T], true classes, and all classes, whose score lies between threshold t and the
+        next.
+    first_hit, first_said
+        int64[L, T + 1], documents whose largest score lies just below threshold t, by that class.
+    true
+        int64[L], documents with each class.
+    unknown
+        Classes of documents that the model does not have.
+    first
+        Documents of one class, and those of them whose largest score is that class's.
     """
 
     def __init__(self, classes: int, thresholds: np.ndarray) -> None:
@@ -108,7 +114,7 @@ class Predicted:
         self.first += [int(one.sum()), int((one & right).sum())]
 
     def counts(self, t: int, at_least_one: bool) -> tuple[np.ndarray, np.ndarray]:
-        """(right, predicted) of each class with threshold number t, int64[L]."""
+        """Count right and predicted documents of each class at a threshold, int64[L]."""
         right = self.hit[:, t:].sum(1)
         said = self.said[:, t:].sum(1)
         if at_least_one:
@@ -117,8 +123,12 @@ class Predicted:
         return right, said
 
     def best(self) -> tuple[int, bool]:
-        """The threshold's number, and whether a document gets one class at least, of the highest
-        micro F1.
+        """Choose the rule of the highest micro F1.
+
+        Returns
+        -------
+        tuple
+            The threshold's number, and whether a document gets at least one class.
         """
         every = [(t, one) for t in range(len(self.thresholds)) for one in (False, True)]
         return max(
@@ -150,8 +160,14 @@ PRIOR_TOKENS = 1e-3
 
 
 def named_topics(model: TopicModel) -> dict[str, int]:
-    """Label -> topic, of a model whose topics are labels; InputError for another, StoreError where
-    they cannot be.
+    """Map labels to topics, for a model whose topics are labels.
+
+    Raises
+    ------
+    InputError
+        If its topics are no labels.
+    StoreError
+        If their names are damaged.
     """
     names = model.manifest.topic_names
     docs = model.manifest.label_docs
@@ -177,11 +193,20 @@ def lost_without(
     theta: Floats,
     lost: Floats,
 ) -> None:
-    """lost[d, j] = nats that document d loses without the j-th of the last topics, the others in
-    its place in proportion.
+    """Compute the nats that a document loses without each of the last topics.
 
-    indptr: int64[D+1], rows, counts: [nnz], cells; base: float32[U, KP], rows of phi; inverse:
-    float32[KP], 1 / (lam + W beta); theta: float32[D, K]; lost: float32[D, L]
+    lost[d, j] is for the j-th of them, with the others in its place in proportion.
+
+    Parameters
+    ----------
+    indptr, rows, counts
+        The cells: int64[D+1], [nnz], [nnz].
+    base, inverse
+        float32[U, KP], rows of phi, and float32[KP], 1 / (lam + W beta).
+    theta
+        float32[D, K].
+    lost
+        float32[D, L], result.
     """
     topics = theta.shape[1]
     labels = lost.shape[1]
@@ -215,8 +240,9 @@ Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class _Judge:
-    """Scores the labels of documents, block by block; tenth: of documents that the model has been
-    trained on.
+    """Scorer of the labels of documents, block by block.
+
+    ``tenth``: of documents that the model was trained on.
     """
 
     def __init__(self, model: TopicModel, store: Corpus, tenth: bool) -> None:
@@ -252,8 +278,7 @@ class _Judge:
         lost_without(*cells, self.model.beta, inverse, self._fold_in(cells, inverse), scores)
 
     def _without_own(self, cells: Cells, own_topics: np.ndarray) -> tuple[Cells, np.ndarray]:
-        """Cells and norms without what a training document contributed to its topics
-        ``own_topics``.
+        """Remove a training document's contribution to its topics from cells and norms.
 
         A topic that no other document has is closed to it.
         """
@@ -277,8 +302,13 @@ class _Judge:
     def __call__(
         self, item: tuple[Block, np.ndarray]
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        """(documents of the block, scores float32[D, L] of those taken, where their labels begin,
-        their labels).
+        """Score a block.
+
+        Returns
+        -------
+        tuple
+            Documents of the block, scores float32[D, L] of those taken, offsets of their labels,
+            and their labels.
         """
         block, taken = item
         chosen = np.flatnonzero(taken)
@@ -312,9 +342,9 @@ def predict(
     tenth: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Predicted:
-    """What the model predicts of parts (``train``, ``heldout``) of a store.
+    """Count the predictions for parts (``train``, ``heldout``) of a store.
 
-    tenth: only of every tenth document by its id, which the model has been trained on.
+    ``tenth`` judges only every tenth document by its id, of those that the model was trained on.
     """
     judge = _Judge(model, store, tenth)
     predicted = Predicted(len(judge.columns), thresholds)
@@ -352,16 +382,23 @@ def _blocks(
 
 @dataclass(frozen=True)
 class LabelScore:
-    """How well labels were predicted.
+    """Quality of predicted labels.
 
-    macro_f1    mean over the labels that these documents and those of the training have (``labels``
-                of them)
-    accuracy    of documents with one label, the share whose best label it is; None without such
-                documents
-    docs, unlabelled   documents judged, and left out;  unknown_labels: of the documents, not of the
-                       model
-    each        a record for each label: docs, predicted, right, f1
-    threshold, at_least_one   the rule
+    Attributes
+    ----------
+    macro_f1
+        Mean over the labels that these documents and those of the training have (``labels`` of
+        them).
+    accuracy
+        Of documents with one label, the share whose best label it is. None without such documents.
+    docs, unlabelled
+        Documents judged, and left out.
+    unknown_labels
+        Labels of the documents that the model does not have.
+    each
+        A record for each label: docs, predicted, right, f1.
+    threshold, at_least_one
+        The rule.
     """
 
     micro_f1: float

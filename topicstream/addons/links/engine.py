@@ -65,14 +65,25 @@ def link_messages(
     sums: Floats,
     weight: Floats,
 ) -> None:
-    """Eq. (29) of every document of a block: the mean over its linked documents that have words of
-    eta theta_d' / n_d'.
+    """Compute the link message of every document of a block, eq. (29).
 
-    Shapes: as in messages.py; the links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1],
-    rows of theta (of the pass before) at theta[row[local]]; link, sums float32[D, Kp]; weight
-    float32[D], the sum of a document's link message, 0 where it has none; eta float32[K, K];
-    renormalise: scale a document's message to the sum 1. sums gets the linked documents' theta
-    added up, not normalised: what eq. (28) needs.
+    It is the mean of eta theta_d' / n_d' over the linked documents that have words.
+
+    Parameters
+    ----------
+    ptr, local
+        The links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1].
+    theta, row
+        Theta of the pass before, of which a link's row is theta[row[local]].
+    eta
+        float32[K, K].
+    renormalise
+        Scale a document's message to the sum 1.
+    link, sums
+        float32[D, Kp], results: the messages, and the linked documents' theta added up, not
+        normalised, as eq. (28) needs it.
+    weight
+        float32[D], result: the sum of a document's link message, 0 if it has none.
     """
     k_all = eta.shape[0]
     mean = np.empty(k_all, np.float32)
@@ -113,8 +124,9 @@ def link_messages(
 
 @fast_kernel
 def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
-    """pairs[k, j] += before[d, k] sums[d, j]: the numerator of eq. (28), both directions of each
-    link, in float64.
+    """Add the numerator of eq. (28) to ``pairs``, both directions of each link, in float64.
+
+    pairs[k, j] += before[d, k] sums[d, j].
     """
     k_all = before.shape[1]
     for d in range(len(before)):
@@ -157,8 +169,15 @@ class RelationalOptions(DenseOptions):
 
 
 class RelationalTopicModel(DenseMessages):
-    """Tables: phi, and theta over documents.  Params beside the priors: eta [K, K], ends [K] (share
-    of the links' ends by topic: ends_k eta_kj is symmetric), xi [1].
+    """The relational topic model by message passing.
+
+    Attributes
+    ----------
+    tables
+        ``phi``, and ``theta`` over documents.
+    params
+        Beside the priors: ``eta`` [K, K], ``ends`` [K] (share of the links' ends by topic: ends_k
+        eta_kj is symmetric), ``xi`` [1].
     """
 
     name = "rtm"
@@ -188,7 +207,10 @@ class RelationalTopicModel(DenseMessages):
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """pairs: the numerator of eq. (28), row by row; linked: tokens of linked documents."""
+        """Statistics of a visit.
+
+        ``pairs``: the numerator of eq. (28), row by row. ``linked``: tokens of linked documents.
+        """
         return {**super().stats, "pairs": self.shape.topics**2, "linked": 1}
 
     def initial_params(self) -> dict[str, np.ndarray]:

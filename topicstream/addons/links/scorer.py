@@ -69,8 +69,12 @@ FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: 
 # -- topics of documents
 # -------------------------------------------------------------------------------------------------
 def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(p(k|d) float64[n, K], tokens float64[n]) of training documents, from the model's own table
-    of them.
+    """Read the topics of training documents from the model's own table of them.
+
+    Returns
+    -------
+    tuple
+        p(k|d), float64[n, K], and tokens, float64[n].
     """
     theta = model.table("theta").gather(numbers).astype(np.float64)
     return _smoothed(theta, model.alpha), theta.sum(1)
@@ -93,9 +97,10 @@ def check_model(model: TopicModel, corpus: Corpus) -> None:
 
 
 def bytes_held(corpus: Corpus, topics: int) -> int:
-    """Bytes that ``link_prediction`` holds at most beside a thread's own: the links, topics of
-    every document of a pair, of words and of training, and what the classifier makes of those of
-    the pairs.
+    """Count the bytes that ``link_prediction`` holds at most beside a thread's own.
+
+    The links, topics of every document of a pair, of words and of training, and what the classifier
+    makes of those of the pairs.
     """
     figures = (
         corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
@@ -112,11 +117,17 @@ def bytes_held(corpus: Corpus, topics: int) -> int:
 # -- pairs
 # --------------------------------------------------------------------------------------------------
 class Pairs:
-    """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the
-    training rows there are).
+    """Linked pairs of a corpus.
 
-    training  int64[n, 2] both in training, first < second;  testing: the second of them set aside,
-              or both; of each at most MOST, evenly drawn
+    A held-out document has its number plus ``train``, the number of training rows.
+
+    Attributes
+    ----------
+    training
+        int64[n, 2], pairs of training documents, first < second.
+    testing
+        int64[n, 2], pairs whose second document is held out, or both. Of each kind at most MOST,
+        evenly drawn.
     """
 
     def __init__(self, corpus: Corpus, rng: np.random.Generator) -> None:
@@ -146,7 +157,7 @@ class Pairs:
         return np.concatenate(pairs_by_piece)
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
-        """A number for each pair."""
+        """Number each pair."""
         return np.asarray(pairs[:, 0] * (self.train + self.held) + pairs[:, 1])
 
     def _between_heldout(self) -> np.ndarray:
@@ -202,7 +213,7 @@ class Pairs:
 
 
 def _some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """At most MOST of the pairs, evenly drawn, in their order."""
+    """Draw at most MOST of the pairs evenly, and keep their order."""
     return (
         pairs if len(pairs) <= MOST else pairs[np.sort(rng.choice(len(pairs), MOST, replace=False))]
     )
@@ -238,8 +249,15 @@ def fit_classifier(x: np.ndarray, y: np.ndarray) -> Any:
 
 @dataclass(frozen=True)
 class LinkScore:
-    """pairs: linked ones, of training and of testing; product, root: F, precision, recall and AUC
-    by those features, means over the draws, and ``f_sd``, the standard deviation of F.
+    """Quality of predicted links.
+
+    Attributes
+    ----------
+    pairs
+        Numbers of linked pairs, of training and of testing.
+    product, root
+        F, precision, recall and AUC by those features, means over the draws, and ``f_sd``, the
+        standard deviation of F.
     """
 
     pairs: dict[str, int]
@@ -251,8 +269,9 @@ class LinkScore:
 
 @dataclass(frozen=True)
 class LinkedScore:
-    """perplexity, withheld: with the links given, and not, of the same tokens, those of documents
-    with links; xi: their weight.
+    """Perplexity with the links given (``perplexity``) and without (``withheld``).
+
+    Both are of the same tokens, those of documents with links. ``xi`` is the weight of the links.
     """
 
     perplexity: float
@@ -282,10 +301,20 @@ def link_prediction(
     theta: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LinkScore:
-    """How well the links of the documents set aside are predicted, over DRAWS draws of the
-    negatives. Where it is judged, training documents have the theta that the model was trained to
-    (if it holds them), else that of their words; ``theta`` [train documents, K], counts by topic,
-    stands in for the former. InputError where there is nothing to predict.
+    """Score the prediction of the held-out documents' links, over DRAWS draws of the negatives.
+
+    Training documents have the theta that the model was trained to (if it holds them), else that of
+    their words.
+
+    Parameters
+    ----------
+    theta
+        [train documents, K], counts by topic, in place of the model's own.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to predict.
     """
     rng = np.random.default_rng([0, 0])
     pairs = Pairs(corpus, rng)
@@ -371,7 +400,7 @@ def _trained(
     of_words: np.ndarray,
     counts: np.ndarray | None,
 ) -> np.ndarray:
-    """What training documents were trained to, where that is known, else theta of their words."""
+    """Return the trained theta of training documents if known, else that of their words."""
     if counts is not None:
         return _smoothed(counts[numbers].astype(np.float64), model.alpha)
     if "theta" not in model.manifest.tables:
@@ -383,8 +412,16 @@ def _trained(
 # -- words with links given
 # ----------------------------------------------------------------------------------------------
 def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """What its links say of each document, float64[D, K]: eq. (29) with the model's own eta.
-    theta: [E, K] of the linked documents, unnormalised; lengths: [D] how many of each.
+    """Compute the message of each document's links, float64[D, K].
+
+    Eq. (29) with the model's own eta.
+
+    Parameters
+    ----------
+    theta
+        [E, K], of the linked documents, unnormalised.
+    lengths
+        [D], number of links of each document.
     """
     eta = model.table("eta").gather(np.arange(model.n_topics)).astype(np.float64)
     options = model.manifest.options
@@ -402,9 +439,9 @@ def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> n
 
 
 def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) -> LinkedScore:
-    """Document completion of the documents set aside with their links to training documents given.
+    """Score the completion of held-out documents, given their links to training documents.
 
-    theta is the fixed point of eq. (30), the links' message weighing xi.
+    theta is the fixed point of eq. (30), in which the links' message has the weight xi.
     """
     check_model(model, corpus)
     index = match_words(model.vocabulary, corpus)

@@ -25,8 +25,14 @@ STEP = 1 << 14
 
 
 def _linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]:
-    """(whether set aside, number) of the documents that a document is linked with; between two set
-    aside, no link counts.
+    """Find the documents that a document is linked with.
+
+    Between two held-out documents, no link counts.
+
+    Returns
+    -------
+    set
+        Pairs of (held out, number).
     """
     first = first_documents(corpus, heldout)
     storage = int(np.searchsorted(first, number, "right")) - 1
@@ -70,17 +76,23 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
     )
 
     def result(self) -> dict[str, Json]:
-        """Documents of both parts with which this one is most likely linked, but is not yet:
-        ``document``, ``part``, ``linked`` (how many it is linked with already) and ``candidates``
-        (id, part, ratio, columns; the title by default).
+        """List the documents with which this one is most likely linked, but is not yet.
 
-        The ratio says how many times as likely as of any two documents a link is, by the model's
-        eta: sum over topics k, j of
-        theta_dk eta_kj / e_j theta_d'j, e the share of the links' ends by topic (Zeng, Cheung & Liu
-        2013, eq. 28).  Training
-        documents have the topics that the model was trained to, others those of their words.
-        InputError for a model without
-        links or of another state of the corpus.
+        The ratio says how many times as likely as between any two documents a link is, by the
+        model's eta: sum over topics k, j of theta_dk eta_kj / e_j theta_d'j, e the share of the
+        links' ends by topic (Zeng, Cheung & Liu 2013, eq. 28). Training documents have the topics
+        that the model was trained to, others those of their words.
+
+        Returns
+        -------
+        dict
+            ``document``, ``part``, ``linked`` (number of its links) and ``candidates`` of both
+            parts (id, part, ratio, columns; the title by default).
+
+        Raises
+        ------
+        InputError
+            For a model without links or of another state of the corpus.
         """
         opened = self.shown.trained
         store = self.store
@@ -120,7 +132,7 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
-        """A line a candidate."""
+        """Format a line for each candidate."""
         if not result["candidates"]:
             return [
                 "no candidates: no other document has topics that links of this one's would lead to"

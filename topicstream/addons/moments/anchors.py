@@ -157,7 +157,10 @@ class Anchors(Engine):
         )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """Of passes 1 to 4 nearly everything is a temporary of NumPy or SciPy."""
+        """Declare the work space.
+
+        Nearly all of passes 1 to 4 is temporaries of NumPy or SciPy.
+        """
         k = self.shape.topics
         docs = block.docs
         words = block.words
@@ -245,8 +248,10 @@ class Anchors(Engine):
 
     @property
     def least_docs(self) -> int:
-        """Documents that an anchor is in, at least: enough that its row is no noise, few enough
-        that a topic's own words have them (with one topic a document each of K has D/K).
+        """The least number of documents that an anchor is in.
+
+        Enough that its row is no noise, few enough that a topic's own words have them (with one
+        topic a document each of K has D/K).
         """
         if self.options.min_docs is not None:
             return int(self.options.min_docs)
@@ -254,7 +259,7 @@ class Anchors(Engine):
 
     @property
     def least_tokens(self) -> float:
-        """Tokens of a document that takes part; of a corpus of short documents half their mean."""
+        """The least tokens of a document that takes part, half the mean of short documents."""
         mean = self.shape.tokens / max(1, self.shape.docs)
         return float(max(2.0, min(float(self.options.min_tokens), mean / 2)))
 
@@ -366,21 +371,31 @@ def _rows(table: Table, ids: np.ndarray, columns: int) -> np.ndarray:
 
 
 def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
-    """p(two tokens are of different topics), the sum over k != j of a_kj, from the anchors' rows
-    alone.
+    """Estimate the probability that two tokens are of different topics.
 
-    ratio   M[s_k, s_j] / (p(s_k) p(s_j)), in sums over documents, so that a_kj = ratio p_k p_j mass
-            for topics with anchors (its diagonal is left alone: a word that a document has once it
-            often has again, whatever the topic)
+    The sum over k != j of a_kj, from the anchors' rows alone.
+
+    Parameters
+    ----------
+    ratio
+        M[s_k, s_j] / (p(s_k) p(s_j)), in sums over documents, so that a_kj = ratio p_k p_j mass for
+        topics with anchors. Its diagonal is left out: a word that a document has once it often has
+        again, whatever the topic.
     """
     joint = ratio * mass * np.outer(sizes, sizes)
     return float(joint.sum() - np.trace(joint))
 
 
 def dirichlet_of(apart: float, sizes: np.ndarray) -> np.ndarray:
-    """alpha float64[K] of the Dirichlet under which two tokens of a document are of different
-    topics with probability ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0
-    p_k; sizes: p_k. alpha0 is held to ALPHA_SUM_BOUNDS.
+    """Fit the Dirichlet under which two tokens differ in topic with probability ``apart``.
+
+    apart = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k, with ``sizes`` p_k.
+    alpha0 is held to ALPHA_SUM_BOUNDS.
+
+    Returns
+    -------
+    numpy.ndarray
+        alpha, float64[K].
     """
     possible = float(1.0 - (sizes**2).sum())
     total = apart / (possible - apart) if 0.0 < apart < possible else (np.inf if apart > 0 else 0.0)

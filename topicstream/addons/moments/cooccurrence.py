@@ -39,8 +39,9 @@ class Pairs(NamedTuple):
     documents: np.ndarray
 
     def times(self, x: Any, rows: np.ndarray) -> Any:
-        """Rows of the block's part of M X, [len(rows), columns], dense; x: [U, columns], dense or
-        sparse.
+        """Multiply rows of the block's part of M by x, [len(rows), columns], dense.
+
+        ``x`` is [U, columns], dense or sparse.
         """
         weighed = sparse.diags_array(self.weight).astype(x.dtype) @ self.counts.astype(x.dtype)
         by_document = weighed @ x
@@ -51,7 +52,7 @@ class Pairs(NamedTuple):
 
 
 def pairs_of(block: Block, least: float) -> Pairs:
-    """The pairs of tokens of the documents of ``least`` tokens or more."""
+    """Collect the pairs of tokens of the documents of ``least`` tokens or more."""
     document = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
     length = np.bincount(document, block.counts, block.n_docs)
     taking_part = length >= least
@@ -65,8 +66,9 @@ def pairs_of(block: Block, least: float) -> Pairs:
 
 
 def signs(seed: int, words: np.ndarray, columns: int) -> Any:
-    """Rows of the projection, float32 [U, columns] sparse: each word has +1 or -1 in one of each
-    ``SIGNS`` columns, by its global id.
+    """Draw rows of the projection, float32 [U, columns], sparse.
+
+    Each word has +1 or -1 in one of each ``SIGNS`` columns, by its global id.
     """
     shape = len(words), columns // SIGNS
     column = np.empty(shape, np.int32)

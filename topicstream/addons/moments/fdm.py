@@ -92,8 +92,9 @@ class FullDependenceMixture(Engine):
 
     @property
     def layout(self) -> Layout:
-        """Long enough that a block's words, each of which costs a product with a, are few beside
-        its pairs.
+        """The layout, whose blocks are long.
+
+        A block's words, each of which costs a product with a, are then few beside its pairs.
         """
         return replace(
             super().layout, block_cells=max(min(self.shape.cells // 32, 1 << 18), 1 << 12)
@@ -127,7 +128,7 @@ class FullDependenceMixture(Engine):
         self._expect(visit, self._matrix(visit.rows["pairs"].base), out)
 
     def _matrix(self, stored: np.ndarray) -> np.ndarray:
-        """a float32[P, P], summing to one."""
+        """Return the matrix a, float32[P, P], scaled to the sum one."""
         k = self.shape.topics
         width = padded(self.shape.topics)
         a = np.zeros((width, width), np.float32)
@@ -135,7 +136,7 @@ class FullDependenceMixture(Engine):
         return a
 
     def _expect(self, visit: Visit, a: np.ndarray, out: Out) -> None:
-        """One E-step: the block's part of the next phi and of the next pair matrix."""
+        """Run an E-step: the block's part of the next phi and pair matrix."""
         block = visit.block
         phi = visit.rows["phi"]
         mu = out.array("mu")

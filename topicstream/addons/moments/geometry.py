@@ -33,8 +33,15 @@ NOISE = 0.1
 
 
 class Picked(NamedTuple):
-    """anchors int64[K], rows in the order in which they were chosen; distances float64[K] at which
-    they were: from zero, from the first, then from the span of those before.
+    """Anchors.
+
+    Attributes
+    ----------
+    anchors
+        int64[K], rows in the order of choice.
+    distances
+        float64[K], their distances when chosen: from zero, from the first, then from the span of
+        those before.
     """
 
     anchors: np.ndarray
@@ -49,12 +56,18 @@ def pick(
     topics: int,
     step: Callable[[int], None] = lambda _: None,
 ) -> Picked:
-    """``topics`` of the first ``candidates`` rows (as many at least), by rows / ``row_sums``
-    (float64[candidates]).
+    """Pick ``topics`` anchors among the first ``candidates`` rows.
 
-    pieces()  (first row, rows [n, >= columns]) in order: read ``topics`` times, and nothing of
-    their size is held
-    step      called after each with how many are chosen
+    Rows are divided by ``row_sums`` (float64[candidates]). There must be at least ``topics``
+    candidates.
+
+    Parameters
+    ----------
+    pieces
+        Yields (first row, rows [n, >= columns]) in order. It is read ``topics`` times, and nothing
+        of its size is held.
+    step
+        Called after each pick with their number.
     """
     inverse = 1.0 / row_sums
 
@@ -105,7 +118,7 @@ def pick(
 
 
 def lines(picked: Picked, words: int) -> list[str]:
-    """What to say of the picks."""
+    """Describe the picks, with a warning if some are noise."""
     all_told = [f"{d:.3g}" for d in picked.distances]
     told = " ".join(
         all_told
@@ -132,13 +145,22 @@ SINGULAR = 1e-10  # of a pivot, beside the diagonal: a row that lies in the span
 
 
 class Workspace(NamedTuple):
-    """What the problem of one word is solved in.
+    """Work space for the problem of one word.
 
-    support  int64[K + 1]: the anchors whose weights are above zero;  upper  float64[K + 1, K + 1]:
-             U of U^T U = G over them;
-    u, v  float64[K + 1]: U^-T b and U^-T 1;  x, y  the solutions;  row  float64[K + 1], gradient
-          float64[K];
-    barred  bool[K]: anchors that cannot enter
+    Attributes
+    ----------
+    support
+        int64[K + 1], the anchors whose weights are above zero.
+    upper
+        float64[K + 1, K + 1], U of U^T U = G over them.
+    u, v
+        float64[K + 1], U^-T b and U^-T 1.
+    x, y
+        float64[K + 1], the solutions.
+    row, gradient
+        float64[K + 1] and float64[K].
+    barred
+        bool[K], anchors that cannot enter.
     """
 
     support: Longs
@@ -154,9 +176,15 @@ class Workspace(NamedTuple):
 
 @kernel
 def _factor(gram: Doubles, b: Doubles, known: int, n: int, work: Workspace) -> int:
-    """Columns ``known`` to n - 1 of the Cholesky factor and entries of u and v, those before
-    standing (a new anchor adds one column: a word of s anchors costs s^3, not s^4). Returns the
-    first column that lies in the span of those before, or n.
+    """Extend the Cholesky factor, u and v by columns ``known`` to n - 1.
+
+    Columns before ``known`` are valid already: a new anchor adds one column, so a word of s anchors
+    costs s^3, not s^4.
+
+    Returns
+    -------
+    int
+        The first column that lies in the span of those before, or n.
     """
     support = work.support
     upper = work.upper
@@ -203,7 +231,7 @@ def _solve(n: int, work: Workspace) -> None:
 
 @kernel
 def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) -> bool:
-    """One word's weights; whether they were found."""
+    """Solve for one word's weights, and return False if that failed."""
     support = work.support
     x = work.x
     y = work.y
@@ -292,11 +320,22 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
 
 @kernel
 def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> int:
-    """c float64[n, K] of n words with right-hand sides rhs float64[n, K]; gram float64[K, K].
+    """Solve for the weights of n words, c float64[n, K].
 
-    anchor int64[n]: the topic whose anchor a word is (its c is that vertex), or -1; a right-hand
-    side with NaN: c = 0. Returns how many words' weights were not found: rounding led in a circle
-    (they are near the minimum).
+    Parameters
+    ----------
+    gram
+        float64[K, K].
+    rhs
+        float64[n, K], right-hand sides. NaN: c = 0.
+    anchor
+        int64[n], the topic whose anchor a word is (its c is that vertex), or -1.
+
+    Returns
+    -------
+    int
+        Number of words whose weights are inexact: rounding led in a circle (they are near the
+        minimum).
     """
     k_all = len(gram)
     work = Workspace(

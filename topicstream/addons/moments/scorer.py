@@ -1,5 +1,6 @@
-"""How well topics and the matrix of their pairs predict two words of a document: the objective of
-``fdm``, on any part.
+"""The prediction of two words of a document by topics and the matrix of their pairs.
+
+It is the objective of ``fdm``, on any part.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from topicstream.model.topic_model import TopicModel
 
 @dataclass(frozen=True)
 class PairScore:
-    """Nats a pair, and how many of them are divergence from the pairs' own distribution (None:
-    words x words float64 do not fit the memory limit).
+    """Cross-entropy in nats a pair.
+
+    The divergence from the pairs' own distribution is a part of it (None: words x words float64 do
+    not fit the memory limit).
     """
 
     cross_entropy: float
@@ -46,8 +49,9 @@ STRIPE = 32 << 20
 
 
 def own_entropy(store: Corpus, heldout: bool, documents: float) -> float:
-    """Entropy in nats of the pairs themselves, the least that any model's cross-entropy can be: M
-    by stripes of rows.
+    """Compute the entropy of the pairs themselves, in nats, by stripes of rows of M.
+
+    It is the least that any model's cross-entropy can be.
     """
     total = 0.0
     rows = max(1, STRIPE // (8 * store.n_words))
@@ -67,11 +71,17 @@ def pair_entropy(
     smooth: bool = False,
     mem_limit: str | int | None = None,
 ) -> PairScore:
-    """Cross-entropy in nats of the pairs of words of a part's documents, all pairs of every
-    document of two tokens or more, each document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
+    """Compute the cross-entropy of the pairs of words of a part's documents, in nats.
 
-    smooth  with the model's beta (its topics as they are inferred with); else as they were learned
-    mem_limit  of the process; None: what the machine allows
+    All pairs of every document of two tokens or more count, each document with the same weight
+    (Fisher, Kozdoba & Mannor, eq. 3).
+
+    Parameters
+    ----------
+    smooth
+        Use the model's beta, as inference does. Otherwise the topics are as they were learned.
+    mem_limit
+        Memory of the process. None: what the machine allows.
     """
     if match_words(model.vocabulary, store) is not None:
         raise InputError(

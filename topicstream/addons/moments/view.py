@@ -1,4 +1,4 @@
-"""Which topics go together in documents: the pair matrix of a full dependence mixture."""
+"""Topics that go together in documents: the pair matrix of a full dependence mixture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topicstream.display.view import ModelView, add_mark, largest
 
 @dataclass(frozen=True)
 class PairsView(ModelView, heeds=("words",)):
-    """Which topics go together."""
+    """The pairs of topics that go together."""
 
     title: ClassVar[str] = "Pairs of topics that co-occur (--pairs)"
     pairs: bool = option(
@@ -25,17 +25,24 @@ class PairsView(ModelView, heeds=("words",)):
     )
 
     def result(self) -> dict[str, Json]:
-        """The pairs of different topics that go together most beyond chance, by the matrix a that
-        the engine ``fdm`` learned.
+        """List the pairs of different topics that go together most beyond chance.
 
-        a_kj is the probability that the first of two tokens of a document is of topic k and the
-        second of topic j.  Of each
-        pair: topics, share (of pairs of tokens, both orders), and, among pairs of different topics
-        alone (nearly every topic goes best with itself), lift q_kj / e_kj, e_kj ~ r_k r_j with r
-        the sums of q, and what it adds to the mutual information in
-        nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of
-        pairs of tokens that are of
-        different topics.  Edits are honoured.  InputError for a model of another engine.
+        By the matrix a that the engine ``fdm`` learned: a_kj is the probability that the first of
+        two tokens of a document is of topic k and the second of topic j. Edits are honoured.
+
+        Returns
+        -------
+        dict
+            ``apart``: the share of pairs of tokens that are of different topics. For each pair:
+            topics, share (of pairs of tokens, both orders), words (the first words of both) and,
+            among pairs of different topics alone (nearly every topic goes best with itself), lift
+            q_kj / e_kj, e_kj ~ r_k r_j with r the sums of q, and its part of the mutual information
+            in nats, by which pairs are ordered.
+
+        Raises
+        ------
+        InputError
+            For a model of another engine.
         """
         trained = self.shown.trained
         view = self.shown.view
@@ -97,7 +104,7 @@ class PairsView(ModelView, heeds=("words",)):
 
 
 def name_of(topic: Mapping[str, Any]) -> str:
-    """Name a topic by its label or its words, marked where it is dead or the background."""
+    """Name a topic by its label or words, with a mark if it is unusual."""
     name = topic.get("label") or " ".join(topic["words"])
     mark = add_mark(topic)["mark"]
     return f"({mark}) {name}" if mark else name

@@ -37,7 +37,10 @@ def _add(factor: float, x: Floats, out: Floats) -> None:
 
 @kernel
 def _pair(m: float, i: int, j: int, x: Floats, y: Floats, z: Floats) -> float:
-    """A pair of local words of weight m (of both orders together): its part of z, and m log p."""
+    """Add a pair's part of z, and return m log p.
+
+    It is a pair of local words of weight m (of both orders together).
+    """
     p = max(_dot(x[i], y[j]), TINY)
     half = np.float32(0.5 * m / p)
     _add(half, x[j], z[i])
@@ -59,12 +62,20 @@ def expect(
     first_doc: int,
     sums: Doubles,
 ) -> None:
-    """z float32[U, P] = sum over pairs of words (u, v) of m_uv / p(u, v) mu_v; sums: pairs' m log p
-    and m, and documents.
+    """Run an E-step over the documents' pairs of words.
 
-    x = mu, y = mu a, float32[U, P]. A document's weight is ``scale``, spread evenly over its pairs
-    of different tokens. Of a document of more than ``limit`` pairs of words so many pairs of
-    tokens are drawn, always the same (0: all pairs of all).
+    z = sum over pairs of words (u, v) of m_uv / p(u, v) mu_v. A document's weight is ``scale``,
+    spread evenly over its pairs of different tokens. Of a document of more than ``limit`` pairs of
+    words that many pairs of tokens are drawn, always the same (0: all pairs of all).
+
+    Parameters
+    ----------
+    x, y
+        float32[U, P], mu and mu a.
+    z
+        float32[U, P], result.
+    sums
+        Result: the pairs' m log p and m, and the number of documents.
     """
     z[:] = np.float32(0.0)
     loglik = 0.0
@@ -120,8 +131,9 @@ def expect(
 def add_stripe(
     indptr: Longs, words: Ints, counts: Ints, vocab: Ints, first: int, m: Doubles
 ) -> None:
-    """m float64[rows, W] += rows first.. of the sum of the documents' pairs of words, each
-    document's summing to one.
+    """Add the documents' pairs of words to a stripe of rows of M.
+
+    The stripe m is float64[rows, W] from row ``first`` on. Each document's pairs sum to one.
     """
     for d in range(len(indptr) - 1):
         tokens = 0

@@ -26,11 +26,11 @@ from topicstream.display.figures import Figure
 )
 @click.option("--force", is_flag=True, help="Replace an existing figure.")
 def command(path: str | None, force: bool, **values: Any) -> Printed:
-    """Train every combination, score it (held-out perplexity, NPMI, diversity, stability over
-    seeds), and recommend a number of topics with the reason.
+    """Train every combination, score it, and recommend a number of topics.
 
-    The choice uses one half of the held-out documents; the reported scores use the other. After an
-    interruption, run the same command again to resume.
+    Scores are held-out perplexity, NPMI, diversity and stability over seeds. The choice uses one
+    half of the held-out documents; the reported scores use the other. After an interruption, run
+    the same command again to resume.
     """
     figure = Figure(path, "--plot", force=force) if path is not None else None
     said = (lambda line: click.echo(line, err=True)) if verbosity() >= 0 else None

@@ -1,6 +1,4 @@
-"""What the runs of a sweep say of their settings: every figure with its standard error, ties, and
-the choice.
-"""
+"""The judgement of a sweep: figures with standard errors, ties, and the choice."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ Setting = tuple[str, int, tuple[tuple[str, Any], ...]]
 
 @dataclass(frozen=True)
 class Run:
-    """One training.  options: sorted pairs."""
+    """A training of a sweep, with its options as sorted pairs."""
 
     topics: int
     seed: int
@@ -31,12 +29,12 @@ class Run:
 
     @property
     def setting(self) -> Setting:
-        """What seeds share."""
+        """The setting that seeds share."""
         return self.algo, self.topics, self.options
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         tail = (
             hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8]
             if self.options
@@ -59,14 +57,15 @@ class Scores:
         return np.asarray((self.keys & np.uint64(1)) == 0)
 
     def perplexity(self, half: np.ndarray) -> float:
-        """Of a half of the documents."""
+        """Compute the perplexity of a half of the documents."""
         return float(np.exp(-self.loglik[half].sum() / max(float(self.tokens[half].sum()), 1e-300)))
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure of a setting, its standard error (None: not known), and whether it ties with the
-    best of all settings.
+    """A figure of a setting, with its standard error.
+
+    ``error`` is None if unknown. ``tie`` is True if it ties with the best of all settings.
     """
 
     value: float
@@ -75,7 +74,10 @@ class Estimate:
 
 
 def of_seeds(values: Sequence[float], within: float | None = None) -> Estimate:
-    """Mean over seeds and its standard error; of one seed the error ``within`` the run."""
+    """Average values over seeds, with the standard error.
+
+    For one seed it is ``within``, the error within the run.
+    """
     mean = float(np.mean(values))
     n = len(values)
     return Estimate(mean, within if n < 2 else float(np.std(values, ddof=1)) / math.sqrt(n))
@@ -105,8 +107,9 @@ class HalfScores:
         return -float(self.loglik[setting].mean(axis=0).sum()) / self.total
 
     def error(self, setting: Setting, other: Setting | None = None) -> float:
-        """Standard error of ``nats``, or of the difference from another setting's on the same
-        documents: that of documents and that of seeds.
+        """Compute the standard error of ``nats``, or of its difference from another setting.
+
+        It adds the variance of documents, the same for both settings, and that of seeds.
         """
         value = self.loglik[setting].mean(axis=0)
         if other is None:
@@ -120,9 +123,10 @@ class HalfScores:
         return math.sqrt(variance)
 
     def _of_seeds(self, setting: Setting) -> float:
-        """What the seeds add to the variance of ``nats``: of the seeds' means, without what differs
-        by document and seed, which the documents' variance has in it already (a two-way model of
-        random effects).
+        """Compute the part of the seeds in the variance of ``nats``.
+
+        It is that of the seeds' means, without what differs by document and seed, which the
+        documents' variance already contains (a two-way model of random effects).
         """
         x = self.loglik[setting] / self.total
         seeds, documents = x.shape
@@ -134,8 +138,9 @@ class HalfScores:
         return max(0.0, between / len(x))
 
     def tied(self) -> tuple[Setting, list[Setting]]:
-        """The setting of the lowest perplexity, and those within two standard errors of it, itself
-        among them.
+        """Return the setting of the lowest perplexity, and all that tie with it.
+
+        They lie within two standard errors of it. It is one of them.
         """
         best = min(self.loglik, key=lambda s: (self.nats(s), s[1]))
         near = [
@@ -146,13 +151,13 @@ class HalfScores:
         return best, near
 
     def perplexity(self, setting: Setting, tie: bool) -> Estimate:
-        """With its standard error (by the delta method)."""
+        """Estimate the perplexity, with its standard error by the delta method."""
         value = math.exp(self.nats(setting))
         return Estimate(value, value * self.error(setting), tie)
 
 
 def with_ties(figures: Mapping[Setting, Estimate]) -> dict[Setting, Estimate]:
-    """Which of some estimates (larger is better) lie within two standard errors of the largest."""
+    """Mark the estimates (larger is better) within two standard errors of the largest."""
     best = max(figures.values(), key=lambda e: e.value)
     out = {}
     for setting, e in figures.items():
@@ -164,8 +169,9 @@ def with_ties(figures: Mapping[Setting, Estimate]) -> dict[Setting, Estimate]:
 def judge_settings(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
 ) -> dict[Setting, dict[str, Estimate]]:
-    """Every figure of every setting: perplexity (of the reported half; ties by the choosing half),
-    NPMI, ...
+    """Compute every figure of every setting: perplexity, NPMI and the rest.
+
+    Perplexity is that of the reported half, its ties those of the choosing half.
     """
     first = scores[runs[0]].choosing
     reported = HalfScores(runs, scores, ~first)
@@ -194,9 +200,14 @@ def judge_settings(
 def choose(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Setting, dict[str, Any], str]:
-    """The setting with the fewest topics that ties with the lowest perplexity on the choosing half
-    (a difference within two standard errors; paired by documents). Returns it, its best row and
-    the reason in words.
+    """Choose the setting with the fewest topics that ties with the lowest perplexity.
+
+    A tie is a difference within two standard errors, paired by documents, on the choosing half.
+
+    Returns
+    -------
+    tuple
+        The setting, its best row, and the reason in words.
     """
     first = scores[runs[0]].choosing
     documents = HalfScores(runs, scores, first)

@@ -39,8 +39,9 @@ PANELS = (
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """A line a setting, each figure with its standard error and ``≈`` where it ties with the best,
-    then the choice.
+    """Format a line for each setting, then the choice.
+
+    Each figure has its standard error, and ``≈`` where it ties with the best.
     """
     settings = result["settings"]
     options = result["options"]
@@ -77,7 +78,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _curves(axis: Any, rows: Sequence[Mapping[str, Any]], name: str, label: str) -> None:
-    """A figure against the number of topics, with two standard errors."""
+    """Plot a figure against the number of topics, with two standard errors."""
     rows = sorted((row for row in rows if row.get(name) is not None), key=lambda row: row["topics"])
     values = [
         row[name] if isinstance(row[name], Mapping) else {"value": row[name], "error": None}
@@ -97,8 +98,9 @@ def _curves(axis: Any, rows: Sequence[Mapping[str, Any]], name: str, label: str)
 
 
 def plot_sweep(result: Mapping[str, Any], figure: Figure) -> None:
-    """Each figure against the number of topics, and exclusivity against coherence: a cross a
-    setting, a dot a topic.
+    """Plot each figure against the number of topics, and exclusivity against coherence.
+
+    In the latter a cross is a setting, a dot a topic.
     """
     settings: dict[str, list[Mapping[str, Any]]] = {}
     for row in result["settings"]:

@@ -1,6 +1,4 @@
-"""Which topics several seeds agree on: matched one to one, how alike they are, and a model of what
-they have in common.
-"""
+"""Stability of topics over seeds: topics matched one to one, and their consensus model."""
 
 from __future__ import annotations
 
@@ -28,19 +26,19 @@ ALIKE = 0.5
 
 @dataclass(frozen=True)
 class SeedAgreement:
-    """How the topics of S models of K topics agree.
+    """Agreement of the topics of S models of K topics.
 
     Attributes
     ----------
     between
-        Likeness of each pair of models, float64[S, S]: mean over matched topics of 1 - l1 / 2, 1
-        the same topics, 0 no word in common.
+        float64[S, S], likeness of each pair of models: mean over matched topics of 1 - l1 / 2, 1
+        for the same topics, 0 for no word in common.
     central
         The model that is most like the others.
     matches
-        Topic of each model that is matched to each topic of the central one, int64[S, K].
+        int64[S, K], topic of each model that is matched to each topic of the central one.
     likeness
-        Of those to the central one's, float64[S, K].
+        float64[S, K], their likeness to the central one's.
     """
 
     between: np.ndarray
@@ -55,7 +53,7 @@ class SeedAgreement:
 
     @property
     def error(self) -> float | None:
-        """Its standard error, by the jackknife over models; None of two."""
+        """The standard error of the mean, by the jackknife over models, None for two."""
         s = len(self.between)
         if s < 3:
             return None
@@ -65,8 +63,13 @@ class SeedAgreement:
         return float(np.sqrt((s - 1) / s * ((without - without.mean()) ** 2).sum()))
 
     def by_topic(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean likeness of each topic over the other models, and its 95 % interval (Student's t;
-        NaN of two models), float64[K].
+        """Average the likeness of each topic over the other models.
+
+        Returns
+        -------
+        tuple
+            Mean, and lower and upper end of its 95 % interval (Student's t, NaN for two models),
+            float64[K] each.
         """
         others = np.delete(self.likeness, self.central, axis=0)
         mean = others.mean(axis=0)
@@ -102,11 +105,15 @@ def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreem
 
 
 def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path) -> np.ndarray:
-    """Write the model that the others have in common: each topic is the mean of the central model's
-    and of those matched to it that share at least half of their probability. Returns how many
-    those are with the central one, int64[K].
+    """Write the model that the others have in common.
 
-    Rows are read and written a span at a time.
+    Each topic is the mean of the central model's and of those matched to it that share at least
+    half of their probability. Rows are read and written a span at a time.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64[K], number of topics in each mean, the central one included.
     """
     opened = [TopicModel.open(path, memory_limit=-1) for path in models]
     central = opened[agreement.central]
@@ -134,8 +141,9 @@ def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path)
 
 
 def topic_rows(model: TopicModel, agreement: SeedAgreement, seeds: np.ndarray) -> pa.Table:
-    """A row a topic of the consensus: topic, kind, share, words, seeds (that have it), stability,
-    low, high.
+    """Tabulate the topics of the consensus.
+
+    Columns: topic, kind, share, words, seeds (that have it), stability, low, high.
     """
     mean, low, high = agreement.by_topic()
     first, _ = top_words(model, 10)

@@ -1,10 +1,12 @@
-"""``topicstream.sweep``: train over numbers of topics, seeds, engines and options; score each; say
-which suits, and why.
+"""``topicstream.sweep``: train over numbers of topics, seeds, engines and options.
 
-Where the documents set aside have fewer than 20,000 tokens to score, every training leaves out the
-same share of the training documents, which are scored as well. Every training is chosen by one
-half of the held-out documents and reported on the other: the best of many is the lucky one too,
-and its own score would flatter it. The halves are by the documents' ids, the same for every run.
+It recommends a number of topics.
+
+Every run is scored. Where the documents set aside have fewer than 20,000 tokens to score, every
+training leaves out the same share of the training documents, which are scored as well. Every
+training is chosen by one half of the held-out documents and reported on the other: the best of many
+is the lucky one too, and its own score would flatter it. The halves are by the documents' ids, the
+same for every run.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def grid(
     algo: Sequence[str],
     options: Mapping[str, Sequence[Any]],
 ) -> list[Run]:
-    """All runs, in the order they are made: seeds last."""
+    """List all runs in the order they are made, seeds last."""
     if (
         many := len(topics) * len(seeds) * len(algo) * math.prod(map(len, options.values()))
     ) > MOST_RUNS:
@@ -85,7 +87,7 @@ Finite = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
 
 
 class Settings(Record, kw_only=True):
-    """What all trainings of a sweep have in common (sweep.json)."""
+    """The settings that all trainings of a sweep share (sweep.json)."""
 
     fingerprint: str
     passes: int | None = None
@@ -97,9 +99,7 @@ class Settings(Record, kw_only=True):
 
 
 class Result(Record, kw_only=True):
-    """A training of a sweep, and the score of each document that was set aside
-    (results/NAME.json).
-    """
+    """A training of a sweep, with the score of each held-out document (results/NAME.json)."""
 
     engine: str | None = None
     passes: Count
@@ -225,8 +225,9 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
 def _scores_and_rows(
     runs: Sequence[Run], store: Corpus, config: SweepConfig
 ) -> tuple[dict[Run, Scores], list[dict[str, Any]]]:
-    """The scores of every run and its row of the table; those without a result are trained
-    first.
+    """Collect the scores of every run and its row of the table.
+
+    Runs without a result are trained first.
     """
     folder = Path(config.out)
     places = {run: folder / "results" / f"{run.name}.json" for run in runs}
@@ -256,8 +257,10 @@ def _scores_and_rows(
 
 
 def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
-    """The share of the training documents that every run learns from; None: all, because enough are
-    set aside, or because it was asked which, or because an engine reads what cannot be sampled.
+    """Return the share of the training documents that every run learns from.
+
+    None: all, because enough are held out, the user chose which, or an engine reads axes that
+    cannot be sampled.
     """
     rule = store.manifest.heldout
     engines = {run.algo for run in runs} - {"auto"}
@@ -274,8 +277,9 @@ def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
 def _agreements(
     runs: Sequence[Run], rows: Sequence[dict[str, Any]], folder: Path, config: SweepConfig
 ) -> dict[Setting, SeedAgreement]:
-    """How the seeds of each setting agree, which goes into the rows; of settings of several
-    seeds.
+    """Measure how the seeds of each setting agree, and add it to the rows.
+
+    Settings of one seed are left out.
     """
     agreements = {}
     for setting in dict.fromkeys(run.setting for run in runs):
@@ -293,7 +297,7 @@ def _agreements(
 def _settings(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """A row a setting, for JSON and the figure."""
+    """Build a row for each setting, for JSON and the figure."""
     out = []
     for setting, figures in judge_settings(runs, scores, rows).items():
         mine = [row for run, row in zip(runs, rows, strict=True) if run.setting == setting]
@@ -352,8 +356,12 @@ def _consensus(
 
 
 def _begin(folder: Path, settings: Settings) -> None:
-    """Remove what a killed sweep left; TopicsError where results there were made under other
-    settings.
+    """Record the settings and remove the leftovers of a killed sweep.
+
+    Raises
+    ------
+    TopicsError
+        If the results in the folder were made under other settings.
     """
     record = folder / RECORD
     if record.exists() and any((folder / "runs").glob("*")):
@@ -375,8 +383,9 @@ def _begin(folder: Path, settings: Settings) -> None:
 
 
 def _train_on_workers(runs: Sequence[Run], config: SweepConfig) -> None:
-    """Train and score runs on a cluster, each on one worker, which writes model and result; the
-    longest first.
+    """Train and score runs on a cluster, the longest first.
+
+    Each runs on one worker, which writes model and result.
     """
     longest = sorted(runs, key=lambda run: -run.topics)
     words = config.seed_words
@@ -444,7 +453,7 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
 
 
 def _scored(model: TopicModel, store: Corpus, sample: float | None, workers: int) -> Scores:
-    """The documents set aside, and those that were not learned from, under a model."""
+    """Score the held-out documents, and those not learned from, under a model."""
     parts = [(store, "heldout")] if store.part(True).docs else []
     parts += [] if sample is None else [(select_rest(store, sample), "train")]
     tables = [
@@ -462,7 +471,13 @@ def _scored(model: TopicModel, store: Corpus, sample: float | None, workers: int
 
 
 def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
-    """The scores of a run, and its row of the table; StoreError where the file is damaged."""
+    """Read the scores of a run, and its row of the table.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged.
+    """
     result = read_record(place, Result, "Remove the file to train and score again")
     keys = np.array([int(key, 16) for key in result.keys], np.uint64)
     scores = Scores(keys, np.array(result.loglik, np.float64), np.array(result.tokens, np.float64))

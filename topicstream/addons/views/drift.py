@@ -95,7 +95,7 @@ def _training(corpus: Any) -> tuple[Corpus | None, str | None]:
 def _store(
     config: DriftConfig, model: TopicModel, training: Corpus | None
 ) -> Iterator[tuple[Corpus, tuple[str, ...]]]:
-    """Open the documents as a store, with its parts; raw ones keep every word."""
+    """Open the documents as a store, with its parts, where raw ones keep every word."""
     documents = config.documents
     if documents is None:
         if training is None or not training.part(True).docs:
@@ -116,7 +116,7 @@ def _store(
 def _periods(
     corpus: Corpus, parts: tuple[str, ...], config: DriftConfig
 ) -> tuple[list[str], DocumentGroups]:
-    """Return the names of the periods and their documents; all of them where there is no ``by``."""
+    """Return the names of the periods and their documents, all of them without ``by``."""
     numbers = {p: np.full(corpus.part(p == "heldout").docs, -1, np.int32) for p in parts}
     numbers = {part: of_part for part, of_part in numbers.items() if len(of_part)}
     if config.by is None:

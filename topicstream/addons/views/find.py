@@ -43,8 +43,14 @@ BY_WORDS = 0.7
 
 
 def query_words(model: TopicModel, query: str, config: NamesTools) -> np.ndarray:
-    """Ids of the words of a query, as the model's documents were tokenised; InputError where the
-    model knows none.  config: names the tools that may run.
+    """Tokenise a query as the model's documents were, and return the ids of its words.
+
+    ``config`` names the tools that may run.
+
+    Raises
+    ------
+    InputError
+        If the model knows none of the words.
     """
     recipe = Recipe.from_json(model.manifest.tokenizer) if model.manifest.tokenizer else Recipe()
     check_same_tools(recipe, config)
@@ -100,9 +106,14 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
     segmenter: str | None = like(InferConfig, "segmenter")
 
     def result(self) -> dict[str, Json]:
-        """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words
-        are of the topic, by its size and p(w|k)) and ``documents`` (score: mean log-likelihood of
-        the words).
+        """Find the topics and documents that a query is most likely of.
+
+        Returns
+        -------
+        dict
+            ``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words
+            are of the topic, by its size and p(w|k)) and ``documents`` (score: mean log-likelihood
+            of the words).
         """
         shown = self.shown
         store = self.store
@@ -141,7 +152,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         described: list[dict[str, Any]],
         words: list[str],
     ) -> list[dict[str, Any]]:
-        """The documents with the passages that have most of the words, near-duplicates left out."""
+        """Add to the documents the passages with most of the words, without near-duplicates."""
         parts = {
             part: DocumentTexts(self.store, [d for _, h, d in ranked if h == part], heldout=part)
             for part in (False, True)

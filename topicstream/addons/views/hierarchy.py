@@ -16,7 +16,7 @@ from topicstream.display.view import ModelView
 
 
 def tree_lines(result: dict[str, Any]) -> list[str]:
-    """The tree for a terminal, the root on top."""
+    """Draw the tree for a terminal, the root on top."""
     merges = result["merges"]
     first_merge = result["first_merge"]
     root = first_merge + len(merges) - 1 if merges else result["ids"][0]
@@ -35,8 +35,9 @@ def tree_lines(result: dict[str, Any]) -> list[str]:
 
 
 def cluster_lines(result: dict[str, Any], width: int | None) -> list[str]:
-    """The clusters, each as ``topics edit --merge`` takes it, with the names of its first
-    topics.
+    """Format the clusters as ``topics edit --merge`` takes them.
+
+    Each has the names of its first topics.
     """
     out = []
     for cluster in result["clusters"]:
@@ -49,7 +50,7 @@ def cluster_lines(result: dict[str, Any], width: int | None) -> list[str]:
 
 @dataclass(frozen=True)
 class TreeView(ModelView, heeds=()):
-    """How topics join."""
+    """The hierarchy of topics."""
 
     title: ClassVar[str] = "Hierarchy of topics (--tree, --reduce-to)"
     tree: bool = option(False, "Print the hierarchy of topics, merge by merge.")
@@ -58,12 +59,16 @@ class TreeView(ModelView, heeds=()):
     )
 
     def result(self) -> dict[str, Json]:
-        """The topics' merge hierarchy (Ward's linkage of Hellinger distances) and, with
-        ``reduce_to``, the clusters it leaves.
+        """Compute the topics' merge hierarchy and, with ``reduce_to``, its clusters.
 
-        ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height:
-        topics, or earlier merges, which are numbered from ``first_merge`` on), and ``clusters``:
-        lists of ids, what ``topics edit --merge`` takes.
+        By Ward's linkage of Hellinger distances.
+
+        Returns
+        -------
+        dict
+            ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right,
+            height: topics, or earlier merges, which are numbered from ``first_merge`` on), and
+            ``clusters``: lists of ids, as ``topics edit --merge`` takes them.
         """
         ids = self.shown.view.ids
         model = self.shown.model

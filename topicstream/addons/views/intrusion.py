@@ -40,7 +40,7 @@ HIDDEN = ("topic", "intruder_topic", "intruder", "place")
 def _question(
     noun: str, choices: Sequence[str], place: int, topic: Mapping[str, int]
 ) -> dict[str, Json]:
-    """A row of a sheet."""
+    """Build a row of a sheet."""
     return {
         **{f"{noun}_{i}": text for i, text in enumerate(choices, 1)},
         **topic,
@@ -56,8 +56,9 @@ ASKED = {
 
 
 def sheet_page(sheet: pa.Table) -> str:
-    """A sheet as one HTML file that opens from disk: a group of radio buttons a question, and the
-    answers as a CSV file.
+    """Format a sheet as one HTML file that opens from disk.
+
+    A question is a group of radio buttons. The answers can be saved as a CSV file.
     """
     kind = "word" if "word_1" in sheet.column_names else "topic"
     questions = []
@@ -83,7 +84,10 @@ def sheet_page(sheet: pa.Table) -> str:
 
 
 def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """What people are given (with an empty column ``answer``) and what they must not see."""
+    """Split a table into the sheet for people and the hidden key.
+
+    The sheet has an empty column ``answer``.
+    """
     hidden = [name for name in HIDDEN if name in table.column_names]
     sheet = table.drop_columns(hidden)
     return sheet.append_column("answer", pa.nulls(len(table), pa.int32())), table.select(
@@ -129,7 +133,7 @@ class IntrusionView(ModelView, heeds=()):
 
     @cached_property
     def table(self) -> pa.Table:
-        """The questions with their answers; the same seed gives the same."""
+        """The questions with their answers, the same for the same seed."""
         rows = self._about_words() if self.intrusion == "words" else self._about_documents()
         if not rows:
             raise InputError(
@@ -147,11 +151,11 @@ class IntrusionView(ModelView, heeds=()):
         return [k for k, kind in enumerate(kinds) if kind == LIVE]
 
     def _about_words(self) -> list[dict[str, Any]]:
-        """A question a topic: its first words and one intruder, probable in another topic and
-        improbable in this one, mixed.
+        """Ask for each topic which of its first words is an intruder.
 
-        question, word_1 ... string, topic, intruder string, place (1-based).  Dead topics and the
-        background are left out.
+        The intruder is probable in another topic and improbable in this one. Columns: question,
+        word_1 ... string, topic, intruder string, place (1-based). Dead topics and the background
+        are left out.
         """
         view = self.shown.view
         looked = self.shown.model
@@ -182,12 +186,12 @@ class IntrusionView(ModelView, heeds=()):
         return [rows[i] for i in rng.permutation(len(rows))]
 
     def _about_documents(self) -> list[dict[str, Any]]:
-        """A question a document: its title and beginning, its largest topics and one that it has
-        nearly none of, mixed.
+        """Ask for each document which of its largest topics is an intruder.
 
-        question, document string, text string, topic_1 ... string (their first words), intruder,
-        place. The documents are drawn from all training documents by the seed; the corpus is
-        streamed once.
+        It shows title and beginning of the document, and the intruder is a topic that it has nearly
+        none of. Columns: question, document string, text string, topic_1 ... string (their first
+        words), intruder, place. The documents are drawn from all training documents by the seed.
+        The corpus is streamed once.
         """
         shown = self.shown
         view = self.shown.view

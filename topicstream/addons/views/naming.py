@@ -1,5 +1,6 @@
-"""Proposals of names for topics: from the topics' own words, or by a program that the user names
-(no network code of ours).
+"""Proposals of names for topics, from the topics' own words or by a program of the user.
+
+No code of ours uses the network.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _ask(arguments: list[str], prompt: str, topic: int) -> str:
 
 
 def _documents(shown: ShownModel, corpus: str | Path | Corpus, docs: int) -> dict[int, list[str]]:
-    """The beginnings of the typical documents of each topic, where the corpus can be opened."""
+    """Read the beginnings of the typical documents of each topic, if the corpus opens."""
     try:
         store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     except StoreError:

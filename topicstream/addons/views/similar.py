@@ -28,9 +28,15 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
     )
 
     def result(self) -> dict[str, Json]:
-        """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d),
-        1 for the same shares: ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id,
-        part, likeness, columns; the title by default).
+        """List the documents of both parts that are most like one, streamed twice.
+
+        Likeness is the Bhattacharyya coefficient of p(k|d), 1 for the same shares.
+
+        Returns
+        -------
+        dict
+            ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id, part, likeness,
+            columns; the title by default).
         """
         shown = self.shown
         view = self.shown.view

@@ -23,12 +23,12 @@ from topicstream.model.topic_model import TopicModel
 
 
 def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
-    """Measures of each word in each topic, float[K, W] (in memory), larger for words that say more
-    of the topic.
+    """Compute measures of each word in each topic, float[K, W], in memory.
 
-    ``probability``: p(w|k). ``frex``: harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of
-    p(w|j) (Bischof & Airoldi, ICML 2012, equal weights, as stm). ``lift``: p(w|k) / p(w) (Taddy
-    2012). ``score``: p(w|k) (log p(w|k) - mean of log p(w|j)) (as R's lda).
+    They are larger for words that say more of the topic. ``probability``: p(w|k). ``frex``:
+    harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of p(w|j) (Bischof & Airoldi, ICML
+    2012, equal weights, as stm). ``lift``: p(w|k) / p(w) (Taddy 2012). ``score``: p(w|k) (log
+    p(w|k) - mean of log p(w|j)) (as R's lda).
     """
     from scipy.stats import rankdata  # half a second, which other views need not spend
 
@@ -46,8 +46,9 @@ def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
 
 
 def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
-    """The first n words of topics by each measure: topic, label, kind, share, measure, rank, word,
-    value.
+    """Tabulate the first n words of topics by each measure.
+
+    Columns: topic, label, kind, share, measure, rank, word, value.
     """
     rows = []
     measures = word_measures(shown.model)
@@ -70,8 +71,9 @@ def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
 
 
 def for_print(table: pa.Table, labelled: bool) -> pa.Table:
-    """A row for each topic and measure, with its words in one cell; labels that people gave, no
-    proposed ones.
+    """Build a row for each topic and measure, with its words in one cell.
+
+    Labels are shown if people gave them, not if they are proposed.
     """
     unusual = any(kind != LIVE for kind in table["kind"].to_pylist())
     keys = ["topic", *(["label"] if labelled else []), *(["kind"] if unusual else [])]
@@ -105,7 +107,7 @@ class TableView(ModelView, heeds=("words", "topics")):
 
     @written_together()
     def result(self) -> dict[str, Json]:
-        """The files that were written."""
+        """Write the files and return their paths."""
         files: dict[str, str] = {
             name: path
             for name in ("table", "correlations")
@@ -151,7 +153,7 @@ class TableView(ModelView, heeds=("words", "topics")):
         return {**files, "topics": len(topics), "left_out": left_out}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
-        """A line a file, and one about documents that do not count."""
+        """Format a line for each file, and one about documents that do not count."""
         out = [
             f"{result[name]}: {counted(result['topics'], 'topic')}"
             for name in ("table", "correlations")
