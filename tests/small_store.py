@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream.base.files.ownership import claim, note
+from topicstream.base.files.marker import note
+from topicstream.base.files.ownership import claim
 from topicstream.corpus.axis_build import Contents, derive
 from topicstream.corpus.format import PARTS, write_array_metadata
 from topicstream.corpus.manifest import (

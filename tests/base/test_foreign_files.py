@@ -17,7 +17,8 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
-from topicstream.base.files.ownership import MARK, not_ours
+from topicstream.base.files.marker import MARK
+from topicstream.base.files.ownership import not_ours
 from topicstream.cli.main import run
 from topicstream.retraining import cycle
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests import ROOT
 from topicstream.base.errors import NotOurs, UsageError
-from topicstream.base.files import ownership
+from topicstream.base.files import marker, ownership
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, write_json
 from topicstream.base.files.outputs import written
@@ -113,11 +113,11 @@ def test_moved_folders_take_their_entries_along(model):
 def test_the_marker_of_a_backup_by_hard_links_does_not_change(model, tmp_path):
     backup = tmp_path / "backup"
     shutil.copytree(model, backup, copy_function=os.link)
-    before = (backup / ownership.MARK).read_bytes()
+    before = (backup / marker.MARK).read_bytes()
     owned.reserve(model / "new")
     owned.remove_file(model / "history.jsonl")
-    ownership.tidy(model)
-    assert (backup / ownership.MARK).read_bytes() == before
+    marker.tidy(model)
+    assert (backup / marker.MARK).read_bytes() == before
     assert not ownership.is_listed(model / "history.jsonl")
     assert ownership.is_listed(backup / "history.jsonl")
 
@@ -172,7 +172,7 @@ def test_a_path_is_resolved_as_the_system_resolves_it(model, tmp_path, monkeypat
     os.symlink("elsewhere/deep", "link")
     (tmp_path / "elsewhere" / "m" / "history.jsonl").write_text("mine")
     through = Path("link/../m")  # elsewhere/m, not m
-    assert ownership.home_of(through / "history.jsonl") is None
+    assert marker.home_of(through / "history.jsonl") is None
     assert not ownership.owns(through / "history.jsonl")
     with pytest.raises(NotOurs):
         owned.remove_file(through / "history.jsonl")
@@ -218,8 +218,8 @@ def test_a_sealed_inventory_is_sorted_and_lists_what_is_there(tmp_path):
         for name in order:
             owned.reserve(folder / name)
         owned.remove_file(folder / "gone")
-        ownership.seal(folder, "0123")
-        marks.append((folder / ownership.MARK).read_bytes())
+        marker.seal(folder, "0123")
+        marks.append((folder / marker.MARK).read_bytes())
     assert marks[0] == marks[1] == b'{"kind":"corpus","id":"0123"}\na\nb\n'
 
 
@@ -228,7 +228,7 @@ def test_folders_are_told_apart(tmp_path, model):
         ownership.claim(model, "corpus")
     with pytest.raises(NotOurs, match="is not a corpus store of ours"):
         owned.remove(model, "corpus")
-    (model / ownership.MARK).write_text("half a ma")
+    (model / marker.MARK).write_text("half a ma")
     with pytest.raises(NotOurs):
         ownership.claim(model, "model")
     with pytest.raises(UsageError):

@@ -22,7 +22,7 @@ from tests.cgroup import memory_cgroup, run_in
 from tests.ingest_tools import digest, words_of, write_jsonl
 from topicstream.base.errors import DoesNotFit, StoreError
 from topicstream.base.files.durable import read_json, write_json
-from topicstream.base.files.ownership import note
+from topicstream.base.files.marker import note
 from topicstream.base.memory import MemoryLimit, Room
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS

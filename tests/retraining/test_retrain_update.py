@@ -15,7 +15,7 @@ import topicstream
 from tests import few_quick
 from tests.retrain_tools import made, write
 from topicstream.base.errors import TopicsError
-from topicstream.base.files import ownership
+from topicstream.base.files import marker, ownership
 from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
@@ -101,7 +101,7 @@ def bytes_of(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (".lock", ownership.MARK)
+        if path.is_file() and path.name not in (".lock", marker.MARK)
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from topicstream.base.errors import DoesNotFit
-from topicstream.base.files.ownership import note
+from topicstream.base.files.marker import note
 from topicstream.base.machine import default_threads
 
 LEAST_MEMORY = 64 << 20

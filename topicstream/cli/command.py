@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from topicstream.base.errors import json_line
-from topicstream.base.files.ownership import kind_of
+from topicstream.base.files.marker import kind_of
 from topicstream.base.options import checked, flags, ordered
 from topicstream.base.progress import Shown
 from topicstream.cli.options import click_option

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from topicstream.base.files.ownership import kind_of
+from topicstream.base.files.marker import kind_of
 from topicstream.base.options import numbers
 from topicstream.base.records import Json, plain
 from topicstream.base.text import each, render

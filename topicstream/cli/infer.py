@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from topicstream.base import plugins
 from topicstream.base.errors import json_line
-from topicstream.base.files.ownership import kind_of
+from topicstream.base.files.marker import kind_of
 from topicstream.base.text import render
 from topicstream.cli.command import Command, Section, asked_values, showing, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line

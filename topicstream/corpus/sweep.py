@@ -17,7 +17,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from topicstream.base.files import ownership as owned
-from topicstream.base.files.ownership import beside, located, ours, seal
+from topicstream.base.files.marker import located, seal
+from topicstream.base.files.ownership import beside, ours
 from topicstream.base.records import Record, read_record, write_record
 from topicstream.corpus.manifest import StoreManifest, part_folder
 

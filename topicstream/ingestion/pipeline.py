@@ -15,13 +15,8 @@ from topicstream.base.cluster import connected_within
 from topicstream.base.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.base.files import durable
 from topicstream.base.files import ownership as owned
-from topicstream.base.files.ownership import (
-    MARK,
-    check_place,
-    claim,
-    folder_named,
-    refuse_strangers,
-)
+from topicstream.base.files.marker import MARK
+from topicstream.base.files.ownership import check_place, claim, folder_named, refuse_strangers
 from topicstream.base.machine import default_threads, peak_bytes, return_freed_memory
 from topicstream.base.options import configured
 from topicstream.base.places import places

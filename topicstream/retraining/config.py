@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from topicstream.base.errors import InputError, TopicsError, UsageError
-from topicstream.base.files.ownership import KINDS, kind_of
+from topicstream.base.files.marker import KINDS, kind_of
 from topicstream.base.files.plain import read_given
 from topicstream.base.options import checked, fits, like, names_tagged, option, seconds
 from topicstream.base.places import places

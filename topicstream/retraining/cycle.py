@@ -28,7 +28,8 @@ from topicstream.base import machine, plugins
 from topicstream.base.errors import InputError, NotOurs, StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import sync
-from topicstream.base.files.ownership import Kind, claim
+from topicstream.base.files.marker import Kind
+from topicstream.base.files.ownership import claim
 from topicstream.base.places import places
 from topicstream.base.progress import Progress
 from topicstream.base.records import Json, plain, write_record

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from topicstream.base.errors import NotOurs, TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, sync
-from topicstream.base.files.ownership import claim, kind_of, temporary
+from topicstream.base.files.marker import kind_of
+from topicstream.base.files.ownership import claim, temporary
 from topicstream.base.records import write_record
 from topicstream.model.manifest import IDS, TopicIds, read_manifest
 from topicstream.model.parts import model_parts

@@ -16,15 +16,8 @@ from topicstream.base.errors import NotOurs, TopicsError, UsageError
 from topicstream.base.files import durable
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock
-from topicstream.base.files.ownership import (
-    check_place,
-    claim,
-    folder_named,
-    holds_files,
-    kind_of,
-    mark_of,
-    not_ours,
-)
+from topicstream.base.files.marker import kind_of, mark_of
+from topicstream.base.files.ownership import check_place, claim, folder_named, holds_files, not_ours
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.metrics import recorded
 from topicstream.base.options import SchedulerOptions, configured, like, option

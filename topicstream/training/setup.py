@@ -11,7 +11,8 @@ import numpy as np
 
 from topicstream.base import machine, plugins
 from topicstream.base.errors import InputError, UsageError
-from topicstream.base.files.ownership import check_place, kind_of
+from topicstream.base.files.marker import kind_of
+from topicstream.base.files.ownership import check_place
 from topicstream.base.options import checked, seconds, share
 from topicstream.base.progress import Progress, Shown, listener
 from topicstream.base.text import noun_of

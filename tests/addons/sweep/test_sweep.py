@@ -30,7 +30,7 @@ from topicstream.addons.sweep.stability import SeedAgreement
 from topicstream.addons.sweep.sweep import grid, sweep
 from topicstream.base.errors import InputError, StoreError, TopicsError
 from topicstream.base.files.durable import read_json, write_json
-from topicstream.base.files.ownership import mark_of
+from topicstream.base.files.marker import mark_of
 from topicstream.cli.main import run
 
 REUTERS = DATA / "reuters21578" / "docs.jsonl.gz"

@@ -35,7 +35,7 @@ from topicstream.addons.cloud.mirror import (
 )
 from topicstream.addons.cloud.remote import POOL, Changed, list_below, put_object
 from topicstream.base.errors import Busy, NotOurs, StoreError, TopicsError, UsageError
-from topicstream.base.files.ownership import KINDS, kind_of
+from topicstream.base.files.marker import KINDS, kind_of
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.progress import Told, listener
 from topicstream.corpus.manifest import StoreManifest

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.addons.views.info_option import DriftConfig
+from topicstream.addons.views.config import DriftConfig
 from topicstream.base import machine
 from topicstream.base.dates import parse
 from topicstream.base.errors import InputError

@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from topicstream.base.memory import ThreadedOptions
-from topicstream.base.options import option
-from topicstream.base.places import places
+from topicstream.addons.views.config import DriftConfig
 from topicstream.base.progress import Progress
 from topicstream.cli.extension import CommandOptions
-from topicstream.corpus.reader import Corpus
-from topicstream.display.periods import GRAINS
-from topicstream.model.topic_model import TopicModel
-
-
-@dataclass(frozen=True)
-class DriftConfig(ThreadedOptions):
-    """Options of ``topicstream.drift`` and ``topics info --drift``."""
-
-    model: str | Path | TopicModel = option(
-        "model", "the model's folder, or an open TopicModel", cli=False, parse=places().resolve
-    )
-    documents: str | Path | Corpus | None = option(
-        None,
-        "Measure how well the model still fits these documents: a store or raw files.",
-        flags=("--drift",),
-        metavar="PATH",
-    )
-    by: str | None = option(
-        None,
-        "Group documents by periods of this date column; without --drift, the held-out documents.",
-    )
-    period: str | None = option(
-        None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS)
-    )
-    corpus: str | Path | Corpus = option(
-        "corpus.zarr",
-        "Corpus store that the model was trained on.",
-        env="TOPICS_CORPUS",
-        parse=places().resolve,
-    )
 
 
 def measure(path: str, config: DriftConfig, progress: Progress) -> tuple[Any, list[str]]:

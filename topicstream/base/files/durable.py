@@ -20,16 +20,8 @@ import msgspec
 from topicstream.base import system
 from topicstream.base.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.base.files import ownership as owned
-from topicstream.base.files.ownership import (
-    LOCK,
-    MARK,
-    Kind,
-    beside,
-    claim,
-    home_of,
-    kind_of,
-    tidy,
-)
+from topicstream.base.files.marker import LOCK, MARK, Kind, home_of, kind_of, tidy
+from topicstream.base.files.ownership import beside, claim
 from topicstream.base.files.plain import open_plain, read_plain
 from topicstream.base.places import places
 

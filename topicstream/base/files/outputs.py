@@ -21,15 +21,8 @@ from typing import BinaryIO
 from topicstream.base import system
 from topicstream.base.errors import NotOurs, TopicsError, UsageError
 from topicstream.base.files.durable import sync
-from topicstream.base.files.ownership import (
-    KINDS,
-    home_of,
-    is_listed,
-    kind_of,
-    note,
-    owns,
-    temporary,
-)
+from topicstream.base.files.marker import KINDS, home_of, kind_of, note
+from topicstream.base.files.ownership import is_listed, owns, temporary
 from topicstream.base.places import places
 
 _HOLD_OUTPUTS = ("export", "sweep")

@@ -1,101 +1,52 @@
-"""Tell which files and folders are ours; ``owned.py``, which alone removes and replaces, asks here.
+"""The one module that makes, replaces and removes files and folders, and only ours.
 
-A folder is ours if it contains a marker, ``.topicstream``, now.  The first line of the marker is a
-JSON object: the ``kind`` of the folder, an ``id`` (random; a store's comes from its content, so
-that equal input gives equal bytes) and, where it belongs to another folder, that one's id as
-``of``.
-
-A file is ours if the nearest marker above lists it.  The other lines are that list: paths within
-the folder, of files and of folders with a marker.  Three kinds of lines:
-
-    vocab.parquet     this file is ours
-    /vocab.parquet    it was removed: the line before no longer counts
-    duckdb_temp/      a library fills this folder: what has the library's names in it is ours
-
-A path is listed before its file is made, so a kill leaves no file of ours that the list lacks.
-Everything else is somebody else's: no command removes or replaces it, whatever ``--force`` says.
-
-A list of a large store has 100,000 lines, so a line is appended while the marker has one name
-only.  A marker with a second name (a backup made by ``cp -al``) is written anew and renamed first:
-the backup does not change.  ``tidy`` and ``seal`` write it anew, too.
-
-Paths are resolved as the system resolves them: ``link/..`` is the folder above the link's target.
-
-The one module that makes, replaces and removes files and folders, and only ours (see
-``ownership.py``).
-
-What is not ours is refused in one line (NotOurs) or stays.
+A folder is ours if it contains a marker (``marker.py``) now.  A file is ours if the nearest marker
+above lists it; it is listed before it is made, so a kill leaves no file of ours that the list
+lacks.  Everything else is somebody else's: it stays, and is refused in one line (NotOurs) where it
+is in the way, whatever ``--force`` says.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import msgspec
 
-from topicstream.base import system
 from topicstream.base.errors import NotOurs, StoreError, UsageError
+from topicstream.base.files.marker import (
+    KINDS,
+    LOCK,
+    MARK,
+    Kind,
+    Mark,
+    Where,
+    entry_of,
+    entry_of_name,
+    format_marker,
+    home_of,
+    is_half_marker,
+    is_temporary,
+    listed_entries,
+    located,
+    mark_of,
+    names_entry,
+    note,
+    read_marker,
+    take_back,
+    write_marker,
+)
 from topicstream.base.places import places
 
-MARK = ".topicstream"
-LOCK = ".lock"
-Where = str | os.PathLike[str]
-Kind = Literal[
-    "corpus",
-    "model",
-    "version",
-    "ingest",
-    "retrain",
-    "runs",
-    "versions",
-    "incoming",
-    "sweep",
-    "export",
-    "demo",
-]
-KINDS: dict[str, str] = {
-    "corpus": "a corpus store",
-    "model": "a model",
-    "version": "a published version of a model",
-    "ingest": "the working folder of an ingest",
-    "retrain": "the folder of a retrain",
-    "runs": "the runs of a retrain",
-    "versions": "the versions of a retrain",
-    "incoming": "the copies of a retrain",
-    "sweep": "a sweep",
-    "export": "an export",
-    "demo": "the folder of a demo",
-}
-"""Each kind of folder in words."""
 _IN_SCRATCH = re.compile(r"duckdb_temp_[\w.-]+|[0-9a-f]{32}|\w+\.rows")
 """Names that DuckDB and workers give to files in a folder that they fill."""
-_HALF_MARKER = re.compile(re.escape(MARK) + r"\.[0-9a-f]{16}\.tmp")
-_BEGINS = b'{"kind":"'
-"""How each marker begins."""
-_HEAD_BYTES = 4096
-_FEW = 8
-"""Fewer paths than this are looked for in the text of a list, more in a set of its lines."""
-
-
-class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first line of ``.topicstream``."""
-
-    kind: Kind
-    id: str
-    of: str = ""
-
-
-_MARKS = msgspec.json.Decoder(Mark)
 
 
 class _Head(msgspec.Struct):
@@ -110,78 +61,12 @@ _HEADS = msgspec.json.Decoder(_Head)
 
 # -- reading
 # --------------------------------------------------------------------------------------------------
-def located(path: Where) -> str:
-    """Return the absolute path with the links and ``..`` of its folders resolved.
-
-    A link at the end of the path is not followed.
-    """
-    text = os.fspath(path)
-    folder, name = os.path.split(text.rstrip(os.sep) or os.sep)
-    if name in ("", os.curdir, os.pardir):
-        return os.path.realpath(text)
-    return os.path.join(os.path.realpath(folder), name)
 
 
 def folder_named(path: Where) -> Path:
     """Return a folder's path, resolved where it ends with ``..``, so that the folder has a name."""
     place = Path(path)
     return Path(os.path.realpath(place)) if place.name in ("", os.pardir) else place
-
-
-def mark_of(folder: Where) -> Mark | None:
-    """Return the first line of a folder's marker; None where the folder is not ours."""
-    try:
-        descriptor = os.open(
-            os.path.join(folder, MARK), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        )
-    except OSError:
-        return None
-    try:
-        return _MARKS.decode(os.read(descriptor, _HEAD_BYTES).partition(b"\n")[0])
-    except (OSError, msgspec.DecodeError):
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def kind_of(folder: Where) -> Kind | None:
-    """Return the kind of a folder of ours; None where it is not ours."""
-    mark = mark_of(folder)
-    return None if mark is None else mark.kind
-
-
-def home_of(path: Where) -> Path | None:
-    """Return the nearest marked folder above a path."""
-    for folder in Path(located(path)).parents:
-        if mark_of(folder) is not None:
-            return folder
-    return None
-
-
-def _lines(home: Where) -> bytes:
-    """Read the whole marker of a folder."""
-    with open(os.path.join(home, MARK), "rb", buffering=0) as file:
-        return file.read()
-
-
-def _entries(home: Where) -> set[bytes]:
-    """Return the paths that a marker lists, without those that were removed."""
-    entries: set[bytes] = set()
-    for line in _lines(home).split(b"\n")[1:]:
-        if line.startswith(b"/"):
-            entries.discard(line[1:])
-        elif line:
-            entries.add(line)
-    return entries
-
-
-def _entry(path: Where, home: Where) -> bytes:
-    """Return a path as a line of the list of its folder."""
-    return _line(os.path.relpath(located(path), home))
-
-
-def _line(path: str) -> bytes:
-    return os.fsencode(path).replace(b"\n", b"\\n")
 
 
 def _above(entry: bytes) -> Iterator[bytes]:
@@ -197,17 +82,12 @@ def is_listed(path: Where) -> bool:
     home = home_of(path)
     if home is None:
         return False
-    lines = _lines(home)
-    entry = _entry(path, home)
-    if _in_list(lines, entry) or _in_list(lines, entry + b"/"):
+    lines = read_marker(home)
+    entry = entry_of(path, home)
+    if names_entry(lines, entry) or names_entry(lines, entry + b"/"):
         return True
     named_by_library = _IN_SCRATCH.fullmatch(os.path.basename(path)) is not None
-    return named_by_library and any(_in_list(lines, folder) for folder in _above(entry))
-
-
-def _in_list(lines: bytes, entry: bytes) -> bool:
-    """Tell whether the last line about an entry lists it."""
-    return lines.rfind(b"\n%s\n" % entry) > lines.rfind(b"\n/%s\n" % entry)
+    return named_by_library and any(names_entry(lines, folder) for folder in _above(entry))
 
 
 def is_lock(path: Where) -> bool:
@@ -239,13 +119,13 @@ def not_ours(folder: Where) -> Iterator[Path]:
     Files, links and special files come one by one, a folder with nothing of ours in it as one.
     Empty folders count as ours, for a kill may leave one.
     """
-    entries = _entries(folder)
+    entries = listed_entries(folder)
     folders = {above[:-1] for entry in entries for above in _above(entry)}
     stack = [(Path(folder), b"", False)]
     while stack:
         place, prefix, filled = stack.pop()
         for path in sorted(place.iterdir()):
-            entry = prefix + _line(path.name)
+            entry = prefix + entry_of_name(path.name)
             if path.is_symlink() or not path.is_dir():
                 if not _is_known(path, entry, entries, filled):
                     yield path
@@ -267,11 +147,11 @@ def ours(folder: Where) -> Iterator[Path]:
     """
     home = Path(folder) if mark_of(folder) is not None else home_of(folder)
     if home is not None:
-        yield from _ours(Path(located(folder)), Path(os.path.realpath(home)), _entries(home))
+        yield from _ours(Path(located(folder)), Path(os.path.realpath(home)), listed_entries(home))
 
 
 def _ours(folder: Path, home: Path, entries: set[bytes]) -> Iterator[Path]:
-    prefix = b"" if folder == home else _entry(folder, home) + b"/"
+    prefix = b"" if folder == home else entry_of(folder, home) + b"/"
     filled = any(above in entries for above in _above(prefix))
     files: list[Path] = []
     for path in sorted(folder.iterdir()):
@@ -279,10 +159,10 @@ def _ours(folder: Path, home: Path, entries: set[bytes]) -> Iterator[Path]:
             files.append(path)
         elif mark_of(path) is None:
             yield from _ours(path, home, entries)
-        elif prefix + _line(path.name) in entries:
-            yield from _ours(path, path, _entries(path))
+        elif prefix + entry_of_name(path.name) in entries:
+            yield from _ours(path, path, listed_entries(path))
     for path in sorted(files, key=lambda path: _LAST.get(path.name, 0)):
-        if _is_known(path, prefix + _line(path.name), entries, filled):
+        if _is_known(path, prefix + entry_of_name(path.name), entries, filled):
             yield path
 
 
@@ -298,16 +178,7 @@ def _is_known(path: Path, entry: bytes, entries: set[bytes], filled: bool) -> bo
         return True
     if b"/" in entry:
         return False
-    return path.name == MARK or is_lock(path) or _is_half_marker(path)
-
-
-def _is_half_marker(path: Path) -> bool:
-    """Tell whether a kill left this file while a marker was written."""
-    if not _HALF_MARKER.fullmatch(path.name) or path.is_symlink() or not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        begins = file.read(len(_BEGINS))
-    return _BEGINS.startswith(begins)
+    return path.name == MARK or is_lock(path) or is_half_marker(path)
 
 
 def holds_files(folder: Where) -> bool:
@@ -338,133 +209,6 @@ def refuse_strangers(folder: Where) -> None:
 
 # -- writing
 # --------------------------------------------------------------------------------------------------
-@contextmanager
-def _alone(folder: Where) -> Iterator[None]:
-    """Keep other processes and threads from writing the marker of a folder meanwhile."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):  # some network file systems lock no folders
-            system.lock(descriptor, wait=True)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def note(*paths: Where) -> None:
-    """List paths that are about to be made; nothing where no folder above is ours.
-
-    A string that ends in ``/`` is a folder that a library will fill.
-    """
-    for path in paths:
-        home = home_of(path)
-        if home is not None:
-            _append(home, _entry(path, home) + (b"/\n" if str(path).endswith("/") else b"\n"))
-
-
-def take_back(home: Path, paths: Sequence[Where]) -> None:
-    """Take paths that were removed off the list of the folder that they lie in."""
-    spelt = [spelling for path in paths for spelling in _spellings(_entry(path, home))]
-    if len(paths) < _FEW:
-        lines = _lines(home)
-        listed = [entry for entry in spelt if _in_list(lines, entry)]
-    else:
-        entries = _entries(home)
-        listed = [entry for entry in spelt if entry in entries]
-    _append(home, b"".join(b"/%s\n" % entry for entry in listed))
-
-
-def _spellings(entry: bytes) -> tuple[bytes, bytes]:
-    """Return how a file and a folder that a library fills are listed."""
-    return entry, entry + b"/"
-
-
-def _append(home: Path, lines: bytes) -> None:
-    mark = home / MARK
-    if not lines:
-        return
-    with _alone(home):
-        if os.stat(mark).st_nlink > 1:  # of a backup by hard links, which stays as it is
-            _rewrite(home, _lines(home))
-        descriptor = os.open(mark, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            size = os.fstat(descriptor).st_size
-            if os.write(descriptor, lines) < len(lines):
-                os.ftruncate(descriptor, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(mark))
-        finally:
-            os.close(descriptor)
-
-
-def _rewrite(home: Path, content: bytes) -> None:
-    """Replace a marker in one rename; the caller is alone."""
-    for left in home.glob(f"{MARK}.*.tmp"):
-        if _is_half_marker(left):  # of a process that was killed here
-            os.unlink(left)
-    new = home / f"{MARK}.{secrets.token_hex(8)}.tmp"
-    _write(new, content)
-    os.replace(new, home / MARK)
-
-
-def _content(mark: Mark, entries: Iterable[bytes]) -> bytes:
-    return b"".join(line + b"\n" for line in (msgspec.json.encode(mark), *entries))
-
-
-def seal(folder: Where, id: str) -> None:
-    """Give a folder this id, and sort its list without what is gone: equal content, equal bytes."""
-    mark = mark_of(folder)
-    if mark is None:
-        raise NotOurs(f"{folder}: has lost its {MARK}; move it away")
-    place = os.fsencode(folder)
-    _replace_list(
-        Path(folder),
-        Mark(mark.kind, id, mark.of),
-        lambda entry: os.path.lexists(os.path.join(place, entry)),
-    )
-
-
-def tidy(folder: Where, since: int = 0) -> None:
-    """Write the list of a folder of ours, and of those in it, without what counts no longer.
-
-    Files that a person has removed stay on it, for they may be restored; temporary files do not.
-
-    since: lists that have not changed since then (ns, as of ``time.time_ns``) are left as they are.
-    """
-    place = Path(folder)
-    mark = mark_of(place)
-    if mark is None:
-        return
-    if (place / MARK).stat().st_mtime_ns >= since:
-        _replace_list(place, mark, lambda entry: _counts(place, os.fsdecode(entry)))
-    if since:
-        for entry in _entries(place):
-            inside = place / os.fsdecode(entry)
-            if os.path.lexists(inside / MARK) and not inside.is_symlink():
-                tidy(inside, since)
-
-
-def _counts(folder: Path, entry: str) -> bool:
-    """Tell whether a line still counts: of a file that stays, or of one that is there."""
-    is_passing = is_temporary(entry) or entry.endswith(os.sep)
-    return not is_passing or os.path.lexists(folder / entry)
-
-
-def _replace_list(folder: Path, mark: Mark, counts: Callable[[bytes], bool]) -> None:
-    with _alone(folder):
-        content = _content(mark, filter(counts, sorted(_entries(folder))))
-        if content != _lines(folder):
-            _rewrite(folder, content)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a new marker, which a full disk does not leave behind half written."""
-    with open(path, "xb") as file:
-        try:
-            file.write(content)
-            file.flush()
-            system.flush(file.fileno())
-        except OSError:
-            os.unlink(path)
-            raise
 
 
 def beside(target: Where) -> Path:
@@ -479,12 +223,6 @@ def temporary(target: Where) -> Path:
     """Return a random name beside ``target`` for what is renamed to it."""
     target = Path(target)
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-
-
-def is_temporary(path: Where) -> bool:
-    """Tell whether a path has the name of a file that will take another's place."""
-    name = os.path.basename(path)
-    return name.startswith(".") and name.endswith(".tmp")
 
 
 def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
@@ -520,8 +258,8 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
             )
         if not is_listed(path):
             note(path)
-        with suppress(FileExistsError):  # of another process, which was faster
-            _write(path / MARK, _content(Mark(kind, secrets.token_hex(8), of), []))
+        with contextlib.suppress(FileExistsError):  # of another process, which was faster
+            write_marker(path / MARK, format_marker(Mark(kind, secrets.token_hex(8), of), []))
         mark = mark_of(path)
     if mark is None:
         raise NotOurs(f"{path / MARK}: cannot be read; move {path} away, or name another folder")

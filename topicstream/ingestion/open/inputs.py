@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from topicstream.base.errors import InputError, UsageError
-from topicstream.base.files.ownership import MARK
+from topicstream.base.files.marker import MARK
 from topicstream.base.places import places
 from topicstream.ingestion.open.names import (
     IN_PATH,

@@ -24,7 +24,7 @@ from msgspec import field
 from topicstream.base.errors import NotOurs, StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import file_problem, size_and_crc, sync
-from topicstream.base.files.ownership import note
+from topicstream.base.files.marker import note
 from topicstream.base.files.plain import load_arrays
 from topicstream.base.records import Count, Crc, Record, read_record, write_record
 from topicstream.numeric.tables.table import Table
