@@ -234,6 +234,18 @@ def test_documents_from_memory_have_no_passages(tmp_path):
         model.typical_documents(0, 3, corpus=tmp_path / "c.zarr", text=True)
 
 
+def shrunk_as_in_r(shares, counts):
+    """Shares of topics in words, shrunk word by word as stm's js.estimate does."""
+    out = np.full(shares.shape, 1 / len(shares))
+    for w, count in enumerate(counts.tolist()):
+        if count > 1:
+            variance = sum(s * (1 - s) / (count - 1) for s in shares[:, w])
+            distance = sum((s - 1 / len(shares)) ** 2 for s in shares[:, w])
+            weight = min(1.0, variance / distance) if distance else 0.0
+            out[:, w] = weight / len(shares) + (1 - weight) * shares[:, w]
+    return out
+
+
 def test_tables_for_papers(folder, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(folder)
     assert (
@@ -265,7 +277,7 @@ def test_tables_for_papers(folder, monkeypatch, capsys, tmp_path):
             "score": p[k, w] * (np.log(p[k, w]) - np.log(p[:, w]).mean()),
         }
         if row["measure"] == "frex":
-            shares = p / p.sum(axis=0)
+            shares = shrunk_as_in_r(p / p.sum(axis=0), model.vocabulary.counts)
             ranks = [
                 (values[k] < values[k, w]).mean()
                 + ((values[k] == values[k, w]).mean() + 1 / len(words)) / 2

@@ -109,11 +109,6 @@ def test_the_samplers_begin_at_random_with_few_topics(algo, topics, start):
     assert default_start(find(algo)(shape, find(algo).Options())) == start
 
 
-def test_real_valued_cells_take_the_engine_that_keeps_least_only_where_the_best_refuses_them():
-    shape = Shape(1000, 500, 50_000, 5e4, 20, weighted=True)
-    assert choose(shape, {}).algo == ("sparse-bp" if find("sparse-bp").about.real_cells else "atbp")
-
-
 @pytest.mark.parametrize(
     ("given", "learned"),
     [

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from topicstream.base.errors import DiskTooSmall, DoesNotFit, UsageError
 from topicstream.base.progress import Progress
 from topicstream.corpus.reader import Corpus
-from topicstream.engines import find
 from topicstream.engines.base import TOPICS, Options, Shape, learns_priors
 from topicstream.training.config import TrainConfig
 from topicstream.training.setup import shape_of
@@ -79,8 +78,6 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
     options = {**options_given, "learn_priors": learn}
     learned = ", learning its priors" if learn else ""
-    if shape.weighted and not find(BEST).about.real_cells:
-        return Choice(SMALLEST, f"the cells are real-valued{learned}", options)
     sparse = dict(options)
     length = shape.cells / shape.docs
     if aim == "reading":

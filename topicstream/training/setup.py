@@ -287,7 +287,7 @@ def make_engine_of_run(
     if store.weighted and not kind.about.real_cells:
         raise InputError(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a "
-            f"message-passing engine such as atbp"
+            f"message-passing engine such as sparse-bp"
         )
     if kind.about.products:
         machine.one_blas_thread()

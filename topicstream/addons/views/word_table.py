@@ -27,22 +27,46 @@ def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
 
     They are larger for words that say more of the topic. ``probability``: p(w|k). ``frex``:
     harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of p(w|j) (Bischof & Airoldi, ICML
-    2012, equal weights, as stm). ``lift``: p(w|k) / p(w) (Taddy 2012). ``score``: p(w|k) (log
-    p(w|k) - mean of log p(w|j)) (as R's lda).
+    2012), with equal weights and shares of rare words shrunk, as R's stm does it. ``lift``: p(w|k)
+    / p(w) (Taddy 2012). ``score``: p(w|k) (log p(w|k) - mean of log p(w|j)) (as R's lda).
     """
     from scipy.stats import rankdata  # half a second, which other views need not spend
 
     p = np.maximum(model.topic_word.astype(np.float64), 1e-300)
     logarithm = np.log(p)
-    exclusivity, frequency = (
-        rankdata(value, axis=1) / p.shape[1] for value in (p / p.sum(axis=0), p)
-    )
+    shares = shrink_shares(p / p.sum(axis=0), model.vocabulary.counts)
+    exclusivity = rankdata(shares, axis=1) / p.shape[1]
+    frequency = rankdata(p, axis=1) / p.shape[1]
     return {
         "probability": p,
         "frex": 2 / (1 / exclusivity + 1 / frequency),
         "lift": p / (model.shares @ p),
         "score": p * (logarithm - logarithm.mean(axis=0)),
     }
+
+
+def shrink_shares(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Shrink the topics of rare words towards equal shares (James-Stein).
+
+    A word that occurs once is exclusive to its topic whatever that is. The weight of equal shares
+    is the variance of the word's shares, were they a sample of so many tokens, over their squared
+    distance from equal ones (Hausser & Strimmer, JMLR 2009), as in stm's ``calcfrex``.
+
+    Parameters
+    ----------
+    shares
+        Shares of the topics in each word, float64[K, W], columns sum to one.
+    counts
+        Tokens of the words, int64[W]. All 0: unknown, and nothing is shrunk.
+    """
+    if not counts.any():
+        return shares
+    equal = 1.0 / len(shares)
+    variance = (shares * (1.0 - shares)).sum(axis=0) / np.maximum(counts - 1.0, 1e-300)
+    distance = ((shares - equal) ** 2).sum(axis=0)
+    weight = np.minimum(variance / np.maximum(distance, 1e-300), 1.0)
+    weight[counts <= 1] = 1.0
+    return np.asarray(weight * equal + (1.0 - weight) * shares)
 
 
 def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:

@@ -219,7 +219,7 @@ class Chain(Engine):
             raise InputError(
                 f"{self.name} assigns a topic to every token and needs whole counts, but the "
                 f"corpus has real-valued "
-                "cells; train it with a message-passing engine such as atbp"
+                "cells; train it with a message-passing engine such as sparse-bp"
             )
         if shape.seeds is not None and not shape.seeds.whole:
             raise UsageError(

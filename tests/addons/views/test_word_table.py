@@ -1,0 +1,40 @@
+"""FREX shrinks the topics of rare words, as R's stm does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from topicstream.addons.views.word_table import shrink_shares, word_measures
+from topicstream.model.topic_model import TopicModel
+
+
+def test_shares_of_rare_words_are_shrunk_towards_equal_ones():
+    """By hand: variance .62 / (n - 1), squared distance from a third .14 / 3."""
+    shares = np.tile([[0.5], [0.3], [0.2]], 5)
+    out = shrink_shares(shares, np.array([0, 1, 11, 101, 1_000_001]))
+    assert out[:, :3] == pytest.approx(1 / 3)  # nothing known, nothing known, weight above one
+    weight = 0.0062 / (0.14 / 3)
+    assert out[:, 3] == pytest.approx([weight / 3 + (1 - weight) * s for s in (0.5, 0.3, 0.2)])
+    assert out[:, 4] == pytest.approx(shares[:, 4], rel=1e-4)
+
+
+def test_without_counts_nothing_is_shrunk():
+    shares = np.array([[0.9, 0.5], [0.1, 0.5]])
+    assert np.array_equal(shrink_shares(shares, np.zeros(2, np.int64)), shares)
+    assert shrink_shares(shares, np.array([5, 5]))[:, 1] == pytest.approx([0.5, 0.5])
+
+
+def test_a_word_seen_once_is_not_exclusive():
+    """Only the first topic has the last word, once: no topic is known for it."""
+    counts = np.array([[400.0, 1.0], [300.0, 1.0], [1.0, 500.0], [300.0, 100.0], [1.0, 0.0]])
+    words = ["own", "other", "theirs", "shared", "rare"]
+    sums = counts.sum(axis=1).astype(np.int64)
+    known = TopicModel.from_arrays(
+        counts.astype(np.float32), words, alpha=0.1, beta=0.01, counts=sums
+    )
+    unknown = TopicModel.from_arrays(counts.astype(np.float32), words, alpha=0.1, beta=0.01)
+    frex = word_measures(known)["frex"][0]
+    assert np.argmax(word_measures(unknown)["frex"][0]) == 0
+    assert [words[i] for i in np.argsort(-frex)[:2]] == ["own", "other"]
+    assert frex[4] < word_measures(unknown)["frex"][0][4]
