@@ -14,7 +14,7 @@ from tests.ingest_tools import documents, write_jsonl
 from topicstream.base.errors import StoreError, TopicsError
 from topicstream.base.files.durable import read_json, read_sealed, sealed_line, write_json
 from topicstream.base.files.ownership import claim
-from topicstream.cli.main import fullest, run
+from topicstream.cli.main import find_fullest, run
 from topicstream.corpus.format import metadata_problems
 from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.open.source import Source, printable
@@ -134,8 +134,8 @@ def test_messages_are_one_line():
 
 
 def test_a_full_disk_is_named(tmp_path):
-    assert fullest([str(tmp_path), "--out", str(tmp_path / "not" / "there")]) is not None
-    assert fullest([]) == "."
+    assert find_fullest([str(tmp_path), "--out", str(tmp_path / "not" / "there")]) is not None
+    assert find_fullest([]) == "."
 
 
 def test_odd_names_and_marks(tmp_path):

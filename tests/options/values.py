@@ -15,7 +15,7 @@ import click
 from topicstream.base.options import flags, ordered
 from topicstream.cli.main import topics
 from topicstream.cli.options import click_option
-from topicstream.cli.show import views_on
+from topicstream.cli.show import find_views
 from topicstream.display.config import ShowConfig
 from topicstream.display.view import HEEDED_BY_ALL
 from topicstream.inference.methods import METHOD_NAMES, methods
@@ -320,7 +320,7 @@ def excluding(command: str, a: Case, b: Case) -> bool:
     and refuses what that ignores.
     """
     if command == "show":
-        views = [section.config for section in views_on([*a, *b]).values()]
+        views = [section.config for section in find_views([*a, *b]).values()]
         given = {*a, *b}
         ignored = (
             ShowConfig.__dataclass_fields__.keys() - {*HEEDED_BY_ALL, *views[0].heeds}

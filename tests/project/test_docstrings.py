@@ -20,7 +20,12 @@ THEMES = [
     "stars galaxy telescope orbit comet planet nebula lunar solar moon",
     "bread oven flour dough baker yeast crust loaf butter salt",
 ]
-EXTENDED = ["display.view:ModelView", "display.formula:parse_formula"]
+EXTENDED = [
+    "cli.command:topics_command",
+    "cli.extension:CommandOptions",
+    "display.formula:parse_formula",
+    "display.view:ModelView",
+]
 """What docs/extending.md names, or has an example beside."""
 PUBLIC = [name for name in topicstream.__all__ if not name.startswith("__")]
 

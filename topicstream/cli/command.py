@@ -1,6 +1,4 @@
-"""What all commands share: -q, -v and --json, options that the line itself asks for, and one way to
-print a result.
-"""
+"""The base of all commands: common options, options that a line asks for, printed results."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import Field, dataclass
+from itertools import chain
 from typing import Any
 
 import click
@@ -23,10 +22,8 @@ from topicstream.cli.process import set_verbosity, verbosity
 
 
 @contextmanager
-def showing() -> Iterator[Shown]:
-    """What a command tells on stderr while it runs, as -q and -v ask; a bar is gone before the
-    result is printed.
-    """
+def show_progress() -> Iterator[Shown]:
+    """Show progress on stderr as -q and -v ask, and clear a bar at the end."""
     with closing(Shown(verbosity())) as progress:
         yield progress
 
@@ -62,7 +59,12 @@ def _common_options() -> list[click.Parameter]:
 class Section:
     """Further options of a command: those of an engine, a method or a view.
 
-    option_of: makes one of a field.
+    Attributes
+    ----------
+    config
+        A dataclass of options.
+    option_of
+        Makes the command-line option of a field.
     """
 
     config: type
@@ -82,11 +84,11 @@ class Command(click.Command):
     Parameters
     ----------
     asked_by
-        The sections of options, by their titles, that a line asks for which is not parsed yet;
-        None: all that there are.
+        Returns the sections of options that an unparsed line asks for, by title; for None: all
+        sections.
     groups
-        Names of options by the title of their section, of a command with many: ``--help-all`` shows
-        all sections, ``--help`` the options that no group names, which matter first.
+        Names of options by the title of their section. ``--help-all`` shows all sections,
+        ``--help`` only the options that no group names.
     """
 
     def __init__(
@@ -114,14 +116,14 @@ class Command(click.Command):
             )
 
     def sections(self, ctx: click.Context) -> Mapping[str, Section]:
-        """Title -> options that this line asks for."""
+        """Return the sections that this line asks for, by title."""
         if "sections" not in ctx.meta:
             ctx.meta["sections"] = self._asked_by(ctx.meta.get("line"))
         sections: Mapping[str, Section] = ctx.meta["sections"]
         return sections
 
     def asked(self, ctx: click.Context) -> dict[str, list[click.Option]]:
-        """Title -> options of the sections, without those that the command has by itself."""
+        """Make the options of the sections, by title, that the command does not have itself."""
         if "asked" not in ctx.meta:
             names = {param.name for param in self.params}
             asked: dict[str, list[click.Option]] = {}
@@ -138,57 +140,53 @@ class Command(click.Command):
         return options
 
     def invoke(self, ctx: click.Context) -> Any:
-        if (
-            not gc.isenabled()
-        ):  # see cli/entry.py: what the command needs is imported now, and stays
+        """Run the command, with garbage collection on again."""
+        if not gc.isenabled():
+            # cli/entry.py turned it off; the modules of the command are imported now and stay
             gc.freeze()
             gc.enable()
         return super().invoke(ctx)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        return [
-            *super().get_params(ctx),
-            *(option for options in self.asked(ctx).values() for option in options),
-        ]
+        """Return the command's own options, then those that the line asks for."""
+        return [*super().get_params(ctx), *chain.from_iterable(self.asked(ctx).values())]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a line, on which paths may stand without their options."""
         ctx.meta["line"] = tuple(args)
-        return super().parse_args(ctx, self._with_places(ctx, args))
+        return super().parse_args(ctx, self._name_places(ctx, args))
 
-    def _with_places(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """A line on which a store and a model stand as this command takes them, whether given as
-        ``--corpus`` and ``--model`` or by their paths alone.
+    def _name_places(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Rewrite a line so that store and model stand where this command takes them.
+
+        A user may name them by ``--corpus`` and ``--model``, or give their paths alone, whether
+        the command takes them as options or as arguments.
         """
-        named = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)} & {
-            "--corpus",
-            "--model",
-        }
-        args = [
-            a.partition("=")[2] if a.partition("=")[0] in named else a
-            for a in args
-            if a not in named
-        ]
-        kinds = {
-            word: kind_of(os.path.realpath(word))
-            for word in self.make_parser(ctx).parse_args(list(args))[1]
-        }
-        alone = {
-            "--model" if kind == "version" else f"--{kind}": word for word, kind in kinds.items()
-        }
-        places = {
-            name: word for name, word in alone.items() if any(name in p.opts for p in self.params)
-        }
-        args = [word for word in args if word not in places.values()]
-        args += [word for place in places.items() for word in place]
-        if places:  # the sections may depend on what lies there
+        arguments = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)}
+        named = arguments & {"--corpus", "--model"}
+        words = []
+        for word in args:
+            option, _, value = word.partition("=")
+            if word not in named:
+                words.append(value if option in named else word)
+        alone = {}
+        for word in self.make_parser(ctx).parse_args(list(words))[1]:
+            kind = kind_of(os.path.realpath(word))
+            alone["--model" if kind == "version" else f"--{kind}"] = word
+        options = set(chain.from_iterable(p.opts for p in self.params))
+        places = {name: word for name, word in alone.items() if name in options}
+        args = [word for word in words if word not in places.values()]
+        args += chain.from_iterable(places.items())
+        if places:  # the sections may depend on the model
             ctx.meta["line"] = tuple(args)
             for name in ("asked", "sections"):
                 ctx.meta.pop(name, None)
         return args
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help of all options, section by section."""
         common = super().get_params(ctx)
-        grouped = {name for names in self._groups.values() for name in names}
+        grouped = set(chain.from_iterable(self._groups.values()))
         sections: dict[str, Sequence[click.Parameter]] = {
             "Options": [p for p in common if p.name not in grouped]
         }
@@ -203,54 +201,72 @@ class Command(click.Command):
                 for option in options
                 if isinstance(option, click.Option)
             ]
-            if rows := [record for record in records if record is not None]:
+            rows = [record for record in records if record is not None]
+            if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
 
-def asked_values(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """Take the values of the options that the line itself asked for, checked, out of those of a
-    command.
-    """
+def take_asked(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of options that the line asked for out of ``values``, checked."""
     section_values: dict[str, Any] = {}
     for section in ctx.meta["sections"].values():
         names = [f.name for f in ordered(section.config) if f.name in values]
-        given = {name: value for name in names if (value := values.pop(name)) is not None}
-        section_values |= checked(section.config, given, "topics", lambda field: flags(field)[-1])
+        taken = {name: values.pop(name) for name in names}
+        present = {name: value for name, value in taken.items() if value is not None}
+        section_values |= checked(section.config, present, "topics", lambda field: flags(field)[-1])
     return section_values
 
 
 Printed = tuple[Any, list[str]] | None
-"""The result of a command, for JSON, and its lines for people; None where nothing is left to print.
-"""
+"""The result of a command for JSON, and its lines for people; None: nothing is left to print."""
 
 
 def topics_command(
     name: str, kind: type[Command] = Command, indent: int | None = 1, **about: Any
 ) -> Callable[[Callable[..., Printed]], Command]:
-    """Make a command of a function of its options that returns what is to be printed.
+    """Make a command of a function that takes its options and returns its result.
 
     Parameters
     ----------
     name
-        What the command is called.
+        Name of the command.
     kind
-        Its class.
+        Class of the command.
     indent
-        Of JSON; None: one line.
+        Indentation of ``--json``; None: one line.
     about
-        Anything else that ``Command`` takes.
+        Further arguments of ``Command``.
+
+    Examples
+    --------
+    >>> import click
+    >>> from topicstream.cli.command import topics_command
+    >>> @topics_command("count")
+    ... @click.argument("path")
+    ... def command(path):
+    ...     "Count the lines of PATH."
+    ...     with open(path, encoding="utf-8") as file:
+    ...         lines = sum(1 for _ in file)
+    ...     return {"lines": lines}, [f"{path}: {lines} lines"]
+    >>> command.name
+    'count'
     """
 
     def wrap(function: Callable[..., Printed]) -> Command:
+        """Make the command."""
+
         @functools.wraps(function)
         def call(*args: Any, as_json: bool, **values: Any) -> None:
-            if (printed := function(*args, **values)) is not None:
-                result, lines = printed
-                click.echo(
-                    json_line(result, indent) if as_json else "\n".join(lines),
-                    nl=as_json or bool(lines),
-                )
+            """Call the function and print its result."""
+            printed = function(*args, **values)
+            if printed is None:
+                return
+            result, lines = printed
+            if as_json:
+                click.echo(json_line(result, indent))
+            else:
+                click.echo("\n".join(lines), nl=bool(lines))
 
         return click.command(name, cls=kind, **about)(call)
 

@@ -1,11 +1,11 @@
-"""``topics compact``: the small storage blocks of a store, merged."""
+"""``topics compact``: merge the small storage blocks of a store."""
 
 from __future__ import annotations
 
 import click
 
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.ingestion.upkeep.compact import compact
 
 MERGED = """{store}: {before} -> {after} storage blocks, {bytes_before:size} -> {bytes_after:size}
@@ -23,16 +23,16 @@ WAITING = (
     "corpus", metavar="[STORE]", default="corpus.zarr", envvar="TOPICS_CORPUS", type=click.Path()
 )
 def command(corpus: str) -> Printed:
-    """Merge the small storage blocks of past appends in STORE (default: corpus.zarr), and purge the
-    cells of removed or replaced documents.
+    """Merge the small storage blocks of a store, and purge removed and replaced documents.
 
-    Documents, vocabulary and the held-out split do not change. The old files stay for three days,
-    so that a running command, such as a training, can go on reading them; the first command that
-    writes to the store after that deletes them. A model keeps its topics, but an unfinished
-    training cannot be resumed (start again from its topics with --start warm --warm MODEL). If the
-    command is interrupted, the store is either the old one or the new one; run it again to finish.
+    STORE (default: corpus.zarr) gets small blocks from appends. Documents, vocabulary and the
+    held-out split do not change. The old files stay for three days, so that a running command,
+    such as a training, can go on reading them; the first command that writes to the store after
+    that deletes them. A model keeps its topics, but an unfinished training cannot be resumed
+    (start again from its topics with --start warm --warm MODEL). If the command is interrupted,
+    the store is either the old one or the new one; run it again to finish.
     """
-    with showing() as progress:
+    with show_progress() as progress:
         result = compact(corpus, progress=progress)
     (before, after) = result["blocks"]
     sizes = result["bytes"]

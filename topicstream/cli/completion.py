@@ -1,4 +1,4 @@
-"""``topics completion``: what a shell needs to complete commands and options."""
+"""``topics completion``: a script that completes commands and options in a shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command(shell: str) -> Printed:
         eval "$(topics completion zsh)"                                        # in ~/.zshrc
         topics completion fish > ~/.config/fish/completions/topics.fish        # once
     """
-    from topicstream.cli.main import topics  # which imports this module by its name
+    from topicstream.cli.main import topics  # cli.main imports this module by its name
 
     kind = get_completion_class(shell)
     assert kind is not None

@@ -1,6 +1,4 @@
-"""``topics demo``: topics of the docstrings of Python's standard library, real English on every
-machine.
-"""
+"""``topics demo``: topics of the docstrings of Python's standard library."""
 
 from __future__ import annotations
 
@@ -21,11 +19,13 @@ from topicstream.base.errors import TopicsError
 from topicstream.base.files.durable import lock, replacing
 from topicstream.base.files.outputs import written
 from topicstream.base.files.ownership import check_place
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.process import verbosity
 
-LEAST = 80  # characters: shorter ones say too little to have topics
+LEAST = 80
+"""Characters of the shortest docstring; a shorter one has too few words for topics."""
 NO_PROSE = {"site-packages", "test", "tests", "idle_test", "lib2to3"}
+"""Folders whose docstrings are not read."""
 DOCUMENTS = "docstrings.jsonl"
 STEPS = {
     "ingest": f"ingest {DOCUMENTS} --heldout 5%",
@@ -35,7 +35,7 @@ STEPS = {
 }
 """Commands that run in the folder, by the name of their result."""
 REPEATED = ("ingest", "train")
-"""Commands that take --force here: what they replace is of an earlier demo."""
+"""Commands that get --force, because an earlier demo may have left its store and model."""
 
 
 @topics_command("demo")
@@ -61,7 +61,7 @@ def command(folder: str, documents: str | None, force: bool) -> Printed:
     check_place(home, "FOLDER")
     as_json = click.get_current_context().params["as_json"]
     with lock(home, "running the demo in", kind="demo"):
-        with showing() as progress:
+        with show_progress() as progress:
             progress.step("reading the docstrings of Python's standard library")
             with replacing(home / DOCUMENTS) as beside, open(beside, "wb") as file:
                 count = write_documents(file)
@@ -79,12 +79,12 @@ def run_steps(home: Path, as_json: bool) -> dict[str, Any]:
     Returns
     -------
     dict
-        With ``as_json``: the result of each by its name; otherwise they print what they do.
+        Results by name with ``as_json``; empty without it, as the commands print theirs.
     """
-    from topicstream.cli.main import topics  # which imports this module by its name
+    from topicstream.cli.main import topics  # cli.main imports this module by its name
 
     results = {}
-    with contextlib.chdir(home), _without_places():
+    with contextlib.chdir(home), _hide_places():
         for name, line in STEPS.items():
             words = line.split() + ["--force"] * (name in REPEATED)
             if as_json:
@@ -99,8 +99,8 @@ def run_steps(home: Path, as_json: bool) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _without_places() -> Iterator[None]:
-    """Hide $TOPICS_CORPUS and $TOPICS_MODEL: what they name is not to be replaced."""
+def _hide_places() -> Iterator[None]:
+    """Hide $TOPICS_CORPUS and $TOPICS_MODEL, so that --force does not replace those."""
     places = {name: os.environ.pop(name, None) for name in ("TOPICS_CORPUS", "TOPICS_MODEL")}
     try:
         yield
@@ -119,7 +119,7 @@ def write_documents(file: BinaryIO) -> int:
     Raises
     ------
     TopicsError
-        Where the standard library has no sources.
+        If the standard library has no sources.
     """
     count = 0
     library = standard_library()

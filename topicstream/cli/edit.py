@@ -1,4 +1,4 @@
-"""``topics edit``: labels, merges, drops and an order of topics, in a log beside the model."""
+"""``topics edit``: label, merge, drop and order topics, in a log beside the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from topicstream.base.files.marker import kind_of
 from topicstream.base.options import numbers
 from topicstream.base.records import Json, plain
 from topicstream.base.text import each, render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.extension import extended, take_extensions
 from topicstream.ingestion.tokens.word_lists import describe_parts
 from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
@@ -22,7 +22,8 @@ DROPPED = (
 )
 
 
-def _label(text: str) -> dict[str, Json]:
+def _parse_label(text: str) -> dict[str, Json]:
+    """Parse ``TOPIC=LABEL``."""
     number, sign, label = text.partition("=")
     if not sign or not number.strip().isdecimal():
         raise click.UsageError(
@@ -32,7 +33,8 @@ def _label(text: str) -> dict[str, Json]:
 
 
 def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
-    with showing() as progress:
+    """Drop the words in a file from the store at ``place``, or else from ``corpus``."""
+    with show_progress() as progress:
         summary = drop_words_of(
             words,
             place if kind_of(place) == "corpus" else corpus,
@@ -113,15 +115,15 @@ def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
                 "--drop-words changes a corpus store and cannot be combined with other edits"
             )
         return _drop_words(drop_words, model, corpus, dry_run)
-    edits = [_label(text) for text in options["label"]]
+    edits = [_parse_label(text) for text in options["label"]]
     for kind in ("merge", "drop", "order"):
         texts = (options[kind],) if isinstance(options[kind], str) else options[kind] or ()
         edits += [{"edit": kind, "topics": numbers(text)} for text in texts]
     proposed: list[str] = []
-    for extension, own in asked.values():
+    for extension, extension_options in asked.values():
         if edits or undo:
             raise click.UsageError(f"{extension.requires} cannot be combined with other edits")
-        edits = extension.run(model, corpus, own)
+        edits = extension.run(model, corpus, extension_options)
         proposed = each("{topic:>5}  {label}", edits)
     view = edit(model, edits, undo=undo or 0, dry_run=dry_run)
     log = read_log(model)
@@ -135,10 +137,11 @@ def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
     names = {str(k): label for k, label in view.labels.items()}
     topics = [view.ids[k] for k in view.listing]
     result = {"topics": topics, "labels": names, "edits": plain(log), "dry_run": dry_run}
-    whats = [
-        f"{r.topic}={r.label}" if isinstance(r, Label) else ",".join(map(str, r.topics))
-        for r in listed
-    ]
-    return result, proposed + [
-        f"{r.at or '':26} {type(r).__name__.lower()} {what}" for r, what in zip(listed, whats)
-    ]
+    lines = proposed
+    for record in listed:
+        if isinstance(record, Label):
+            change = f"{record.topic}={record.label}"
+        else:
+            change = ",".join(map(str, record.topics))
+        lines.append(f"{record.at or '':26} {type(record).__name__.lower()} {change}")
+    return result, lines

@@ -1,4 +1,4 @@
-"""``topics engines``: the training algorithms, found by being there."""
+"""``topics engines``: list the training algorithms."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from topicstream.engines.base import Shape
 
 ARRAY = "{array}: [{times} x ]{dtype} a {per}"
 ROW = """{name:<11} {rule:<8} {cites}
-                     keeps on disk at K = 100: {kept}; cells: {cells}"""
+                     keeps on disk at K = 100: {stored}; cells: {cells}"""
 
 
 def describe() -> list[dict[str, Any]]:
-    """One entry an engine: name, source, rule, block memory a document, cell or token at K = 100,
-    starts, options.
+    """Describe each engine by name, source, rule, memory, starts and options.
+
+    ``memory`` is what the engine keeps on disk of a document, cell or token at K = 100.
     """
     shape = Shape(docs=10_000, words=50_000, cells=1_000_000, tokens=2_000_000.0, topics=100)
     rows = []
@@ -54,10 +55,11 @@ def command() -> Printed:
     rows = describe()
     listed = []
     for row in rows:
-        kept = [
-            each(ARRAY, [{**m, "array": n, "times": m["width"] if m["width"] > 1 else None}])[0]
-            for n, m in row["memory"].items()
+        arrays = [
+            {**array, "array": name, "times": array["width"] if array["width"] > 1 else None}
+            for name, array in row["memory"].items()
         ]
+        stored = ", ".join(each(ARRAY, arrays)) or "nothing"
         cells = "whole or real" if row["weighted"] else "whole counts"
-        listed.append({**row, "kept": ", ".join(kept) or "nothing", "cells": cells})
+        listed.append({**row, "stored": stored, "cells": cells})
     return rows, each(ROW, listed)

@@ -1,6 +1,4 @@
-"""The script ``topics``: Ctrl-C ends it in one line also while the commands are still being
-imported.
-"""
+"""The script ``topics``, which Ctrl-C ends in one line even while modules are imported."""
 
 from __future__ import annotations
 
@@ -9,14 +7,13 @@ import sys
 
 
 def main() -> None:
-    """Entry point."""
-    # modules are not garbage: searching them while they are imported takes a sixth of a short
-    # command
+    """Run the command line of this process."""
+    # searching modules for garbage while they are imported takes a sixth of a short command
     gc.disable()
     try:
-        from topicstream.cli.main import main as begin  # it takes a while
+        from topicstream.cli.main import main as run_command  # it takes a while
 
-        begin()
-    except KeyboardInterrupt:  # later ones have become exit codes
+        run_command()
+    except KeyboardInterrupt:  # from before cli.main handles signals
         sys.stderr.write("topics: interrupted\n")
         sys.exit(130)

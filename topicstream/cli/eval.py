@@ -1,4 +1,4 @@
-"""``topics eval``: perplexity, coherence and diversity of a model."""
+"""``topics eval``: score a model by perplexity, coherence and diversity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from topicstream.base import plugins
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
+from topicstream.cli.command import Printed, Section, show_progress, take_asked, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.evaluate import evaluate
@@ -22,7 +22,7 @@ HEAD = (
 
 
 def options_of_scorers(line: Sequence[str]) -> Mapping[str, Section]:
-    """The options of our scorers, and of those of other packages that a line names."""
+    """Return the options of our scorers, and of other packages' scorers that a line names."""
     named = [name for name in value_on_line(line, "--score", "").split(",") if name]
     return {"What is scored": Section(scorer_options(scorers(named)))}
 
@@ -35,8 +35,8 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
 
     Without options it prints held-out perplexity, coherence and diversity.
     """
-    options = asked_values(ctx, values)
-    with showing() as progress:
+    options = take_asked(ctx, values)
+    with show_progress() as progress:
         result = evaluate(config_of(EvalConfig, values, options=options, progress=progress))
     if "warning" in result:
         click.echo(f"warning: {result['warning']}", err=True)
@@ -44,7 +44,7 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The result for people."""
+    """Format the scores as lines."""
     out = render(HEAD, result)
     known = plugins.entries(plugins.SCORERS)
     for name, entry in result.items():

@@ -1,4 +1,4 @@
-"""Options that an add-on or another package gives to an existing command."""
+"""Options that an add-on or another package adds to an existing command."""
 
 from __future__ import annotations
 
@@ -15,21 +15,37 @@ from topicstream.cli.options import config_of, options_of
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """Options for an existing command, and the function that does what they ask for.
+    """Options for an existing command, and the function that they call.
 
-    It is an entry point of ``topicstream.options.COMMAND``; `train`, `info` and `edit` have such
-    options.
+    An instance is an entry point of ``topicstream.options.COMMAND``. The commands `train`, `info`
+    and `edit` have such options.
 
     Attributes
     ----------
     Options
         A dataclass of options.
     asked
-        Tells from an instance of it whether ``run`` is called.
+        Returns, for an instance of ``Options``, if ``run`` is to be called.
     run
-        What the command calls then (docs/internals/extending.md: with what, and what it returns).
+        The function. docs/internals/extending.md has its arguments and its result for each command.
     requires
-        The options that ask for it, as a message names them.
+        The options that ask for ``run``, as a message names them.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from topicstream.base.options import option
+    >>> from topicstream.cli.extension import CommandOptions
+    >>> @dataclass(frozen=True)
+    ... class TimeOptions:
+    ...     time_each: bool = option(False, "Print the seconds of a pass.")
+    >>> def seconds_of_pass(config, options):
+    ...     return {"seconds": 1.0}, ["1.0 s a pass"]
+    >>> TIME = CommandOptions(
+    ...     TimeOptions, lambda options: options.time_each, seconds_of_pass, "--time-each"
+    ... )
+    >>> TIME.asked(TimeOptions(time_each=True))
+    True
     """
 
     Options: type
@@ -43,14 +59,15 @@ Asked = dict[str, tuple[CommandOptions, Any]]
 
 
 def extensions(command: str) -> dict[str, CommandOptions]:
-    """Return the registered options of a command by name."""
+    """Return the registered options of a command, by name."""
     return dict(plugins.loaded(f"{plugins.OPTIONS}.{command}"))
 
 
 def extended(command: str) -> Callable[[Any], Any]:
-    """Decorate a command's function: it takes the registered options, too."""
+    """Decorate a command's function so that it takes the registered options, too."""
 
     def add(function: Any) -> Any:
+        """Add the options."""
         for extension in extensions(command).values():
             function = options_of(extension.Options)(function)
         return function
@@ -69,18 +86,18 @@ def take_extensions(command: str, values: dict[str, Any]) -> Asked:
     Raises
     ------
     click.UsageError
-        For an option of an extension that is not asked for.
+        If an option of an extension is given that is not asked for.
     """
     asked: Asked = {}
     for name, extension in extensions(command).items():
-        own = [field for field in fields(extension.Options) if field.name in values]
+        present = [field for field in fields(extension.Options) if field.name in values]
         options = config_of(
-            extension.Options, {field.name: values.pop(field.name) for field in own}
+            extension.Options, {field.name: values.pop(field.name) for field in present}
         )
         if extension.asked(options):
             asked[name] = (extension, options)
             continue
-        wrong = [field for field in own if getattr(options, field.name) != field.default]
+        wrong = [field for field in present if getattr(options, field.name) != field.default]
         if wrong:
             raise click.UsageError(f"{flags(wrong[0])[-1]} requires {extension.requires}")
     return asked

@@ -1,4 +1,4 @@
-"""``topics forget``: documents removed for good."""
+"""``topics forget``: remove documents permanently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from topicstream.base.errors import InputError, TopicsError, json_line
 from topicstream.base.text import each, render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.retraining.forget import Forgotten, forget, trained_on
 
 SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
@@ -80,7 +80,7 @@ def command(
             (default / name).exists() for name in ("manifest.json", "training.json")
         )
         models = (str(default),) if default_model_exists and trained_on(default, corpus) else ()
-    with showing() as progress:
+    with show_progress() as progress:
         forgotten = forget(wanted, corpus, models=models, lift=lift, progress=progress)
     if lift:
         return forgotten, render(LIFTED, forgotten)
@@ -94,7 +94,7 @@ def command(
 
 
 def lines(forgotten: Forgotten) -> list[str]:
-    """The result for people."""
+    """Format the result as lines."""
     missing = [repr(id) for id in forgotten["not_found"]]
     out = render(
         SUMMARY,

@@ -1,4 +1,4 @@
-"""``topics infer``: topics of new documents."""
+"""``topics infer``: infer the topics of new documents."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from topicstream.base import plugins
 from topicstream.base.errors import json_line
 from topicstream.base.files.marker import kind_of
 from topicstream.base.text import render
-from topicstream.cli.command import Command, Section, asked_values, showing, topics_command
+from topicstream.cli.command import Command, Section, show_progress, take_asked, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
-from topicstream.cli.process import stopping, verbosity
+from topicstream.cli.process import make_handler, verbosity
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import infer
 from topicstream.inference.methods import DEFAULT, find_method, methods
@@ -31,7 +31,7 @@ SUMMARY = (
 
 
 def options_of_method(line: Sequence[str] | None) -> Mapping[str, Section]:
-    """The options of the method that a line names; of all of them where there is no line."""
+    """Return the options of the method that a line names (None: of all methods)."""
     name = value_on_line(line, "--method", DEFAULT)
     known = plugins.entries(plugins.METHODS)
     chosen = known if line is None else [name] if name in known else ()
@@ -39,9 +39,10 @@ def options_of_method(line: Sequence[str] | None) -> Mapping[str, Section]:
 
 
 class InferCommand(Command):
-    """The command, whose help describes the methods too."""
+    """``topics infer``, whose help also describes the methods."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help of the options, then a line for each method."""
         super().format_options(ctx, formatter)
         with formatter.section("Methods (--method NAME --help shows the options of another)"):
             formatter.write_dl(
@@ -83,19 +84,21 @@ def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
     ):
         values["model"], *paths = paths
     named = {name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
-    of_method = {name: value for name, value in asked_values(ctx, values).items() if name in named}
+    method_options = {
+        name: value for name, value in take_asked(ctx, values).items() if name in named
+    }
     out = values.pop("out", None)
     signal.signal(
         signal.SIGTERM,
-        stopping("stopped; nothing was written to --out, the same command starts over"),
+        make_handler("stopped; nothing was written to --out, the same command starts over"),
     )
-    with showing() as progress:
+    with show_progress() as progress:
         config = config_of(
             InferConfig,
             {**values, "documents": [Path(p) for p in paths]},
             out=sys.stdout.buffer if out is None else out,
             progress=False if values["follow"] else progress,
-            options=of_method,
+            options=method_options,
         )
         summary = infer(config)
     rate = summary["documents_per_second"]

@@ -1,4 +1,4 @@
-"""``topics info``: what stands at a path, a corpus store or a model, decided by its manifest."""
+"""``topics info``: describe a corpus store or a model, whichever its manifest names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topicstream.base.errors import StoreError, json_line, named
 from topicstream.base.files.durable import read_json
 from topicstream.base.places import places
 from topicstream.base.text import each, render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.extension import extended, take_extensions
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import figures, histogram_line, linked_text
@@ -61,22 +61,23 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     place = path
     path = str(places().resolve(path))
     kind = _kind(Path(path))
-    for extension, own in take_extensions("info", options).values():
+    for extension, extension_options in take_extensions("info", options).values():
         if kind != "model":
             raise click.UsageError(
                 f"{path} is a corpus store; {extension.requires} requires a model"
             )
-        with showing() as progress:
-            result, told = extension.run(path, own, progress)
-        return result, told
+        with show_progress() as progress:
+            result, extension_lines = extension.run(path, extension_options, progress)
+        return result, extension_lines
     if kind == "model":
         about = model_info.describe(path, verify=verify) | {"path": place}
         return about, model_info.lines(about)
-    result = _corpus(path, verify, top) | {"path": place}
+    result = _describe_corpus(path, verify, top) | {"path": place}
     return result, lines(result, verify)
 
 
 def _kind(path: Path) -> str:
+    """Return ``corpus`` or ``model``, as the manifest in the folder says."""
     manifest = path / "manifest.json"
     if not manifest.exists():
         raise StoreError(
@@ -93,7 +94,8 @@ def _kind(path: Path) -> str:
     return str(kind)
 
 
-def _corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
+def _describe_corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
+    """Describe a store, or print and raise what is damaged in it."""
     corpus = Corpus.open(path, dense=True)
     problems = [named(problem) for problem in damage(corpus)] if verify else []
     if problems:
@@ -105,25 +107,25 @@ def _corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
     return figures(corpus, top) | ({"problems": []} if verify else {})
 
 
-def lines(f: dict[str, Any], verified: bool) -> list[str]:
-    """A store for people."""
-    train = f["parts"]["train"]
-    aside = f["parts"]["heldout"]
-    summary = f["summary"]
+def lines(store: dict[str, Any], verified: bool) -> list[str]:
+    """Format the description of a store as lines."""
+    train = store["parts"]["train"]
+    aside = store["parts"]["heldout"]
+    summary = store["summary"]
     cells = train["cells"] + aside["cells"]
     size = train["bytes"] + aside["bytes"]
     empty = summary.get("documents_empty", 0)
     removed = summary.get("documents_removed", 0)
     about = {
-        **f,
+        **store,
         "train": train,
         "aside": aside,
-        "heldout_asked": (f["heldout"] or {}).get("asked", "?"),
+        "heldout_asked": (store["heldout"] or {}).get("asked", "?"),
         "none_or_removed": f"{empty:,} without a word, {removed:,} removed"
         if empty or removed
         else "",
         "columns": [
-            f"{name} (list)" if kind == "list" else name for name, kind in f["columns"].items()
+            f"{name} (list)" if kind == "list" else name for name, kind in store["columns"].items()
         ],
         "cells": cells,
         "cell": "cells" if summary.get("tokenizer", True) else "values",
@@ -132,7 +134,7 @@ def lines(f: dict[str, Any], verified: bool) -> list[str]:
         "tokens": train["tokens"] + aside["tokens"],
     }
     out = render(CORPUS, about)
-    for axis in f["axes"]:
+    for axis in store["axes"]:
         if axis["name"] == LINKS:
             out.append(
                 f"  {LINKS:9} {linked_text(axis)}; {axis['longest']:,} at most of one document"
@@ -141,14 +143,14 @@ def lines(f: dict[str, Any], verified: bool) -> list[str]:
             out += render(AXIS, axis)
     out += [
         "  words most frequent (count, documents):",
-        *each("    {word}  {count:,}  {df:,}", f["top_words"]),
+        *each("    {word}  {count:,}  {df:,}", store["top_words"]),
     ]
-    curve = [f"{c['words']:,}: {100 * c['share']:.1f} %" for c in f["vocabulary_curve"]]
+    curve = [f"{c['words']:,}: {100 * c['share']:.1f} %" for c in store["vocabulary_curve"]]
     return out + render(
         WORDS,
         {
-            **f,
-            "histogram": histogram_line(f["lengths"]["documents"]),
+            **store,
+            "histogram": histogram_line(store["lengths"]["documents"]),
             "curve": curve,
             "verified": verified,
         },

@@ -1,4 +1,4 @@
-"""``topics ingest``: raw text or counts into a corpus store."""
+"""``topics ingest``: read raw text or counts into a corpus store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 from topicstream.base.dates import advice
 from topicstream.base.options import names_tagged
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import config_of, options_given, options_of
+from topicstream.cli.command import Printed, show_progress, topics_command
+from topicstream.cli.options import config_of, drop_unset, options_of
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import linked_text
 from topicstream.ingestion.config import IngestConfig, Stop
@@ -29,20 +29,20 @@ out ({heldout_asked})
   {bytes:size}; {seconds:.1f} s, peak memory {peak_rss_bytes:size}"""
 SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out ({heldout_asked})
 [  warning: no document has {heldout_missed}]
-[  {told}]
+[  {counted}]
 [  first skipped: {place_taken}; {called_by_place}]
 [  first rejected: {first_rejected}[ (all: {rejects})]]
   words: {words_before:,} before pruning, {words:,} kept ({rule})[; only {kept_share:.0p} % of \
 the tokens are theirs]
-[  {vocab_told}]
-[  {drop_words_told}]
-[  {stopwords_told}]
+[  {vocab_matches}]
+[  {drop_words_matches}]
+[  {stopwords_matches}]
   {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
 [  {columns}]
-[  without a value: {missing_told} (--na NA,NaN names values that mean none)]
+[  without a value: {missing} (--na NA,NaN names values that mean none)]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
 [  {axis_sizes}]
-[  links: {links_told}]
+[  links: {links}]
 [{tokenizer:?}  tokenizer: stop words {tokenizer.stopwords}, min length {tokenizer_length}, \
 numbers {numbers}; discarded {discarded} % of the characters]
 [  warning: {language.share:.0p} % of the words are stop words of {language.language}, but those \
@@ -63,10 +63,7 @@ COUNTED = {
 }
 
 
-_SEVERAL = re.compile(
-    r"(?<=^CSV "
-    r"file)s|(?<=^file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s|(?<=^row)s"
-)
+_PLURAL = re.compile(r"^((?:CSV )?file|record|value|document|duplicate|line|row)s")
 
 TITLES = ("Input", "Text", "Vocabulary", "Store", "Advanced")
 """Sections of --help-all, in their order; an option names its own as ``group``."""
@@ -91,21 +88,22 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
 
     After an interruption, run the same command again to resume. A finished ingest is not repeated.
     """
-    options = options_given(values)
+    options = drop_unset(values)
     chosen = options.pop("stopwords", ())
-    stops = (
-        dict(zip(("stopwords_from", "stopwords"), read_stopwords(*chosen))) if chosen else {}
-    )  # of "none" empty, yet given
+    stopwords = {}
+    if chosen:
+        sources, words = read_stopwords(*chosen)  # of "none", no words: not as without the option
+        stopwords = {"stopwords_from": sources, "stopwords": words}
     stop = Stop()
     before = [(s, signal.signal(s, stop)) for s in (signal.SIGTERM, signal.SIGINT)]
     try:
-        with showing() as progress:
+        with show_progress() as progress:
             config = config_of(
                 IngestConfig,
                 {"documents": [Path(p) for p in paths], **options},
                 progress=progress,
                 stop=stop,
-                **stops,
+                **stopwords,
             )
             summary = ingest(config)
     finally:
@@ -114,83 +112,104 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
     return summary, lines(summary, config.append and not config.grow_vocab)
 
 
-def columns_told(s: dict[str, Any]) -> str:
-    """The columns of metadata, how far they are filled, and how many dates were read."""
-    every = s["documents_added"]
-    empty = f"columns that no {'added ' if every < s['documents'] else ''}document has"
-    told: dict[str, list[str]] = {"columns": [], empty: []}
-    for name, filled in s.get("columns", {}).items():
-        share = "" if filled == every else f" ({filled:,})"
-        if name == "date" and filled:
-            read = s["dates"]["read"]
-            unread = s["dates"]["unread"]
-            share = (
-                f" ({read:,} of {filled:,} read"
-                + f", {' to '.join(dict.fromkeys(s['dates']['ends']))}" * bool(read)
-            )
-            share += f"; not {unread[:40]!r}: give {advice(unread)})" if unread else ")"
-        told["columns" if filled else empty].append(name + share * bool(filled))
-    return "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
+def _singular(match: re.Match[str]) -> str:
+    """Return the singular that ``_PLURAL`` matched."""
+    return match[1]
 
 
-def _lists_told(word_lists: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """What lists of words matched, for the summary."""
-    told = {
-        f"{name}_told": describe_list(f"--{name.replace('_', '-')}", of_list)
-        for name, of_list in word_lists.items()
-        if name != "stopwords"
-    }
-    if (stop := word_lists.get("stopwords")) is not None:
-        told["stopwords_told"] = describe_stop_list(stop)
-    return told
+def describe_columns(summary: dict[str, Any]) -> str:
+    """Describe the metadata columns, their missing values, and the dates that were read."""
+    every = summary["documents_added"]
+    empty = f"columns that no {'added ' if every < summary['documents'] else ''}document has"
+    described: dict[str, list[str]] = {"columns": [], empty: []}
+    for name, filled in summary.get("columns", {}).items():
+        if not filled:
+            described[empty].append(name)
+        elif name == "date":
+            described["columns"].append(f"{name} ({_describe_dates(filled, summary['dates'])})")
+        else:
+            described["columns"].append(name if filled == every else f"{name} ({filled:,})")
+    return "; ".join(f"{title}: {', '.join(names)}" for title, names in described.items() if names)
 
 
-def lines(s: dict[str, Any], closed: bool) -> list[str]:
-    """The summary for people.  closed: a store that is appended to keeps its vocabulary."""
-    if s.get("finished_before"):
-        return render(AGAIN, s)
-    if s.get("vectors"):
-        return render(VECTORS, s)
+def _describe_dates(filled: int, dates: dict[str, Any]) -> str:
+    """Describe how many of the ``filled`` dates were read, and how to read the others."""
+    text = f"{dates['read']:,} of {filled:,} read"
+    if dates["read"]:
+        text += f", {' to '.join(dict.fromkeys(dates['ends']))}"
+    unread = dates["unread"]
+    if unread:
+        text += f"; not {unread[:40]!r}: give {advice(unread)}"
+    return text
+
+
+def _describe_word_lists(word_lists: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Describe the words that lists of words matched, by the summary's fields."""
+    described = {}
+    for name, matches in word_lists.items():
+        text = (
+            describe_stop_list(matches)
+            if name == "stopwords"
+            else describe_list(f"--{name.replace('_', '-')}", matches)
+        )
+        described[f"{name}_matches"] = text
+    return described
+
+
+def lines(summary: dict[str, Any], closed: bool) -> list[str]:
+    """Format the summary of an ingest as lines.
+
+    Parameters
+    ----------
+    summary
+        The result of ``ingest``.
+    closed
+        The store was appended to, and its vocabulary did not grow.
+    """
+    if summary.get("finished_before"):
+        return render(AGAIN, summary)
+    if summary.get("vectors"):
+        return render(VECTORS, summary)
+    appended = summary["documents_added"] < summary["documents"]
     counts = {
-        noun: s[name]
+        noun: summary[name]
         for name, noun in COUNTED.items()
-        if name != "documents_added" or s[name] != s["documents"]
-    } | s["notes"]
-    tokenizer = s["tokenizer"] or {}
-    unspaced = s["unspaced_share"] or 0
-    pruning = s["pruning"]
+        if name != "documents_added" or summary[name] != summary["documents"]
+    } | summary["notes"]
+    tokenizer = summary["tokenizer"] or {}
+    unspaced = summary["unspaced_share"] or 0
+    pruning = summary["pruning"]
     most = "off" if pruning["max_df"] is None else f"{pruning['max_df']:,}"
-    share = s["tokens"] / max(1, s["tokens"] + s["tokens_pruned"])
+    share = summary["tokens"] / max(1, summary["tokens"] + summary["tokens_pruned"])
     rule = pruning["fixed"] or f"min-df {pruning['min_df']}, max-df {most}"
     chosen = tokenizer.get("stopwords", "english")
-    missing = s.get("missing_values") or {}
+    missing = summary.get("missing_values") or {}
+    heldout = summary["heldout_asked"]
     about = {
-        **s,
-        "columns": columns_told(s),
-        "missing_told": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),
+        **summary,
+        "columns": describe_columns(summary),
+        "missing": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),
         "called_by_place": CALLED_BY_PLACE,
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
-        "heldout_missed": ""
-        if s["documents_heldout"] or "=" not in s["heldout_asked"]
-        else s["heldout_asked"],
-        "told": [
-            f"{n:,} {noun if n > 1 else _SEVERAL.sub('', noun)}" for noun, n in counts.items() if n
+        "heldout_missed": heldout if "=" in heldout and not summary["documents_heldout"] else "",
+        "counted": [
+            f"{n:,} {noun if n > 1 else _PLURAL.sub(_singular, noun)}"
+            for noun, n in counts.items()
+            if n
         ],
-        "rule": "the store's; --grow-vocab adds new ones"
-        if closed and s["documents_added"] < s["documents"]
-        else rule,
+        "rule": "the store's; --grow-vocab adds new ones" if closed and appended else rule,
         "kept_share": share if share < 0.5 else None,
-        "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],
-        "links_told": linked_text(s[LINKS]) if s.get(LINKS) else "",
+        "axis_sizes": [f"{size:,} {name}" for name, size in (summary.get("axes") or {}).items()],
+        "links": linked_text(summary[LINKS]) if summary.get(LINKS) else "",
         "tokenizer_length": str(tokenizer.get("min_length")),
         "numbers": "on" if tokenizer.get("numbers") else "off",
-        "discarded": f"{100 * (s['discarded_share'] or 0):.1f}",
+        "discarded": f"{100 * (summary['discarded_share'] or 0):.1f}",
         "stopword_options": "".join(
             f" --stopwords {name}"
             for name in chosen.split("+")
             if chosen != "english" and name != "file"
         ),
-        **_lists_told(s.get("word_lists") or {}),
+        **_describe_word_lists(summary.get("word_lists") or {}),
         "unspaced": 100 * unspaced if unspaced > 0.01 else None,
     }
     return render(SUMMARY, about)

@@ -1,5 +1,6 @@
-"""``topics``: one file a command, loaded only when it is called, so that ``topics --help`` answers
-at once.
+"""The command ``topics``, its errors and exit codes.
+
+A command is imported when it is called, so that ``topics --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from topicstream.base.errors import Stopped, TopicsError
 from topicstream.base.files.openings import rewriting_behind
 from topicstream.base.machine import __version__
 from topicstream.base.signals import behind, forget_signals
-from topicstream.cli.process import end_by_signals, hold_streams, set_verbosity, verbosity
+from topicstream.cli.process import end_by_signals, reserve_streams, set_verbosity, verbosity
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
     "demo": "Try everything on a small corpus: ingest, train, score and show.",
@@ -48,7 +49,7 @@ SUMMARIES = {  # in the order of the flow; known without importing the command
 
 
 def summarize(name: str) -> str:
-    """Return the line that ``topics --help`` prints of a command, which is not imported for it."""
+    """Return the line of a command in ``topics --help``, without importing the command."""
     if name in SUMMARIES:
         return SUMMARIES[name]
     for addon in plugins.addons().values():
@@ -59,14 +60,15 @@ def summarize(name: str) -> str:
 
 
 class Commands(click.Group):
-    """The group of all commands, ours and other packages', each imported when it is called."""
+    """The group of all commands, ours and other packages'."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the names of commands: ours in the order of the flow, then other packages'."""
         return list(plugins.entries(plugins.COMMANDS))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None where there is none of that name."""
+        """Import a command, if there is one of that name."""
+        # other packages are searched only for a name that is not ours
         known = cmd_name in plugins.own(plugins.COMMANDS)
         if not known and cmd_name not in plugins.entries(plugins.COMMANDS):
             return None
@@ -74,7 +76,7 @@ class Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands and options that begin so, without importing any command."""
+        """Complete commands and options without importing any command."""
         options = click.Command.shell_complete(self, ctx, incomplete)
         begun = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         return [CompletionItem(name, help=summarize(name)) for name in begun] + options
@@ -132,67 +134,64 @@ ELSEWHERE = {
     "--max-features": "--max-vocab",
     "--random-state": "--seed",
 }
-"""What other programs call our options."""
+"""Options of other programs, and ours in their place."""
 
 
-def explained(error: click.ClickException) -> click.ClickException:
-    """A usage error with what the user may have meant: another program's name of an option, where a
-    model or a corpus is given, or the view that an option belongs to.
-    """
+def explain(error: click.ClickException) -> click.ClickException:
+    """Add to a usage error a hint of what the user may have meant."""
     ctx = getattr(error, "ctx", None)
     if ctx is None:
         return error
-    params = ctx.command.params
     if error.message.startswith("Got unexpected extra argument"):
-        taken = [
-            f"--{p.name}"
-            for p in params
-            if p.name in ("model", "corpus") and isinstance(p, click.Option)
-        ]
-        more = (
-            f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is"
-            if taken
-            else ""
-        )
-        if ctx.command.name == "update":
-            more = "; new documents come in by `topics ingest FILE --append`"
-        elif ctx.command.name == "effects":
-            more = "; the formula stands in quotes: 'party + date'"
-        elif re.search(r"\(\d", error.message):
-            more = "; several numbers have commas between them: 10,20"
-        return click.UsageError(error.message + more, ctx)
-    if not isinstance(error, click.NoSuchOption):
-        return error
+        return click.UsageError(error.message + _hint_at_argument(ctx, error.message), ctx)
+    if isinstance(error, click.NoSuchOption):
+        return _explain_option(ctx, error)
+    return error
+
+
+def _hint_at_argument(ctx: click.Context, message: str) -> str:
+    """Return the end of a message about an argument too many."""
+    if ctx.command.name == "update":
+        return "; new documents come in by `topics ingest FILE --append`"
+    if ctx.command.name == "effects":
+        return "; the formula stands in quotes: 'party + date'"
+    if re.search(r"\(\d", message):
+        return "; several numbers have commas between them: 10,20"
+    options = [param.name for param in ctx.command.params if isinstance(param, click.Option)]
+    taken = [f"--{name}" for name in options if name in ("model", "corpus")]
+    if taken:
+        return f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is"
+    return ""
+
+
+def _explain_option(ctx: click.Context, error: click.NoSuchOption) -> click.ClickException:
+    """Name our option for another program's, or the section that an option belongs to."""
+    params = ctx.command.params
     name = error.option_name
-    hint = ELSEWHERE.get(error.option_name)
+    hint = ELSEWHERE.get(name)
     if "--out" in (name, hint) and not any("--out" in p.opts for p in params):
         hint = (
             "--model" if ctx.command.name == "train" else "> FILE (results go to standard output)"
         )
-    if name == "--model":
-        hint = next(
-            (
-                f"{p.name.upper()}, without a name,"
-                for p in params
-                if isinstance(p, click.Argument) and p.name
-            ),
-            hint,
-        )
+    arguments = [p.name for p in params if isinstance(p, click.Argument) and p.name]
+    if name == "--model" and arguments:
+        hint = f"{arguments[0].upper()}, without a name,"
     if hint is not None:
         return click.NoSuchOption(name, f"No such option: {name}; it is {hint} here", ctx=ctx)
-    help_context = click.Context(ctx.command, info_name=ctx.info_name, parent=click.Context(topics))
-    asked: dict[str, list[click.Option]] = getattr(ctx.command, "asked", lambda ctx: {})(
-        help_context
-    )
-    titles = [
-        title for title, options in asked.items() if any(name in option.opts for option in options)
-    ]
-    return click.UsageError(f"{name} belongs to: {titles[0]}", ctx) if titles else error
+    if not hasattr(ctx.command, "asked"):
+        return error
+    # a context without the line: the sections of all engines, methods and views
+    whole = click.Context(ctx.command, info_name=ctx.info_name, parent=click.Context(topics))
+    for title, options in ctx.command.asked(whole).items():
+        if any(name in option.opts for option in options):
+            return click.UsageError(f"{name} belongs to: {title}", ctx)
+    return error
 
 
-def fullest(args: Sequence[str]) -> str | None:
-    """Of the paths on a command line (and the working folder) the one whose disk has least room: a
-    write that fails in midstream does not say where.
+def find_fullest(args: Sequence[str]) -> str | None:
+    """Find the path on a command line whose disk has least room.
+
+    A write that fails in midstream does not name its file. The working folder counts, too.
     """
     room: dict[str, int] = {}
     cache = (
@@ -211,9 +210,7 @@ def fullest(args: Sequence[str]) -> str | None:
 
 
 def _output_full() -> bool:
-    """Whether it is standard output that takes no more: a file on a full disk, or a device that is
-    always full.
-    """
+    """Return if standard output is a file on a full disk, or a device that is always full."""
     with suppress(OSError):
         about = os.fstat(1)
         if stat.S_ISCHR(about.st_mode):
@@ -223,37 +220,39 @@ def _output_full() -> bool:
 
 
 def _fail(error: BaseException, message: str, code: int) -> int:
+    """Print the message of an error, with its traceback under ``-vv``, and return the code."""
     if verbosity() >= 2:
         traceback.print_exception(error, file=sys.stderr)
     click.echo(f"topics: {message}", err=True)
     return code
 
 
-def _outcome(args: Sequence[str] | None) -> int:
-    """Run one command line; what a library has made of a signal is that signal again."""
+def _call(args: Sequence[str] | None) -> int:
+    """Run one command line, and raise the cause of an error that a library has wrapped."""
     try:
-        outcome = topics.main(
+        code = topics.main(
             args=None if args is None else list(args), prog_name="topics", standalone_mode=False
         )
     except click.exceptions.Exit:
         raise
     except Exception as e:
         raise (rewriting_behind(e) or behind(e)) from e
-    return outcome if isinstance(outcome, int) else 0
+    return code if isinstance(code, int) else 0
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line (default: the process's) and give its exit code; errors are one line on
-    stderr, with a traceback under ``-vv``.
+    """Run one command line (default: the process's) and return its exit code.
+
+    An error is one line on stderr, with a traceback under ``-vv``.
     """
     set_verbosity(0)
     forget_signals()
     try:
-        return _outcome(args)
+        return _call(args)
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.ClickException as e:
-        explained(e).show()
+        explain(e).show()
         return e.exit_code
     except (TopicsError, Stopped) as e:
         return _fail(e, str(e), e.exit_code)
@@ -267,36 +266,42 @@ def run(args: Sequence[str] | None = None) -> int:
             e, f"out of memory ({e}); a smaller --mem-limit or fewer --workers needs less", 5
         )
     except OSError as e:
-        if e.errno == errno.EBADF and e.filename is None:
-            return _fail(e, "standard input or output is closed", 1)
-        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        named = e.filename
-        if full and named is None:
-            named = (
-                "standard output"
-                if _output_full()
-                else fullest(sys.argv[1:] if args is None else args)
-            )
-        where = f"{named}: " if named else ""
-        rest = "; make room and run the same command again" if full else ""
-        if e.errno == errno.EFBIG:
-            full = True
-            rest = (
-                "; files may not be larger here (ulimit -f): raise that and run the same "
-                "command again"
-            )
-        return _fail(e, f"{where}{e.strerror or e}{rest}", 5 if full else 1)
+        return _fail_on_files(e, sys.argv[1:] if args is None else args)
+    except UnicodeEncodeError as e:
+        if e.reason != "surrogates not allowed":
+            return _fail_internally(e)
+        # a name that the system gave us
+        name = ascii(e.object[max(0, e.start - 40) : e.end + 40])
+        return _fail(e, f"a name that is not UTF-8 ({name}); rename the file or the folder", 2)
     except Exception as e:
-        if (
-            isinstance(e, UnicodeEncodeError) and e.reason == "surrogates not allowed"
-        ):  # a name that the system gave us
-            name = ascii(e.object[max(0, e.start - 40) : e.end + 40])
-            return _fail(e, f"a name that is not UTF-8 ({name}); rename the file or the folder", 2)
-        return _fail(e, f"internal error: {type(e).__name__}: {e} (-vv shows where)", 1)
+        return _fail_internally(e)
+
+
+def _fail_on_files(error: OSError, args: Sequence[str]) -> int:
+    """Report an error of the system, with the file or disk that it may be about."""
+    if error.errno == errno.EBADF and error.filename is None:
+        return _fail(error, "standard input or output is closed", 1)
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    name = error.filename
+    if full and name is None:
+        name = "standard output" if _output_full() else find_fullest(args)
+    where = f"{name}: " if name else ""
+    advice = "; make room and run the same command again" if full else ""
+    if error.errno == errno.EFBIG:
+        full = True
+        advice = (
+            "; files may not be larger here (ulimit -f): raise that and run the same command again"
+        )
+    return _fail(error, f"{where}{error.strerror or error}{advice}", 5 if full else 1)
+
+
+def _fail_internally(error: Exception) -> int:
+    """Report an error that nobody has foreseen."""
+    return _fail(error, f"internal error: {type(error).__name__}: {error} (-vv shows where)", 1)
 
 
 def main() -> None:
-    """Entry point of the ``topics`` script."""
+    """Run the command line of this process, and end the process."""
     try:
         end_by_signals()
         code = _run_process()
@@ -309,19 +314,15 @@ def main() -> None:
 
 def _run_process() -> int:
     """Prepare the process, run its command line, and end its output."""
-    hold_streams()
+    reserve_streams()
     # a product of matrices runs in the thread that asks for it; OpenBLAS would start threads of its
     # own that wait busily
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault(
-        "ARROW_DEFAULT_MEMORY_POOL", "system"
-    )  # Parquet takes no other (machine.return_freed_memory)
+    # Parquet takes no other pool (machine.return_freed_memory)
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     code = run()
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # no code is left that would catch what a handler raises
+    # no code is left that would catch what a handler raises
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     try:

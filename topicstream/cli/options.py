@@ -1,6 +1,4 @@
-"""click's options made from a config dataclass: the one list of a command's options is the
-library's.
-"""
+"""Command-line options made from the library's config dataclasses."""
 
 from __future__ import annotations
 
@@ -16,15 +14,23 @@ C = TypeVar("C")
 
 
 def click_option(field: dataclasses.Field[Any], command: str = "", **changes: Any) -> click.Option:
-    """The option of a field, with changes of its metadata.
+    """Make the command-line option of a field.
 
-    Values are checked when the config is made (``config_of``); click reads numbers and shows
-    choices. The default is None, not given, unless it is shown.
+    click reads numbers and shows choices; other checks follow when the config is made
+    (``config_of``). The default is None, unless it is shown.
+
+    Parameters
+    ----------
+    field
+        The field of a config.
+    command
+        The command, whose help text of the option may be its own (``help_COMMAND``).
+    changes
+        Changes of the field's metadata.
     """
     about: dict[str, Any] = {"default": field.default, **field.metadata, **changes}
-    type_name = (
-        field.type.__name__ if isinstance(field.type, type) else str(field.type)
-    )  # annotations may be text or not
+    # an annotation may be text
+    type_name = field.type.__name__ if isinstance(field.type, type) else str(field.type)
     kind = type_name.split(" |")[0]
     names = list(flags(field))
     more: dict[str, Any] = {k: about[k] for k in ("metavar", "is_flag", "flag_value") if k in about}
@@ -53,36 +59,37 @@ def click_option(field: dataclasses.Field[Any], command: str = "", **changes: An
 
 
 def _click_type(about: Mapping[str, Any], kind: str) -> Any:
+    """Return the type that click converts a value to."""
     if about.get("choices") and "more" not in about:
         return click.Choice([str(choice) for choice in about["choices"]])
-    if path := about.get("path"):
+    path = about.get("path")
+    if path:
         return click.Path(exists=path == "exists", dir_okay=path != "file")
-    return (
-        str
-        if "parse" in about
-        else {"int": int, "float": float, "Sequence[int]": int}.get(kind, str)
-    )
+    if "parse" in about:
+        return str
+    return {"int": int, "float": float, "Sequence[int]": int}.get(kind, str)
 
 
-def shown(field: dataclasses.Field[Any], command: str) -> bool:
-    """Whether a field is an option of a command."""
+def _is_option_of(field: dataclasses.Field[Any], command: str) -> bool:
+    """Return if a field is an option of a command."""
     where = field.metadata.get("cli", True)
     return where if isinstance(where, bool) else command in where
 
 
 def options_of(config: type, command: str = "") -> Callable[[Any], Any]:
-    """Decorator: a command function takes the options of a config that are for that command.
+    """Decorate a command function so that it takes the options of a config.
 
     Of options that two configs of a command share, the first to be added stays.
     """
 
     def add(function: Any) -> Any:
+        """Add the options."""
         params = getattr(function, "__click_params__", [])
         names = {param.name for param in params}
         ours = [
             click_option(f, command)
             for f in ordered(config)
-            if shown(f, command) and f.name not in names
+            if _is_option_of(f, command) and f.name not in names
         ]
         function.__click_params__ = [*params, *reversed(ours)]
         return function
@@ -90,21 +97,21 @@ def options_of(config: type, command: str = "") -> Callable[[Any], Any]:
     return add
 
 
-def options_given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given, or have a default that is shown."""
+def drop_unset(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the options that were not given and show no default."""
     return {k: v for k, v in values.items() if v is not None and v != ()}
 
 
 def config_of(config: Callable[..., C], values: Mapping[str, Any], **more: Any) -> C:
-    """The config of a command line, checked as the library checks its arguments."""
+    """Make the config of a command line, checked as the library checks its arguments."""
     kind: Any = config
     return config(
-        **checked(kind, options_given(values), "topics", lambda field: flags(field)[-1]), **more
+        **checked(kind, drop_unset(values), "topics", lambda field: flags(field)[-1]), **more
     )
 
 
 def value_on_line(line: Sequence[str] | None, flag: str, default: str) -> str:
-    """The value of an option on a line that is not parsed yet."""
+    """Return the value of an option on a line that is not parsed yet."""
     value = default
     args = line or ()
     for i, arg in enumerate(args):

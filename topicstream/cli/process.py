@@ -1,4 +1,4 @@
-"""The process of a command: how much it tells, its standard streams, and signals that clean up."""
+"""The process of a command: verbosity, standard streams, and signals that clean up."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ _verbosity = 0
 
 
 def verbosity() -> int:
-    """-1 quiet (errors and results only), 0 normal, 1 verbose, 2 with tracebacks."""
+    """Return -1 (errors and results only), 0 (normal), 1 (verbose) or 2 (with tracebacks)."""
     return _verbosity
 
 
 def set_verbosity(level: int) -> None:
-    """Set it for the process."""
+    """Set the verbosity of the process."""
     global _verbosity
     _verbosity = level
 
 
-def stopping(message: str) -> Callable[[int, object], None]:
-    """A handler of signals that ends the command, so that temporary files go; another signal does
-    not cut that short.
+def make_handler(message: str) -> Callable[[int, object], None]:
+    """Make a handler of signals that ends the command with a message.
+
+    The command removes its temporary files, which another signal does not cut short.
     """
 
     def handle(signum: int, frame: object) -> None:
+        """Ignore further signals and raise the error that ends the command."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         raise stopped(signum, message)
@@ -37,26 +39,27 @@ def stopping(message: str) -> Callable[[int, object], None]:
 
 
 def end_by_signals() -> None:
-    """Let signals end the process's command, in one line, unless they are ignored (nohup).
+    """Let signals end the process's command in one line, unless they are ignored (nohup).
 
-    Commands that go on later have handlers of their own.
+    Commands that can be resumed set handlers of their own.
     """
-    signal.signal(signal.SIGTERM, stopping("stopped; nothing was left half-written"))
+    signal.signal(signal.SIGTERM, make_handler("stopped; nothing was left half-written"))
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, stopping("interrupted; nothing was left half-written"))
+        signal.signal(signal.SIGINT, make_handler("interrupted; nothing was left half-written"))
 
 
 def stop_with(message: str) -> None:
     """Let SIGTERM and SIGINT end the command with a message of how to go on."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping(message))
+        signal.signal(number, make_handler(message))
 
 
-def hold_streams() -> None:
-    """Take the descriptors 0 to 2 where the caller closed them, so that no file of ours gets such a
-    number: input and output fail when they are used, what goes to stderr is lost.
+def reserve_streams() -> None:
+    """Open the standard streams that the caller closed, so that no file gets their numbers.
+
+    Input and output then fail when they are used, and stderr is lost.
     """
     for fd, name, mode in (
         (0, "stdin", os.O_WRONLY),

@@ -1,7 +1,8 @@
-"""``topics retrain``: one cycle, for cron."""
+"""``topics retrain``: one cycle from new files to a published model, for cron."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -36,13 +37,11 @@ def command(as_json: bool, **values: Any) -> None:
     stop_with("stopped; the same command resumes this cycle")
     try:
         summary = retrain(config)
-    except (
-        Exception,
-        Stopped,
-    ) as e:  # whoever reads the line of every night gets one of a failed night too
-        done = e.summary if isinstance(e, FilesFailed) else {}
-        why = {"failed": str(e), "exit_code": exit_code_of(e), "config": str(config.config)}
-        click.echo(json_line({**done, **why}))
+    except (Exception, Stopped) as e:
+        # whoever reads the line of every night gets one of a failed night, too
+        done: Mapping[str, Any] = e.summary if isinstance(e, FilesFailed) else {}
+        failure = {"failed": str(e), "exit_code": exit_code_of(e), "config": str(config.config)}
+        click.echo(json_line({**done, **failure}))
         raise
     click.echo(json_line(summary))
     if summary["refused"]:

@@ -1,4 +1,4 @@
-"""``topics rollback``: the version published before."""
+"""``topics rollback``: publish an earlier version again."""
 
 from __future__ import annotations
 

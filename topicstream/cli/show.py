@@ -1,6 +1,4 @@
-"""``topics show``: the topics of a model, or the view that an option asks for
-(``topicstream.base.plugins``, VIEWS).
-"""
+"""``topics show``: print the topics of a model, or the view that an option asks for."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from typing import Any
 import click
 
 from topicstream.base import plugins
-from topicstream.cli.command import Printed, Section, showing, topics_command
+from topicstream.cli.command import Printed, Section, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.display.config import ShowConfig
 from topicstream.display.show import TopicsView
@@ -22,10 +20,8 @@ from topicstream.display.view import ModelView
 from topicstream.model.manifest import read_manifest
 
 
-def views_on(line: Sequence[str] | None) -> Mapping[str, Section]:
-    """The views that a line asks for, by their titles; all of them for the help and without
-    a line.
-    """
+def find_views(line: Sequence[str] | None) -> Mapping[str, Section]:
+    """Find the views that a line asks for, by title (None, or for help: all views)."""
     words = {word.partition("=")[0] for word in line or ()}
     if line is None or words & {"-h", "--help"}:
         names = list(plugins.entries(plugins.VIEWS))
@@ -40,7 +36,7 @@ def views_on(line: Sequence[str] | None) -> Mapping[str, Section]:
 
 
 def default_views(model: str) -> list[type[ModelView]]:
-    """Return the view that the engine of a model has in the place of topics, if any."""
+    """Return the view that the engine of a model shows instead of topics, if any."""
     if not (Path(model) / "manifest.json").exists():
         return []
     engine = str(read_manifest(model).engine)
@@ -48,7 +44,7 @@ def default_views(model: str) -> list[type[ModelView]]:
     return [plugins.load(plugins.DEFAULT_VIEWS, engine)] if known else []
 
 
-@topics_command("show", asked_by=views_on)
+@topics_command("show", asked_by=find_views)
 @options_of(ShowConfig)
 def command(**values: Any) -> Printed:
     """Print the topics of a model, largest first: number, share of tokens, first words.
@@ -60,7 +56,7 @@ def command(**values: Any) -> Printed:
         raise click.UsageError(
             f"give one view at a time: {' or '.join(view.title for view in views)}"
         )
-    with showing() as progress:
+    with show_progress() as progress:
         view: ModelView = config_of(next(iter(views), TopicsView), values, progress=progress)
         result = view.result()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

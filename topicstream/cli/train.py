@@ -1,4 +1,4 @@
-"""``topics train``: the options every run has, and those of the chosen engine."""
+"""``topics train``: learn topics, with the options of the chosen engine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
+from topicstream.cli.command import Printed, Section, show_progress, take_asked, topics_command
 from topicstream.cli.extension import Asked, extended, take_extensions
 from topicstream.cli.options import click_option, config_of, options_of, value_on_line
 from topicstream.engines import find
@@ -32,7 +33,7 @@ DRY_RUN = (
     "[; {workers} workers are {speedup:.1f} times as fast as one of them[{advice}]]"
 )
 PAYS = 0.5
-"""Of the number of workers: a smaller gain is not worth them."""
+"""Share of the number of workers that a cluster must gain in speed to pay."""
 SUMMARY = (
     "{model}: {topics:topic}, {passes:pass} ({stopped})[, running perplexity "
     "{last.running_perplexity:.1f}]"
@@ -41,7 +42,7 @@ SUMMARY = (
 
 
 def engine_options(line: Sequence[str] | None) -> Mapping[str, Section]:
-    """The options of the engine that ``--algo`` names."""
+    """Return the options of the engine that ``--algo`` names."""
     name = value_on_line(line, "--algo", "auto")
     options, about = (Options, None) if name == "auto" else (find(name).Options, find(name).about)
     return {
@@ -52,30 +53,30 @@ def engine_options(line: Sequence[str] | None) -> Mapping[str, Section]:
 
 
 def engine_option(options: type, about: About | None, field: Field[Any]) -> click.Option:
-    """An option of an engine, which shows its default; about: the engine's own priors (None: any
-    engine's).
+    """Make the command-line option of a field of an engine's options.
+
+    Parameters
+    ----------
+    options
+        The engine's options, or ``Options`` for any engine.
+    about
+        The engine's default priors, which the help names; None: any engine's.
+    field
+        The field.
     """
     default = field.default
-    rule = (
-        about.priors.texts[field.name == "beta"]
-        if about is not None and field.name in ("alpha", "beta")
-        else ""
-    )
+    rule = ""
+    if about is not None and field.name in ("alpha", "beta"):
+        rule = about.priors.texts[field.name == "beta"]
     if "bool" in str(field.type) and (default is None or options is Options):
         default = None
         rule = "if neither alpha nor beta is given"
-    text = (
-        re.sub(r" \(default.*\)$", "", field.metadata["help"].rstrip(".")) + f" (default: {rule})."
-        if rule
-        else field.metadata["help"]
-    )
-    shown_option = click_option(
-        field, pair=True, default=default, show=default is not None, help=text
-    )
-    shown_option.hidden = (
-        field.name == "learn_priors" and about is not None and not about.learns_priors
-    )
-    return shown_option
+    text = field.metadata["help"]
+    if rule:
+        text = re.sub(r" \(default.*\)$", "", text.rstrip(".")) + f" (default: {rule})."
+    option = click_option(field, pair=True, default=default, show=default is not None, help=text)
+    option.hidden = field.name == "learn_priors" and about is not None and not about.learns_priors
+    return option
 
 
 @topics_command("train", indent=None, asked_by=engine_options)
@@ -93,14 +94,14 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
     terms. It decides when to stop. It is not comparable between engines, and differs from the exact
     figure of `topics eval --training`.
     """
-    options = asked_values(ctx, values)
-    given_options = {
+    options = take_asked(ctx, values)
+    options_on_line = {
         p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT
     }
     asked = take_extensions("train", values)
-    with showing() as progress:
+    with show_progress() as progress:
         config = config_of(TrainConfig, values, options=options, progress=progress)
-        others = given_options - PLACES - set(extension_names(asked))
+        others = options_on_line - PLACES - set(extension_names(asked))
         if asked and not others and (Path(config.model) / "manifest.json").exists():
             more, more_lines = run_extensions(asked, config)
             return {"model": str(config.model), **more}, more_lines
@@ -127,14 +128,15 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
 
 def extension_names(asked: Asked) -> list[str]:
     """List the names of the options of the extensions that are asked for."""
-    return [field.name for extension, _ in asked.values() for field in fields(extension.Options)]
+    options = chain.from_iterable(fields(extension.Options) for extension, _ in asked.values())
+    return [field.name for field in options]
 
 
 def run_extensions(asked: Asked, config: TrainConfig) -> tuple[dict[str, Any], list[str]]:
-    """Call what the options of add-ons ask for on a finished model: (results by name, lines)."""
+    """Run the extensions on a finished model, and return results by name with their lines."""
     results: dict[str, Any] = {}
     lines: list[str] = []
     for name, (extension, options) in asked.items():
-        results[name], told = extension.run(config, options)
-        lines += told
+        results[name], extension_lines = extension.run(config, options)
+        lines += extension_lines
     return results, lines

@@ -1,11 +1,11 @@
-"""``topics update``: documents that were appended to the corpus, taken into the model."""
+"""``topics update``: update a model with documents that were appended to its corpus."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.retraining.update import UpdateConfig, update
 
@@ -16,12 +16,13 @@ def command(**values: Any) -> Printed:
     """Update a model with documents that were appended to its corpus.
 
     \b
-        topics ingest new/ --out corpus.zarr --append --grow-vocab topics update
+        topics ingest new/ --out corpus.zarr --append --grow-vocab
+        topics update
 
     Training continues from the model, and topics keep their numbers. The finished model replaces
     the old one in one rename. After an interruption, run the same command again to resume.
     """
-    with showing() as progress:
+    with show_progress() as progress:
         updated = update(config_of(UpdateConfig, values, progress=progress))
     result = {
         "model": str(updated.model),

@@ -22,6 +22,7 @@ from topicstream.numeric.kernels import jit
 from topicstream.training.loop import train
 
 USUAL = "sparse-bp"
+"""Engine that is compiled without ``--all``."""
 DOCUMENTS = 400
 
 
@@ -33,11 +34,10 @@ DOCUMENTS = 400
     help="Compile every algorithm and inference method, not only the common ones.",
 )
 def command(every: bool) -> Printed:
-    """Compile the kernels of ingest, train, infer and eval for this machine, so that later commands
-    start at once.
+    """Compile the kernels of ingest, train, infer and eval, so that later commands start at once.
 
-    Compiled kernels are kept in ~/.cache/topicstream/kernels, or in topicstream/kernels under
-    $NUMBA_CACHE_DIR.
+    Compiled kernels are for this machine. They are kept in ~/.cache/topicstream/kernels, or in
+    topicstream/kernels under $NUMBA_CACHE_DIR.
     """
     began = time.monotonic()
     click.echo("compiling for this machine (about a minute; with --all several)", err=True)
@@ -59,9 +59,7 @@ def command(every: bool) -> Printed:
 
 
 def run_small_jobs(folder: Path, every: bool) -> None:
-    """Ingest, train, infer and score a few hundred made documents, with the usual engine and method
-    or with every one.
-    """
+    """Ingest, train, infer and score made documents, with the usual or with every algorithm."""
     docs = folder / "docs.jsonl"
     with docs.open("w") as out:
         for i in range(DOCUMENTS):
@@ -73,9 +71,8 @@ def run_small_jobs(folder: Path, every: bool) -> None:
     common: dict[str, Any] = {"topics": 10, "passes": 30, "progress": False}
     for name in engines() if every else [USUAL]:
         model = folder / f"{name}.model"
-        with suppress(
-            TopicsError
-        ):  # an engine for what these documents lack compiles when it is first used
+        # an engine for what these documents lack compiles when it is first used
+        with suppress(TopicsError):
             train(store, model, algo=name, **common)
             evaluate(model, store, heldout=True, coherent=True, progress=False)
     for method in METHOD_NAMES if every else ["bp"]:

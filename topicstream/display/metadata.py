@@ -110,7 +110,7 @@ class Metadata:
         return rows, place >= 0
 
 
-def without_missing(values: Any) -> Any:
+def mark_missing(values: Any) -> Any:
     """Make values of a column null that spell a missing value."""
     return pc.if_else(
         pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values

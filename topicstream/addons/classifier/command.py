@@ -7,7 +7,7 @@ from typing import Any
 from topicstream.addons.classifier.config import ClassifierConfig
 from topicstream.addons.classifier.training import train_classifier
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of
 
 SUMMARY = (
@@ -28,7 +28,7 @@ def command(**values: Any) -> Printed:
     on the topics that `infer` finds for the training documents. It is stored in the model, and
     must be trained again once the topics have changed.
     """
-    with showing() as progress:
+    with show_progress() as progress:
         result = train_classifier(config_of(ClassifierConfig, values, progress=progress))
     return result, lines(result)
 

@@ -6,7 +6,7 @@ import click
 
 from topicstream.addons.cloud.publication import publish
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.process import stop_with
 
 SUMMARY = (
@@ -28,6 +28,6 @@ def command(folder: str, address: str) -> Printed:
         "stopped; readers still see the version before, and the same command uploads what is "
         "missing"
     )
-    with showing() as progress:
+    with show_progress() as progress:
         result = publish(folder, address, progress=progress)
     return result, render(SUMMARY, result)

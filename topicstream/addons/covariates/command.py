@@ -10,7 +10,7 @@ from topicstream.addons.covariates.covariates import EffectsConfig, effects
 from topicstream.addons.covariates.effects import without_nan
 from topicstream.base.files.outputs import written_together
 from topicstream.base.text import counted
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.display.figures import Figure
 from topicstream.evaluation.table_file import check_table_file, write_table
@@ -47,7 +47,7 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
     if out is not None:
         check_table_file(out, "--out", force=force, text=True)
     figure = Figure(plot, "--plot", force=force) if plot is not None else None
-    with showing() as progress:
+    with show_progress() as progress:
         fitted = effects(
             config_of(EffectsConfig, {"formula": formula, **values}, progress=progress)
         )

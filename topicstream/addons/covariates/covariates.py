@@ -26,8 +26,8 @@ from topicstream.display.metadata import (
     Metadata,
     check_columns,
     columns_of,
+    mark_missing,
     open_corpus,
-    without_missing,
 )
 from topicstream.display.view import open_shown
 from topicstream.evaluation.keys import stream_documents
@@ -268,7 +268,7 @@ def _survey(
     sample: dict[str, list[str]] = {column: [] for column in columns}
     spacing = max(1, corpus.n_docs // AVERAGED)
     for numbers, batch in stream_documents(corpus, False, columns):
-        values = pa.table({column: without_missing(batch.column(column)) for column in columns})
+        values = pa.table({column: mark_missing(batch.column(column)) for column in columns})
         for covariate in covariates.values():
             covariate.counts.update(values[covariate.column].drop_null().to_pylist())
         some = values.filter(pa.array(numbers % spacing == 0)).drop_null()
@@ -290,7 +290,7 @@ def _documents(
         rows, listed = metadata.read_rows(block.first, len(block.shares))
         usable = listed & block.counted
         for column in columns:
-            usable &= without_missing(rows[column]).is_valid().to_numpy(zero_copy_only=False)
+            usable &= mark_missing(rows[column]).is_valid().to_numpy(zero_copy_only=False)
         if usable.any():
             chosen = np.flatnonzero(usable)
             texts = {

@@ -8,7 +8,7 @@ import click
 
 from topicstream.addons.report.page import report
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.display.config import ReportConfig
 
@@ -28,7 +28,7 @@ def command(model: str, **values: Any) -> Printed:
     The file works offline and loads nothing else. It holds summary statistics and a few documents,
     whatever the size of the corpus.
     """
-    with showing() as progress:
+    with show_progress() as progress:
         result = report(config_of(ReportConfig, {"model": model, **values}, progress=progress))
         for note in result["notes"]:
             progress.say(f"  {note}")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from topicstream.base.text import each, render
-from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.matching import compare
@@ -27,7 +27,7 @@ def command(a: str, b: str, **values: Any) -> Printed:
     smallest total distance. Time grows with words x topics of A x topics of B; memory grows with
     the vocabulary only by its words.
     """
-    with showing() as progress:
+    with show_progress() as progress:
         config = config_of(CompareConfig, {"a": a, "b": b, **values}, progress=progress)
         result = compare(config)
     return result, lines(result)
