@@ -21,7 +21,7 @@ NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
 """Spellings of a missing value in R and pandas: no covariate, but they may name groups."""
 
 
-def open_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
+def open_model_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
     """Open the corpus of a model, or raise UsageError if it is not the model's."""
     store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     describe_mismatch(model, store)

@@ -101,9 +101,9 @@ class ModelView(ShowConfig):
     def store(self) -> Corpus:
         """The corpus that the model was trained on."""
         # brings inference with it: a quarter of a second that the topics alone do not need
-        from topicstream.display.metadata import open_corpus
+        from topicstream.display.metadata import open_model_corpus
 
-        return open_corpus(self.shown.trained, self.corpus)
+        return open_model_corpus(self.shown.trained, self.corpus)
 
     def result(self) -> Json:
         """Compute the result as plain values for JSON, or None to print nothing."""

@@ -27,7 +27,7 @@ from topicstream.display.metadata import (
     check_columns,
     columns_of,
     mark_missing,
-    open_corpus,
+    open_model_corpus,
 )
 from topicstream.display.view import open_shown
 from topicstream.evaluation.keys import stream_documents
@@ -127,7 +127,7 @@ def effects(config: EffectsConfig) -> Effects:
     shown = open_shown(config.model, config.mem_limit, config.threads)
     model = shown.trained
     view = shown.view
-    corpus = open_corpus(model, config.corpus)
+    corpus = open_model_corpus(model, config.corpus)
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
     design, sample = _survey(corpus, terms, factors, as_references(config.reference))
     chosen = shown.columns(config.topics)

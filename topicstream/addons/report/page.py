@@ -45,7 +45,7 @@ from topicstream.display.gather import (
 )
 from topicstream.display.groups import LIMITS, Groups
 from topicstream.display.html import fill_page
-from topicstream.display.metadata import columns_of, open_corpus
+from topicstream.display.metadata import columns_of, open_model_corpus
 from topicstream.display.passages import MARKED, DocumentTexts, count_candidates, skip_duplicates
 from topicstream.display.view import ShownModel, open_shown
 from topicstream.evaluation.coherence import coherence, diversity
@@ -226,7 +226,7 @@ def report(config: ReportConfig) -> WrittenPage:
         Path(shown.trained.name).resolve().name if shown.trained.path else "Topics"
     )
     if corpus is not None:
-        _add_documents(built, shown, open_corpus(shown.trained, corpus), config)
+        _add_documents(built, shown, open_model_corpus(shown.trained, corpus), config)
     data = page(values["title"], pack(values, built.arrays))
     with written(path, force=config.force) as file:
         file.write(data.encode())
