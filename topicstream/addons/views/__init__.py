@@ -9,6 +9,7 @@ ENTRY_POINTS = {
     },
     "topicstream.commands": {
         "compare": "topicstream.addons.views.compare_command:command",
+        "cite": "topicstream.addons.views.cite_command:command",
     },
     "topicstream.functions": {
         "drift": "topicstream.addons.views.drift:drift",
@@ -26,5 +27,6 @@ ENTRY_POINTS = {
 """Entry points by group and name, as another package's (docs/internals/extending.md)."""
 COMMAND_HELP = {
     "compare": "Match the topics of two models.",
+    "cite": "Print BibTeX of the tool and of an engine's papers.",
 }
 """The lines of ``topics --help``, which imports no command."""
