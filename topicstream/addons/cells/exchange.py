@@ -82,8 +82,12 @@ def cell_topics(job: Export) -> CellTopics:
 def rows_by_name(
     row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float | np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """(the rows of ``values``, which have these names, in the order of ``row_names``, ``unknown``
-    where there is none; how many there are).
+    """Order rows of ``values`` by the names in ``row_names``, ``unknown`` where there is none.
+
+    Returns
+    -------
+    tuple
+        The rows, and the number of known names.
     """
     places = pc.index_in(row_names, value_set=names)
     rows = np.empty((len(row_names), *values.shape[1:]), values.dtype)
@@ -98,7 +102,7 @@ def by_number(model: TopicModel) -> np.ndarray:
 
 
 def settings(job: Export) -> dict[str, str | float | np.ndarray]:
-    """What a reader of the file wants to know of the model."""
+    """Collect the facts about the model that a reader of the file needs."""
     model = job.model
     origin = job.model.manifest
     return {
@@ -116,7 +120,7 @@ def settings(job: Export) -> dict[str, str | float | np.ndarray]:
 # -- AnnData
 # --------------------------------------------------------------------------------------------------
 def write_h5ad(job: Export) -> dict[str, Json]:
-    """One file."""
+    """Write one AnnData file."""
     try:
         import h5py
     except ImportError:
@@ -162,7 +166,10 @@ def _opened(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
 
 
 def _cells_for(data: Any, cells: CellTopics, job: Export) -> CellTopics:
-    """Order the topics of cells as the file names them; a cell of no store has the prior's."""
+    """Order the topics of cells as the file names them.
+
+    A cell that no store has gets the prior's mean.
+    """
     assert job.into is not None
     numbers = np.arange(len(cells.names))
     places, listed = _rows_for(data, "obs", cells.names, numbers, job.into, unknown=-1)
@@ -179,7 +186,13 @@ def _rows_for(
     place: str | Path,
     unknown: float = np.nan,
 ) -> tuple[np.ndarray, pa.Array]:
-    """Order rows as the file names them, ``unknown`` where the model has none; and these names."""
+    """Order rows as the file names them, ``unknown`` where the model has none.
+
+    Returns
+    -------
+    tuple
+        The rows, and the file's names.
+    """
     try:
         listed = index_names(data[axis])
     except DAMAGE:
@@ -228,7 +241,7 @@ def _write_topics(data: Any, cells: CellTopics, topics: np.ndarray, job: Export)
 
 
 def _write_names(data: Any, axis: str, names: pa.Array) -> None:
-    """A data frame without columns."""
+    """Write a data frame without columns."""
     frame = data.create_group(axis)
     _encoded(frame, "dataframe", "0.2.0")
     frame.attrs["_index"] = "_index"

@@ -1,4 +1,4 @@
-"""What of single cells other programs read."""
+"""The files of single cells that other programs read."""
 
 from __future__ import annotations
 

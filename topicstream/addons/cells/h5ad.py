@@ -1,9 +1,8 @@
-"""Single cells: AnnData (``.h5ad``, or its Zarr folder) and 10x Genomics' HDF5 files; documents are
-the cells.
+"""Single cells: AnnData (``.h5ad``, or its Zarr folder) and 10x Genomics' HDF5 files.
 
-AnnData keeps a matrix of cells x features in ``X`` or a layer (compressed along either, or dense),
-names in ``obs`` and ``var``, and columns of ``obs`` as metadata. 10x keeps features x cells in
-``matrix``, compressed along the cells.
+Documents are the cells. AnnData keeps a matrix of cells x features in ``X`` or a layer (compressed
+along either, or dense), names in ``obs`` and ``var``, and columns of ``obs`` as metadata. 10x keeps
+features x cells in ``matrix``, compressed along the cells.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ memory.
 
 
 def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
-    """The matrix of an open file of AnnData or of 10x, its rows the cells.
+    """Read the matrix of an open file of AnnData or 10x, its rows the cells.
 
     Raises
     ------
@@ -120,8 +119,14 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
 
 
 def modality(group: Any, options: ReadOptions) -> tuple[Any, ReadOptions]:
-    """What is read of a file, and how: of MuData the AnnData of the modality that ``--layer``
-    names, a layer of it behind a slash.
+    """Select the modality of MuData that ``--layer`` names.
+
+    A layer of it follows a slash.
+
+    Returns
+    -------
+    tuple
+        The group to read, and the options without the modality.
     """
     name, _, layer = (options.layer or "").partition("/")
     return (
@@ -141,7 +146,13 @@ def tell_kinds(source: Input, kinds: Sequence[str]) -> None:
 
 
 def _annotated_cells(node: Any) -> tuple[Compressed | Dense, bool, Any]:
-    """A matrix as AnnData encodes it, whether its lines are the cells, and its shape."""
+    """Read a matrix as AnnData encodes it.
+
+    Returns
+    -------
+    tuple
+        The matrix, True if its lines are the cells, and its shape.
+    """
     if hasattr(node, "shape"):
         return Dense(node), True, node.shape
     kind = node.attrs.get("encoding-type") or node.attrs.get("h5sparse_format") or "array"
@@ -156,7 +167,7 @@ def _annotated_cells(node: Any) -> tuple[Compressed | Dense, bool, Any]:
 
 
 def _column(name: str, group: Any, column: str, field: str, separator: str) -> pa.Array:
-    """A column of ``obs`` as metadata ``column``."""
+    """Read a column of ``obs`` as metadata ``column``."""
     frame = group.get("obs", {})
     if field not in frame:
         columns = ", ".join(sorted(set(frame) - {"_index"}))[:300] or "none"
@@ -171,8 +182,9 @@ def _column(name: str, group: Any, column: str, field: str, separator: str) -> p
 
 
 def obs_column(node: Any) -> pa.Array:
-    """A column of a data frame, as AnnData encodes it: an array, categories with codes, or values
-    with a mask.
+    """Read a column of a data frame, as AnnData encodes it.
+
+    It is an array, categories with codes, or values with a mask.
     """
     if not hasattr(node, "shape"):
         if "codes" in node:
@@ -183,13 +195,13 @@ def obs_column(node: Any) -> pa.Array:
 
 
 def coded(categories: Any, codes: Any) -> pa.Array:
-    """Categories by their codes; a code below 0 is none."""
+    """Look up categories by their codes, where a code below 0 is none."""
     places = np.asarray(codes[:], np.int64)
     return strings(categories).take(pa.array(places, mask=places < 0))
 
 
 def strings(node: Any) -> pa.Array:
-    """An array of names, bytes or numbers (perhaps with a mask) as large_string."""
+    """Convert an array of names, bytes or numbers (perhaps with a mask) to large_string."""
     values = node if hasattr(node, "shape") else node["values"]
     parts = [pa.array([], TEXT)]
     for first in range(0, values.shape[0], NAMES_AT_ONCE):
@@ -204,8 +216,9 @@ def strings(node: Any) -> pa.Array:
 
 
 def index_names(frame: Any) -> pa.Array:
-    """The names along ``obs`` or ``var``; one that occurs again gets -1, -2, ... as AnnData's
-    ``var_names_make_unique`` does.
+    """Read the names along ``obs`` or ``var``, made unique.
+
+    A name that occurs again gets -1, -2, ... as in AnnData's ``var_names_make_unique``.
     """
     return unique_names(strings(frame[frame.attrs.get("_index", "_index")]))
 
@@ -236,7 +249,7 @@ class H5AD(MatrixReader):
 
 @contextmanager
 def _opened(source: Source) -> Iterator[Any]:
-    """The file or Zarr folder as a group."""
+    """Open the file or Zarr folder as a group."""
     if source.path is not None and source.path.is_dir():
         import zarr  # a tenth of a second, for folders alone
 

@@ -1,6 +1,8 @@
-"""Single cells: files as 10x Genomics writes them, ``matrix.mtx``, ``barcodes.tsv`` and
-``features.tsv`` (or ``genes.tsv``, ``peaks.bed``), each perhaps gzipped and, as GEO has them, with
-a prefix. The matrix has a row a feature; documents are its columns, the cells.
+"""Single cells: files as 10x Genomics writes them.
+
+They are ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (or ``genes.tsv``, ``peaks.bed``),
+each perhaps gzipped and, as GEO has them, with a prefix. The matrix has a row a feature. Documents
+are its columns, the cells.
 """
 
 from __future__ import annotations
@@ -64,15 +66,16 @@ def _part(source: Source, names: tuple[str, ...]) -> Path:
 
 
 def _columns(path: Path, options: ReadOptions) -> list[list[str]]:
-    """The fields of each line of a table without a header."""
+    """Split each line of a table without a header into its fields."""
     with Source(str(path), path) as source:
         lines = [line for _, part in lines_of(source, options) for line in part]
     return [line.decode("utf-8", "replace").rstrip("\r").split("\t") for line in lines]
 
 
 def feature_names(source: Source, options: ReadOptions) -> pa.Array:
-    """Names of genes (one that occurs again gets -1, -2, ... as in AnnData), or regions as
-    chr:start-end.
+    """Read the names of genes, made unique, or of regions as chr:start-end.
+
+    A gene that occurs again gets -1, -2, ... as in AnnData.
     """
     path = _part(source, FEATURES)
     rows = _columns(path, options)

@@ -21,12 +21,12 @@ SUMMARY = (
 @topics_command("classifier")
 @options_of(ClassifierConfig)
 def command(**values: Any) -> Printed:
-    """Train a fast classifier that predicts topics of new documents, for `topics infer --method
-    maxent` and `hybrid`.
+    """Train a fast classifier that predicts topics of new documents.
 
-    Multinomial logistic regression on a document's words (Yao, Mimno and McCallum 2009), trained
-    on the topics that `infer` finds for the training documents. It is stored in the model, and
-    must be trained again once the topics have changed.
+    It serves `topics infer --method maxent` and `hybrid`. It is a multinomial logistic regression
+    on a document's words (Yao, Mimno and McCallum 2009), trained on the topics that `infer` finds
+    for the training documents. It is stored in the model, and must be trained again once the topics
+    have changed.
     """
     with show_progress() as progress:
         result = train_classifier(config_of(ClassifierConfig, values, progress=progress))
@@ -34,5 +34,5 @@ def command(**values: Any) -> Printed:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """What was learned, for people."""
+    """Format the result for the terminal."""
     return render(SUMMARY, {**result, "more": not result["converged"]})

@@ -37,8 +37,10 @@ ADVICE = "`topics classifier --model %s` learns one"
 
 
 class _Topics(Record):
-    """What tells a model's topics from any others: the checksum of their array (which holds those
-    of its chunks, and the priors) and the hash of the words.
+    """The fingerprint of a model's topics.
+
+    The checksum of their array (which holds those of its chunks, and the priors) and the hash of
+    the words.
     """
 
     crc32c: Crc
@@ -46,7 +48,7 @@ class _Topics(Record):
 
     @classmethod
     def of_model(cls, model: TopicModel) -> _Topics | None:
-        """Those of a stored model."""
+        """Read the fingerprint of a stored model, None for one in memory."""
         manifest = model.manifest
         if not isinstance(manifest, ModelManifest):
             return None
@@ -54,8 +56,9 @@ class _Topics(Record):
 
 
 class ClassifierFacts(Record):
-    """How a classifier was learned; loss: nats a document; divergence: from the topics of documents
-    set aside.
+    """The facts about a classifier's training.
+
+    ``loss`` is in nats a document. ``divergence`` is from the topics of held-out documents.
     """
 
     method: str = "maxent"
@@ -86,14 +89,21 @@ class ClassifierRecord(Record, kw_only=True):
 
 
 def read_classifier(folder: Path) -> ClassifierRecord | None:
-    """The record of a model's classifier, None without one; StoreError where it is damaged."""
+    """Read the record of a model's classifier, None without one.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """
     path = folder / RECORD
     return read_record(path, ClassifierRecord, ADVICE % folder) if path.exists() else None
 
 
 def described(model: TopicModel) -> dict[str, Any] | None:
-    """What the record of a model's classifier says of it, and ``stale``: whether the topics have
-    changed since; None without one.
+    """Describe a model's classifier, None without one.
+
+    ``stale`` is True if the topics have changed since.
     """
     record = read_classifier(model.path) if model.path is not None else None
     return (
@@ -104,8 +114,18 @@ def described(model: TopicModel) -> dict[str, Any] | None:
 
 
 class Classifier:
-    """A stored classifier.  bias: float32[K]; temperature; features, length: see the module's head,
-    0 with counts; facts: how it was learned; weights: float32[W, K] once loaded.
+    """A stored classifier.
+
+    Attributes
+    ----------
+    bias
+        float32[K].
+    temperature, features, length
+        See the module. ``length`` is 0 with counts.
+    facts
+        The facts about its training.
+    weights
+        float32[W, K], once loaded.
     """
 
     def __init__(self, rows: StoredArray, record: ClassifierRecord) -> None:
@@ -119,8 +139,14 @@ class Classifier:
 
     @classmethod
     def open(cls, model: TopicModel) -> Classifier:
-        """The classifier of a model; InputError where it has none, or one that was learned for
-        other topics; StoreError where it is damaged.
+        """Open the classifier of a model.
+
+        Raises
+        ------
+        InputError
+            If it has none, or one that was learned for other topics.
+        StoreError
+            If it is damaged.
         """
         if model.path is None:
             raise InputError("a model in memory has no classifier; save it first")
@@ -141,8 +167,12 @@ class Classifier:
             self.weights = self._stored.gather(np.arange(self._stored.n_rows - 1))
 
     def of(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(row of each of ``words`` int64[n], weights float32[R, K]): all of them, or the rows of
-        these words from disk.
+        """Find the weights of words, in memory or on disk.
+
+        Returns
+        -------
+        tuple
+            Row of each of ``words``, int64[n], and weights, float32[R, K].
         """
         if self.weights is not None:
             return words, self.weights
@@ -157,9 +187,14 @@ def save_classifier(
     length: float,
     facts: ClassifierFacts,
 ) -> None:
-    """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K]
-    each. The old one, where there is one, serves until the record is replaced. The caller holds
-    the folder's lock.
+    """Store a classifier in a model's folder.
+
+    The old one serves until the record is replaced. The caller holds the folder's lock.
+
+    Parameters
+    ----------
+    rows
+        Pieces of float [n, K] in order: W words, then the bias.
     """
     folder = model.path
     topics = _Topics.of_model(model)

@@ -30,8 +30,9 @@ class NaiveBayesOptions:
 
 
 class NaiveBayes(Method):
-    """Naive Bayes baseline: one sum over the words; fast, but poor for documents with several
-    topics.
+    """Naive Bayes, a fast baseline that is poor for documents with several topics.
+
+    It is one sum over the words.
     """
 
     name: ClassVar[str] = "naive-bayes"

@@ -72,14 +72,24 @@ class Examples:
         return len(self.theta)
 
     def only(self, rows: np.ndarray) -> Examples:
-        """Some of the documents."""
+        """Select documents."""
         return Examples(self.x[rows], self.theta[rows])
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """weights: float32[W + 1, K]; loss: penalised, of all documents, as the last pass came by them;
-    passes; converged: stopped by ``tol``.
+    """Fitted weights.
+
+    Attributes
+    ----------
+    weights
+        float32[W + 1, K].
+    loss
+        Penalised loss of all documents, summed over the last pass.
+    passes
+        Passes made.
+    converged
+        True if ``tol`` stopped it.
     """
 
     weights: np.ndarray
@@ -96,7 +106,9 @@ def fit_softmax(
     passes: int,
     progress: Callable[[int], None] | None = None,
 ) -> Fitted:
-    """Fit the weights, from 0 on; the same bits every time.
+    """Fit the weights, beginning at 0.
+
+    The result has the same bits every time.
 
     Parameters
     ----------
@@ -144,7 +156,7 @@ def _descend(
     penalty: np.ndarray,
     step: float,
 ) -> float:
-    """One step on some documents; their loss without the penalty.
+    """Make one step on some documents, and return their loss without the penalty.
 
     A word's penalty is spread over the documents that have it.
     """
@@ -164,7 +176,10 @@ def _descend(
 
 
 def _residual(logits: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """(p - theta float32[D, K], - sum of theta log p) of logits, which are used up."""
+    """Compute p - theta, float32[D, K], and the cross-entropy, overwriting the logits.
+
+    The cross-entropy is - sum of theta log p.
+    """
     logits -= logits.max(axis=1, keepdims=True)
     score = float(np.einsum("dk,dk->", theta, logits, dtype=np.float64))
     np.exp(logits, out=logits)
@@ -176,8 +191,9 @@ def _residual(logits: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, float]
 
 
 def best_temperature(logits: np.ndarray, theta: np.ndarray) -> float:
-    """The temperature at which KL(theta || softmax(logits / temperature)) is least; logits, theta:
-    float[D, K].
+    """Find the temperature at which KL(theta || softmax(logits / temperature)) is least.
+
+    ``logits`` and ``theta`` are float[D, K].
     """
     low, high = np.log(TEMPERATURES)
     minimum = minimize_scalar(
@@ -205,8 +221,9 @@ PIECE = 1 << 12
 
 @configured(ClassifierConfig)
 def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
-    """Train the classifier of a stored model and store it there; ``infer(..., method="maxent")``
-    uses it.
+    """Train the classifier of a stored model and store it there.
+
+    It serves ``infer(..., method="maxent")``.
 
     Where ``mem_limit`` has no room for all ``documents``, it learns from fewer, evenly spaced.
 
@@ -279,7 +296,13 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
 
 
 def _opened(model: str | Path | TopicModel) -> tuple[TopicModel, Path]:
-    """The model and its folder; InputError where it can have no classifier."""
+    """Open the model, and return it with its folder.
+
+    Raises
+    ------
+    InputError
+        If it can have no classifier.
+    """
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
     if opened.path is None:
         raise InputError("a model in memory has no folder for a classifier; save it first")
@@ -292,8 +315,13 @@ def _opened(model: str | Path | TopicModel) -> tuple[TopicModel, Path]:
 
 
 def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[int, MemoryLimit]:
-    """Every how many-th document is learned from, and the memory left beside these for labelling
-    them.
+    """Plan how many documents to learn from.
+
+    Returns
+    -------
+    tuple
+        The step between documents that are learned from, and the memory left beside them for
+        labelling.
     """
     part = store.part()
     topics = model.n_topics
@@ -319,7 +347,7 @@ def _labelled(
     every: int,
     length: float,
 ) -> Examples:
-    """Every so-many-th training document with its features and theta."""
+    """Collect every ``every``-th training document with its features and theta."""
     source = open_source(InferConfig(model, corpus, parts=("train",)), model, plan)
     method = BP(TopicRows(model))
     root = config.features == "root"
@@ -348,8 +376,9 @@ def _labelled(
 
 
 def _set_aside(examples: Examples) -> tuple[Examples, Examples]:
-    """(those to fit the weights to, those to choose the temperature on: of few documents
-    the same).
+    """Split the examples: most to fit the weights, some to choose the temperature.
+
+    Few documents serve both.
     """
     number = np.arange(len(examples))
     if len(examples) < 2 * ASIDE:

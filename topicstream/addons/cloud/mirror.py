@@ -50,7 +50,7 @@ _CHUNK = re.compile(r"(.*/)?c/\d+/\d+")
 
 
 def cache_folder() -> Path:
-    """Where mirrors lie: TOPICS_CACHE, else below the user's cache."""
+    """Return the folder of mirrors: TOPICS_CACHE, else below the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(
         os.path.abspath(
@@ -60,8 +60,9 @@ def cache_folder() -> Path:
 
 
 class Current(msgspec.Struct, frozen=True):
-    """``current.json``; inputs: a digest of what an ingest made the version of, "" where
-    none did.
+    """The contents of ``current.json``.
+
+    ``inputs`` is a digest of the documents that an ingest made the version of, or "".
     """
 
     kind: Kind
@@ -72,8 +73,17 @@ class Current(msgspec.Struct, frozen=True):
 
 
 def current_at(address: str) -> tuple[Current | None, Any]:
-    """What is published at an address, None where nothing is, and the condition on which it may be
-    replaced.  StoreError.
+    """Read what is published at an address, None if nothing is.
+
+    Returns
+    -------
+    tuple
+        The record, and the condition on which it may be replaced.
+
+    Raises
+    ------
+    StoreError
+        If the file was not written by this program.
     """
     try:
         content, condition = get_object(f"{address}/{CURRENT}")
@@ -87,15 +97,14 @@ def current_at(address: str) -> tuple[Current | None, Any]:
 
 
 def mirrored(place: T) -> T | Path:
-    """Where a store or a model is read: the mirror of an address, any other place (or an open
-    model, say) as it is.
+    """Return the mirror of an address, and any other place or object as it is.
 
     Raises
     ------
     StoreError
-        Where there is neither a store nor a model at the address.
+        If there is neither a store nor a model at the address.
     InputError
-        Where it cannot be read.
+        If it cannot be read.
     """
     address = address_of(place) if isinstance(place, (str, os.PathLike)) else None
     if address is None:
@@ -129,9 +138,14 @@ def mirrored(place: T) -> T | Path:
 
 
 def _listed(source: str, current: Current | None) -> list[str]:
-    """Places of the files of a model, in its folder: as it was published, or copied to a bucket.
+    """List the files of a model by their paths in its folder.
 
-    ValueError.
+    The model is as it was published, or copied to a bucket.
+
+    Raises
+    ------
+    ValueError
+        If the listing is damaged.
     """
     places = (
         list_below(source)
@@ -146,9 +160,7 @@ def _listed(source: str, current: Current | None) -> list[str]:
 
 
 def is_published(name: str) -> bool:
-    """Whether a file of a store or a model, by its place in the folder, belongs to what is
-    published.
-    """
+    """Return True if a file, by its path in the folder, belongs to a publication."""
     parts = name.split("/")
     return parts[0] not in ("", "checkpoints", "work") and not any(
         part.startswith(".") for part in parts
@@ -156,8 +168,16 @@ def is_published(name: str) -> bool:
 
 
 def fetched(path: str | os.PathLike[str]) -> int | None:
-    """A descriptor of a file that its mirror has not had yet; None where the path lies in no
-    mirror. FileNotFoundError where there is no such object; InputError.
+    """Fetch a file that its mirror does not have yet, and return a descriptor.
+
+    None if the path lies in no mirror.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such object.
+    InputError
+        If it cannot be read.
     """
     place = Path(os.path.abspath(path))
     cache = cache_folder()
@@ -168,7 +188,7 @@ def fetched(path: str | os.PathLike[str]) -> int | None:
 
 
 def _fetch(home: Path, name: str) -> int:
-    """Fetch a file of a mirror; a descriptor of it."""
+    """Fetch a file of a mirror, and return a descriptor of it."""
     if not is_published(name):  # nor may it lead out of the mirror
         raise FileNotFoundError(f"{home}: has no {name}")
     place = home / name
@@ -196,8 +216,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 class _Room:
-    """What the cache still takes, by this process's account; the mirrors that make room, those
-    opened longest ago first.
+    """The room left in the cache, by this process's account.
+
+    ``_others`` are the mirrors that make room, those opened longest ago first.
     """
 
     def __init__(self) -> None:
@@ -207,7 +228,10 @@ class _Room:
         self._others = list[Path]()
 
     def takes(self, size: int, home: Path) -> bool:
-        """Whether a chunk stays: room is made where it can be.  home: its mirror."""
+        """Return True if a chunk stays, after making room in other mirrors.
+
+        ``home`` is its mirror.
+        """
         with self._lock:
             if home != self._home:
                 marks = (
@@ -233,7 +257,7 @@ _ROOM = _Room()
 
 
 def _chunks(mirror: Path) -> Iterator[tuple[Path, int]]:
-    """The chunks that a mirror has, with their sizes."""
+    """Yield the chunks that a mirror has, with their sizes."""
     for path in mirror.rglob("c/*/*"):
         with contextlib.suppress(FileNotFoundError):  # another process made room
             yield path, path.stat().st_size

@@ -186,7 +186,13 @@ def publish(
 
 
 def _replace(address: str, new: Current, condition: Any) -> None:
-    """Replace ``current.json`` if it is still what it was; Busy."""
+    """Replace ``current.json`` if it is unchanged.
+
+    Raises
+    ------
+    Busy
+        If another publisher was faster.
+    """
     try:
         put_object(f"{address}/{CURRENT}", msgspec.json.encode(new), condition)
     except Changed:

@@ -34,8 +34,9 @@ answer that broke off.
 
 
 class Waiters(Executor):
-    """Threads that end with the process, which a ``ThreadPoolExecutor`` would wait for: a server
-    may never answer them.
+    """A pool of threads that end with the process.
+
+    A ``ThreadPoolExecutor`` would wait for them, and a server may never answer.
     """
 
     def __init__(self, threads: int) -> None:
@@ -99,8 +100,9 @@ _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
 
 
 def address_of(name: str | os.PathLike[str]) -> str | None:
-    """The address that a name or a ``Path`` (which keeps one slash of two) stands for; None for a
-    local path.
+    """Return the address that a name or ``Path`` stands for, None if it is local.
+
+    A ``Path`` keeps one slash of two.
     """
     match = _ADDRESS.fullmatch(os.fspath(name))
     return f"{match[1]}://{match[2]}" if match else None
@@ -132,7 +134,10 @@ def _store(root: str) -> Any:
 
 
 class Absent(InputError):
-    """No such object, or none that the credentials may read: a server need not tell them apart."""
+    """No such object, or none that the credentials may read.
+
+    A server need not tell them apart.
+    """
 
 
 class Changed(InputError):
@@ -140,15 +145,22 @@ class Changed(InputError):
 
 
 def traffic() -> dict[str, int]:
-    """``requests`` and ``bytes`` that all threads fetched since the last call; nothing where there
-    were none.
+    """Return the ``requests`` and ``bytes`` of all threads since the last call.
+
+    The result is empty if there were none.
     """
     sizes = [FETCHED.popleft() for _ in range(len(FETCHED))]
     return {"requests": len(sizes), "bytes": sum(sizes)} if sizes else {}
 
 
 def download(address: str, file: BinaryIO) -> int:
-    """Write an object to a file; how many bytes it has.  Absent, InputError."""
+    """Write an object to a file, and return its size.
+
+    Raises
+    ------
+    Absent, InputError
+        If there is no such object, or it cannot be read.
+    """
     size = _ask(
         address,
         lambda library, *place: sum(
@@ -160,9 +172,12 @@ def download(address: str, file: BinaryIO) -> int:
 
 
 def get_object(address: str) -> tuple[bytes, dict[str, Any]]:
-    """A small object, and the condition on which ``put_object`` replaces this version of it.
+    """Read a small object, and the condition on which ``put_object`` replaces this version.
 
-    Absent, InputError.
+    Raises
+    ------
+    Absent, InputError
+        If there is no such object, or it cannot be read.
     """
     answer = _ask(address, lambda library, *place: library.get(*place))
     content = bytes(_ask(address, lambda *_: answer.bytes()))
@@ -196,7 +211,10 @@ def put_object(address: str, content: bytes | Path, condition: Any = "overwrite"
 
 
 def list_below(address: str) -> list[str]:
-    """Addresses of the objects below a folder of a bucket, sorted; web servers list none."""
+    """List the addresses of the objects below a folder of a bucket, sorted.
+
+    Web servers list none.
+    """
     if address.startswith("http"):
         return []
     root = _split(address)[0]
@@ -221,9 +239,9 @@ def _split(address: str) -> tuple[str, str]:
 
 
 def _ask(address: str, call: Callable[[Any, Any, str], T], doing: str = "read") -> T:
-    """What a call of obstore, a store and a key gives; what fails becomes one line.
+    """Call obstore with a store and a key, and turn errors into one line.
 
-    A signal reaches Python between two calls.  So the main thread lets another one ask, and waits
+    A signal reaches Python between two calls. So the main thread lets another one ask, and waits
     for it, which a signal ends.
     """
     (root, key) = _split(address)
@@ -237,8 +255,9 @@ def _ask(address: str, call: Callable[[Any, Any, str], T], doing: str = "read") 
 
 
 def _refusal(address: str, error: Exception, doing: str) -> InputError:
-    """What an error of obstore means, in one line: nothing of its own text, which may repeat what
-    was sent.
+    """Translate an error of obstore to one line.
+
+    It repeats nothing of obstore's own text, which may hold what was sent.
     """
     kind = type(error).__name__
     answer = f"{kind}: {error}"
@@ -265,23 +284,30 @@ def _refusal(address: str, error: Exception, doing: str) -> InputError:
 
 @lru_cache(1 << 16)
 def version_of(address: str) -> tuple[int, str]:
-    """Size and ETag of an object; asked for once, until ``version_of.cache_clear``: a command reads
-    one version.
+    """Return size and ETag of an object, cached until ``version_of.cache_clear``.
+
+    A command thus reads one version.
     """
     meta = _ask(address, lambda library, *place: library.head(*place))
     return int(meta["size"]), meta["e_tag"] or ""
 
 
 class RemoteFile(io.RawIOBase):
-    """One version of an object as a file for reading, a request a read; where it is read in parts,
-    the next one is fetched ahead. InputError where there is none, or no permission.
+    """A version of an object as a file for reading, with a request for each read.
+
+    Where it is read in parts, the next part is fetched ahead.
 
     Attributes
     ----------
     size
         Bytes.
     etag
-        What tells this version from a later one; "" where the server gives none.
+        Identifies this version. "" if the server gives none.
+
+    Raises
+    ------
+    InputError
+        If there is no such object, or no permission.
     """
 
     def __init__(self, address: str) -> None:
@@ -314,7 +340,7 @@ class RemoteFile(io.RawIOBase):
         return stop - start
 
     def _fetch(self, start: int, stop: int) -> bytes:
-        """The bytes [start, stop)."""
+        """Fetch the bytes [start, stop)."""
         options: dict[str, Any] = {"range": (start, stop)}
         if self.etag and not self.etag.startswith("W/"):
             options["if_match"] = self.etag
@@ -328,7 +354,7 @@ class RemoteFile(io.RawIOBase):
 
 
 def is_object(name: str | os.PathLike[str]) -> bool:
-    """Whether a name is the address of an object that is there, and may be read."""
+    """Return True if a name is the address of a readable object."""
     try:
         return (address := address_of(name)) is not None and version_of(address)[0] >= 0
     except Absent:
@@ -336,8 +362,9 @@ def is_object(name: str | os.PathLike[str]) -> bool:
 
 
 class _Parts(io.BufferedReader):
-    """Reads in parts; by itself ``read1`` would ask the object for what it is asked for, however
-    little that is.
+    """A buffered reader that requests whole parts.
+
+    By itself ``read1`` would request only the bytes asked for, however few.
     """
 
     def read1(self, size: int = -1) -> bytes:
@@ -346,5 +373,5 @@ class _Parts(io.BufferedReader):
 
 
 def open_remote(address: str) -> io.BufferedReader:
-    """An object, open for reading from its start to its end, in parts."""
+    """Open an object for reading from start to end, in parts."""
     return _Parts(RemoteFile(address), PART)

@@ -1,4 +1,4 @@
-"""One HTML page that shows a model offline."""
+"""The report: an HTML page that shows a model offline."""
 
 ENTRY_POINTS = {
     "topicstream.commands": {

@@ -22,11 +22,12 @@ SUMMARY = (
 @click.argument("model", required=False, envvar="TOPICS_MODEL", default="model")
 @options_of(ReportConfig)
 def command(model: str, **values: Any) -> Printed:
-    """Write one self-contained HTML file: the topics in a table, a map and a heat map, their words
-    by relevance, typical documents, shares over time and by metadata, scores and settings.
+    """Write one self-contained HTML file about a model.
 
-    The file works offline and loads nothing else. It holds summary statistics and a few documents,
-    whatever the size of the corpus.
+    It shows the topics in a table, a map and a heat map, their words by relevance, typical
+    documents, shares over time and by metadata, scores and settings. The file works offline and
+    loads nothing else. It holds summary statistics and a few documents, whatever the size of the
+    corpus.
     """
     with show_progress() as progress:
         result = report(config_of(ReportConfig, {"model": model, **values}, progress=progress))

@@ -76,7 +76,10 @@ TYPES = {
 
 
 def pack(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Compressed payload; the same values give the same bytes.  What is not finite is null."""
+    """Pack values and arrays into a compressed payload.
+
+    The same values give the same bytes. Numbers that are not finite become null.
+    """
     listed = {}
     body = b""
     for name, array in arrays.items():
@@ -94,7 +97,7 @@ def pack(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def page(title: str, data: bytes) -> str:
-    """One HTML file that draws itself from the data."""
+    """Format one HTML file that draws itself from the data."""
     return fill_page(
         files("topicstream.addons.report") / "page_files",
         "page.html",
@@ -137,9 +140,7 @@ HISTORY = ("running_perplexity", "heldout_perplexity", "seconds")
 
 @dataclass
 class Page:
-    """What the page is made of: plain values and arrays of numbers, by the names that its script
-    uses.
-    """
+    """The contents of the page: values and arrays of numbers, by the names that its script uses."""
 
     values: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -173,7 +174,10 @@ def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: Report
 
 
 class WrittenPage(TypedDict):
-    """What a page shows; notes: what it lacks, and why."""
+    """The result of a report: what the page shows.
+
+    ``notes`` say what it lacks, and why.
+    """
 
     out: str
     bytes: int
@@ -243,7 +247,7 @@ def report(config: ReportConfig) -> WrittenPage:
 
 
 def title_of(corpus: Corpus) -> str:
-    """The corpus by its name, or, where that is the default, by the file that it was read from."""
+    """Return a title: the corpus' name or, if that is the default, its file's."""
     name = Path(named(str(corpus.path))).stem
     sources = corpus.manifest.sources.first
     return (
@@ -254,7 +258,7 @@ def title_of(corpus: Corpus) -> str:
 
 
 def add_model(built: Page, shown: ShownModel, words: int) -> None:
-    """What the model alone has: words, map, tree, settings."""
+    """Add the parts that need only the model: words, map, tree, settings."""
     model = shown.model
     view = shown.view
     offsets, ids, log_p, marginal = words_by_relevance(model, words)
@@ -308,8 +312,12 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
 
 
 def _nearest(similar: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The n topics most like each topic: their numbers uint32[K, n] and likenesses
-    float32[K, n].
+    """Find the n topics most like each topic.
+
+    Returns
+    -------
+    tuple
+        Their numbers, uint32[K, n], and likenesses, float32[K, n].
     """
     other = similar.copy()
     np.fill_diagonal(other, -2.0)
@@ -337,7 +345,7 @@ PROVENANCE = """[seed\t{seed}]
 
 
 def settings(shown: ShownModel) -> list[list[str]]:
-    """Settings and provenance of a model: name, value."""
+    """List settings and provenance of a model: name, value."""
     model = shown.trained
     manifest = shown.trained.manifest
     low = float(model.alpha.min())
@@ -367,7 +375,7 @@ def settings(shown: ShownModel) -> list[list[str]]:
 
 
 def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: ReportSums) -> None:
-    """Shares over all documents, by period and by column."""
+    """Add the shares over all documents, by period and by column."""
     values = built.values
     arrays = built.arrays
     values["docs"] = sums.docs
@@ -417,7 +425,7 @@ def _add_means(arrays: dict[str, np.ndarray], name: str, docs: str, groups: Grou
 
 
 def add_links(built: Page, sums: ReportSums) -> None:
-    """The topics whose shares go up together most, by the correlations of documents' shares."""
+    """Add the topics whose shares rise together most, by correlation over documents."""
     if sums.product is None or sums.linked <= 2 or len(sums.share) <= 2:
         return
     correlation = correlations(sums)
@@ -436,8 +444,9 @@ def add_typical(
     per_topic: int,
     characters: int,
 ) -> None:
-    """Typical documents, near-duplicates left out: ids, titles, dates, sources, passages with the
-    topic's words marked.
+    """Add typical documents, without near-duplicates.
+
+    They have ids, titles, dates, sources, and passages with the topic's words marked.
     """
     if not len(sums.top.ids) or not sums.docs:
         return
@@ -481,7 +490,7 @@ def add_typical(
 
 
 def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[str, str]]:
-    """A typical document as the page shows it."""
+    """Describe a typical document for the page."""
     values = {name: row[name] for name in columns if row.get(name)}
     meta = {
         k: shortened(", ".join(v) if isinstance(v, list) else v, CHARACTERS)
@@ -498,7 +507,7 @@ def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[s
 
 
 def add_scores(built: Page, shown: ShownModel, corpus: Corpus) -> None:
-    """Coherence of the topics shown; held-out perplexity of the trained table."""
+    """Add the coherence of the shown topics and the trained table's held-out perplexity."""
     scores = coherence(shown.model, corpus, threads=shown.threads)
     built.arrays["npmi"] = np.array(
         [-9.0 if v is None else v for v in scores.by_topic("npmi")], np.float32

@@ -191,7 +191,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     # -- learning
     # ----------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: object = None) -> TopicModel:
-        """Learn the topics of X; y is ignored."""
+        """Learn the topics of X, ignoring y."""
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
                 trained = self._train(
@@ -248,8 +248,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return np.ascontiguousarray(phi.T + np.float32(self.topic_word_prior_))
 
     def _as_model(self) -> verbs.TopicModel:
-        """The topics as the rest of the package takes them; made again from the arrays after
-        unpickling.
+        """Return the topics as the rest of the package takes them.
+
+        After unpickling they are made again from the arrays.
         """
         beta = np.float32(self.topic_word_prior_)
         phi = np.maximum(self.components_ - beta, 0).T
@@ -261,8 +262,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @available_if(_stochastic)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: object = None) -> TopicModel:
-        """One stochastic step on a batch of documents (Hoffman, Blei & Bach 2010); ``ovb`` and
-        ``svi`` only.
+        """Learn from one more batch of documents, by ``ovb`` or ``svi``.
+
+        It is a stochastic step (Hoffman, Blei & Bach 2010).
         """
         first = not hasattr(self, "components_")
         X = self._checked(X, "TopicModel.partial_fit", reset=first)
@@ -336,8 +338,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self._model
 
     def transform(self, X: Any) -> np.ndarray:
-        """p(topic | document), [documents, K], rows sum to 1; a document without a word gets the
-        prior's mean.
+        """Return p(topic | document), [documents, K], whose rows sum to 1.
+
+        A document without a known word gets the prior's mean.
         """
         model = self._fitted()
         with _as_value_errors():
@@ -354,14 +357,16 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
     def perplexity(self, X: Any) -> float:
-        """Perplexity of documents: theta from 80 % of a document's words, the rest scored (as
-        ``topics eval``).
+        """Compute the perplexity of documents.
+
+        Theta comes from 80 % of a document's words, the rest are scored (as ``topics eval``).
         """
         return float(np.exp(-self.score(X)))
 
     def score(self, X: Any, y: object = None) -> float:
-        """Log-likelihood per token of the words left out of each document (``perplexity``), in
-        nats: more is better.
+        """Compute the log-likelihood per token of left-out words, in nats: more is better.
+
+        The words are those that ``perplexity`` scores.
         """
         model = self._fitted()
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
@@ -382,7 +387,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 
 def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
-    """The matrix as a store; its words are the numbers of its columns."""
+    """Ingest the matrix as a store, whose words are the numbers of its columns."""
     values = X.data if hasattr(X, "indptr") else X
     weighted = bool((values != np.floor(values)).any())
     ingest(
@@ -392,7 +397,7 @@ def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
 
 
 def _documents(X: Any) -> Iterator[Documents]:
-    """The rows of a CSR matrix as inference takes them, in blocks."""
+    """Convert the rows of a CSR matrix to documents for inference, in blocks."""
     index = np.arange(X.shape[1], dtype=np.int64)
     indptr = np.asarray(X.indptr, np.int64)
     for first, last in cut_cells(indptr, BLOCK_DOCS, BLOCK_CELLS):

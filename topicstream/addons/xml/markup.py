@@ -146,8 +146,9 @@ class Markup(Reader):
 
 
 def _in_words(entity: Any) -> None:
-    """Put a reference to a standard entity (``&mdash;``) into the text as its character, any other
-    as it stands.
+    """Replace a reference to a standard entity, such as an em dash, by its character.
+
+    Any other stays as it is.
     """
     text = html.unescape(entity.text) + (entity.tail or "")
     before = entity.getprevious()
@@ -161,13 +162,14 @@ def _in_words(entity: Any) -> None:
 
 
 def _name(element: Any) -> str:
-    """The local name of an element, in small letters; nothing of a comment."""
+    """Return the local name of an element in lower case, "" for a comment."""
     return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
 
 
 def text_of(walker: Any, headed: bool) -> str:
-    """The text of a document, of lxml's walk over it: a blank line between blocks, a line break
-    between verses; ``headed``: ``#`` before a heading.
+    """Extract the text of a document from lxml's walk over it.
+
+    A blank line separates blocks, a line break verses. ``headed`` puts ``#`` before a heading.
     """
     parts: list[str] = []
     for event, element in walker:
@@ -192,7 +194,7 @@ def text_of(walker: Any, headed: bool) -> str:
 
 
 def fields_of(root: Any) -> dict[str, str]:
-    """What the header says of the document."""
+    """Read the document's fields from the header."""
     fields: dict[str, str] = {}
     for name, paths in FIELDS.items():
         values = [
@@ -206,8 +208,9 @@ def fields_of(root: Any) -> dict[str, str]:
 
 
 def _said(element: Any) -> str:
-    """What an element of the header says: its date as it is encoded, or its text, of a person the
-    full name, without identifiers.
+    """Read the value of a header element.
+
+    Its date as it is encoded, or its text; for a person the full name, without identifiers.
     """
     names = [*element.iterfind("{*}persName"), *element.iterfind("{*}name")]
     named = next(
