@@ -1,5 +1,6 @@
-"""The config file of ``topics retrain`` (TOML): its settings with their defaults, and the commented
-file of ``--init``.
+"""The config file of ``topics retrain`` (TOML): its settings with their defaults.
+
+``template.py`` writes a file with all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
-from topicstream.base.errors import InputError, TopicsError, UsageError
+from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.marker import KINDS, kind_of
 from topicstream.base.files.plain import read_given
 from topicstream.base.options import checked, fits, like, names_tagged, option, seconds
@@ -32,137 +33,58 @@ OF_FILES = {"meta_files", "links", "replace", "drop_words", "vocab", "words"}
 """Options of an ingest that name files."""
 OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current")
 
-TEMPLATE = """\
-# Everything `topics retrain --config THIS-FILE` needs.  Paths are relative to this file.
-
-folder = "."              # state.json, corpus.zarr, versions/NNNN, current -> versions/NNNN; \
-runs/ and incoming/ while at work
-raw = "raw"               # the folder that new files come into; hidden files and *.tmp, *.part \
-are left alone
-patterns = ["*"]          # which files below raw count, by their path below it ("*.jsonl", \
-"2026/*.txt")
-changed = "replace"       # a file whose content has changed is read again: "replace" puts its \
-documents in the place of
-                          # those with the same id, "add" takes only ids not seen before (logs \
-that grow), "ignore"
-                          # leaves it alone.
-                          # Documents that a changed file no longer holds stay, as do those of a \
-deleted file.
-
-[ingest]                  # the options of `topics ingest`, with underscores; the tokenizer is \
-fixed by the first run
-# format = "jsonl"        # without it that of the files, which is one; "each": every file by its \
-own
-# text_field = "text"
-# id_field = "id"         # without ids a document is called FILE:LINE
-# heldout = "1%"          # what the gate judges by, 20,000 tokens or more; of short documents, \
-or few, take "10%"
-grow_vocab = true         # new words get ids behind the old ones
-
-# [[source]]              # files that are unlike the others: what is said here stands in the \
-place of [ingest] for them;
-# patterns = ["blog/*"]   # the first source whose patterns a file matches counts; one such table \
-for each source
-# format = "csv"          # any option that says how input is read: text_field, id_field, meta, \
-delimiter, date_format, ...
-# text_field = "body"
-# meta = "date=published,author"
-
-[train]
-algo = "auto"             # chosen by corpus, topics and mem_limit; `topics engines` lists them all
-# aim = "reading"         # what auto chooses for; or prediction
-# allow_smaller = true    # auto may take an engine that keeps less where the disk is too small
-topics = 100
-seed = 0
-# passes = 100            # of a full training; the engine's own when left out
-# update_passes = 10      # of an update, at most; 15 when left out
-# tol = "0.1%"            # settled: change of the running perplexity over ten passes
-# max_time = "2h"         # training stops after the pass in which this time is over
-# mem_limit = "2G"        # of the whole process
-# threads = 2
-# scheduler = "tcp://10.0.0.5:8786"  # a Dask cluster that trains: docs/scale.md
-# seed_words = "seeds.toml"  # words that people give to topics; an update keeps its model's
-# weighting = "tfidf"     # weights in the place of counts; none, tf or tfidf
-# [train.options]         # the engine's own: alpha, beta, ...
-
-[when]                    # a run acts when one of these holds; flags of the command line take \
-their place
-new_docs = true           # new documents: an update
-drift = true              # new documents that have drifted: a full training
-after_rollback = "hold"   # after `topics rollback`: "hold" until `topics retrain --release`, \
-"new_docs" until there are new files
-# at_least_every = "30d"  # so long after the last full training: another, new documents or not
-
-[drift]                   # any one of these is drift
-unknown_tokens = 0.20     # share of the new documents' tokens whose word was never seen, above
-perplexity = 2.0          # perplexity of new documents over that of the held-out old ones, above
-# usage = 0.60            # Jensen-Shannon distance (0..1) of topic usage, new against old \
-documents, above; off by default:
-                          # a night of one source of several moves it, and so do nights of few \
-documents
-# seen_words = 0.50       # share of the new documents' distinct words that the training has seen \
-(pruned ones count), below;
-                          # off by default: it falls with the number of new documents, whatever \
-they are about
-
-[gate]
-tolerance = 0.02          # held-out perplexity may be worse than the present model's by this share
-topics = true             # no empty and no identical topics, or no more of them than the present \
-model has
-
-[store]
-compact = "auto"          # merge the small blocks of many appends and purge removed documents \
-before a training:
-                          # "auto" when half of the blocks are to spare, documents were removed, \
-or before a full training;
-                          # "never"; "always"
-
-[publish]
-keep = 5                  # versions that stay on disk, at least 2: a reader of the last one is \
-not cut off
-far = 1.0                 # l1 distance (0..2) beyond which a topic is not the old one any more
-classifier = false        # learn a classifier of every version as well: `topics infer --method \
-maxent`
-# address = "s3://bucket/models/news"  # every version is uploaded there, too: docs/storage.md
-"""
-
-
-def write_template(path: Path) -> Path:
-    """Write the commented config file and make the folder ``raw`` beside it, which it returns.
-
-    TopicsError where there is a file.
-    """
-    if os.path.lexists(path):
-        raise TopicsError(f"{path}: exists; name another file with --config")
-    raw = path.resolve().parent / "raw"
-    raw.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(path, "x", encoding="utf-8") as f:
-            f.write(TEMPLATE)
-    except FileExistsError:
-        raise TopicsError(f"{path}: exists; name another file with --config") from None
-    return raw
-
 
 @dataclass(frozen=True)
 class Train:
     """[train]: settings of ``topics train``; ``update_passes``: passes of an update at most."""
 
-    algo: str = like(TrainConfig, "algo")
-    aim: str = like(TrainConfig, "aim")
-    allow_smaller: bool = like(TrainConfig, "allow_smaller")
-    topics: int = like(TrainConfig, "topics", default=100)
+    algo: str = like(
+        TrainConfig,
+        "algo",
+        help="Engine; auto chooses by corpus, topics and mem_limit; `topics engines` lists all.",
+    )
+    aim: str = like(
+        TrainConfig,
+        "aim",
+        help='What auto chooses for: "prediction" of new documents, or "reading" (distinct topics '
+        "and a background topic, at a cost of up to 5 % of held-out perplexity).",
+        example="reading",
+    )
+    allow_smaller: bool = like(
+        TrainConfig,
+        "allow_smaller",
+        help="auto may take an engine that stores less where the disk is too small.",
+        example=True,
+    )
+    topics: int = like(TrainConfig, "topics", default=100, help="Number of topics.")
     seed: int = like(TrainConfig, "seed")
-    passes: int | None = like(TrainConfig, "passes")
-    update_passes: int | None = like(TrainConfig, "passes")
-    tol: float | str | None = like(TrainConfig, "tol")
-    max_time: float | None = like(TrainConfig, "max_time")
-    mem_limit: int | None = like(TrainConfig, "mem_limit")
-    threads: int | None = like(TrainConfig, "threads")
-    scheduler: str | None = like(TrainConfig, "scheduler")
-    workers_min: int = like(TrainConfig, "workers_min")
-    seed_words: str | None = like(TrainConfig, "seed_words")
-    weighting: str = like(TrainConfig, "weighting")
+    passes: int | None = like(TrainConfig, "passes", example=100)
+    update_passes: int | None = like(
+        TrainConfig, "passes", help="Passes of an update at most (default: 15).", example=10
+    )
+    tol: float | str | None = like(TrainConfig, "tol", example="0.1%")
+    max_time: float | None = like(TrainConfig, "max_time", example="2h")
+    mem_limit: int | None = like(TrainConfig, "mem_limit", example="2G")
+    threads: int | None = like(TrainConfig, "threads", example=2)
+    scheduler: str | None = like(
+        TrainConfig,
+        "scheduler",
+        help="A Dask cluster that trains: docs/scale.md.",
+        example="tcp://10.0.0.5:8786",
+    )
+    workers_min: int = like(
+        TrainConfig,
+        "workers_min",
+        help="End with exit code 7 if the cluster has fewer workers.",
+        example=2,
+    )
+    seed_words: str | None = like(
+        TrainConfig,
+        "seed_words",
+        help="Words that people give to topics; an update keeps its model's.",
+        example="seeds.toml",
+    )
+    weighting: str = like(TrainConfig, "weighting", example="tfidf")
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def limits(self) -> dict[str, Any]:
@@ -179,13 +101,19 @@ class Train:
 class When:
     """[when]: the conditions on which a cycle acts."""
 
-    new_docs: bool = True
-    drift: bool = True
+    new_docs: bool = option(True, "New documents: an update.")
+    drift: bool = option(True, "New documents that have drifted: a full training.")
     at_least_every: float | None = option(
-        None, "seconds between full trainings at most", parse=seconds
+        None,
+        "So long after the last full training: another, new documents or not.",
+        parse=seconds,
+        example="30d",
     )
     after_rollback: str = option(
-        "hold", "what ends a rollback's hold", choices=("hold", "new_docs")
+        "hold",
+        'After `topics rollback`: "hold" until `topics retrain --release`, or "new_docs" until '
+        "there are new files.",
+        choices=("hold", "new_docs"),
     )
 
 
@@ -193,36 +121,72 @@ class When:
 class Limits:
     """[drift]: beyond any one of them new documents have drifted."""
 
-    unknown_tokens: float = option(0.20, "share of tokens whose word was never seen, at most")
-    perplexity: float = option(2.0, "perplexity over that of held-out old documents, at most")
-    usage: float = option(1.0, "distance of topic usage, at most; 1: not looked at", max=1)
-    seen_words: float = option(0.0, "share of distinct words seen, at least; 0: not looked at")
+    unknown_tokens: float = option(
+        0.20, "Share of the new documents' tokens whose word was never seen, at most."
+    )
+    perplexity: float = option(
+        2.0, "Perplexity of new documents over that of the held-out old ones, at most."
+    )
+    usage: float = option(
+        1.0,
+        "Jensen-Shannon distance (0..1) of topic usage, new against old documents, at most; off by "
+        "default, because a night of one source of several, or of few documents, moves it.",
+        max=1,
+        example=0.60,
+    )
+    seen_words: float = option(
+        0.0,
+        "Share of the new documents' distinct words that the training has seen, at least; off by "
+        "default, because it falls with the number of new documents.",
+        example=0.50,
+    )
 
 
 @dataclass(frozen=True)
 class Gate:
     """[gate]: what a new model has to reach."""
 
-    tolerance: float = option(0.02, "share by which held-out perplexity may be worse", min=-1)
-    topics: bool = True
+    tolerance: float = option(
+        0.02,
+        "Share by which held-out perplexity may be worse than the present model's.",
+        min=-1,
+    )
+    topics: bool = option(
+        True, "No empty and no identical topics, or no more of them than the present model has."
+    )
 
 
 @dataclass(frozen=True)
 class Store:
     """[store]: upkeep of the corpus."""
 
-    compact: str = option("auto", "when to compact the corpus", choices=("auto", "never", "always"))
+    compact: str = option(
+        "auto",
+        "Merge the small blocks of many appends and purge removed documents before a training: "
+        '"auto" when half of the blocks are to spare, documents were removed, or before a full '
+        'training; "never"; "always".',
+        choices=("auto", "never", "always"),
+    )
 
 
 @dataclass(frozen=True)
 class Publish:
     """[publish]: versions, and how topics are matched between them."""
 
-    keep: int = option(5, "versions on disk; a reader of the last one needs two", min=2)
-    far: float = 1.0
-    classifier: bool = False
+    keep: int = option(
+        5,
+        "Versions that stay on disk, at least 2, so that a reader of the last one is not cut off.",
+        min=2,
+    )
+    far: float = option(1.0, "l1 distance (0..2) beyond which a topic is not the old one any more.")
+    classifier: bool = option(
+        False, "Learn a classifier of every version as well: `topics infer --method maxent`."
+    )
     address: str | None = option(
-        None, "where versions are uploaded to", parse=places().check_upload
+        None,
+        "Every version is uploaded there, too: docs/storage.md.",
+        parse=places().check_upload,
+        example="s3://bucket/models/news",
     )
 
 
@@ -238,11 +202,28 @@ class RawSource:
 class Config:
     """The whole file; its paths are absolute."""
 
-    folder: Path = option(Path("."), "folder of the retrain", parse=Path)
-    raw: Path = option(Path("raw"), "folder of the raw files", parse=Path)
-    patterns: Sequence[str] = ("*",)
+    folder: Path = option(
+        Path("."),
+        "Folder of state.json, corpus.zarr, versions/NNNN and current -> versions/NNNN; runs/ and "
+        "incoming/ while at work.",
+        parse=Path,
+    )
+    raw: Path = option(
+        Path("raw"),
+        "The folder that new files come into; hidden files and *.tmp, *.part are left alone.",
+        parse=Path,
+    )
+    patterns: Sequence[str] = option(
+        ("*",),
+        'Which files below raw count, by their path below it ("*.jsonl", "2026/*.txt").',
+    )
     changed: str = option(
-        "replace", "what a changed file does", choices=("replace", "add", "ignore")
+        "replace",
+        'A file whose content has changed is read again: "replace" puts its documents in the place '
+        'of those with the same id, "add" takes only ids not seen before (logs that grow), '
+        '"ignore" leaves it alone. Documents that a changed file no longer holds stay, as do those '
+        "of a deleted file.",
+        choices=("replace", "add", "ignore"),
     )
     ingest: Mapping[str, Any] = field(default_factory=lambda: {"grow_vocab": True})
     source: Sequence[RawSource] = ()

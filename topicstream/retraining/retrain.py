@@ -18,9 +18,10 @@ from topicstream.base.metrics import recorded
 from topicstream.base.options import configured, option, seconds
 from topicstream.base.progress import Shown
 from topicstream.base.text import counted
-from topicstream.retraining.config import Config, When, load_config, write_template
+from topicstream.retraining.config import Config, When, load_config
 from topicstream.retraining.cycle import Cycle
 from topicstream.retraining.publish import current
+from topicstream.retraining.template import write_template
 
 
 @dataclass(frozen=True)
