@@ -1,6 +1,7 @@
 # make demo    set up, then ingest, train, score and show topics of Python's own docstrings
 # make test    set up, then run the quick tests; ALL=1: the slow ones too (kills, limits of memory, cold caches, full disks, a browser);
 #              byte code is kept, whatever the environment says: else each process compiles the package and the tests once more
+# make campaigns  what add-ons repeat at length, by hand before a release (some 20 minutes)
 # make bounds  the tests again with every index of a kernel checked (ten minutes more: all kernels are compiled anew)
 # make lint    ruff, mypy, and import-linter: who may import whom ([tool.importlinter] in pyproject.toml)
 # make docs    build the documentation into build/docs, without a warning
@@ -13,7 +14,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  := .peers
 
-.PHONY: setup demo test bounds lint docs package peers clean
+.PHONY: setup demo test campaigns bounds lint docs package peers clean
 
 setup: $(VENV)/ready
 
@@ -28,7 +29,10 @@ demo: setup
 	$(BIN)/topics demo demo
 
 test: setup
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 $(if $(ALL),,-m 'not slow')
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 -m '$(if $(ALL),not campaign,not slow)'
+
+campaigns: setup
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m campaign
 
 bounds: setup
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/bounds $(BIN)/python -m pytest

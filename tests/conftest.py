@@ -39,6 +39,12 @@ for parameter, value in (
     getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(parameter, value)  # only glibc has it
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests of campaigns as slow."""
+    if item.get_closest_marker("campaign"):
+        item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now stays: the garbage collector need not look through it again and
     again.

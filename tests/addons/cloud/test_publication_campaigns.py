@@ -170,6 +170,7 @@ def test_races_on_seaweedfs(weed: None) -> None:
     check_races()
 
 
+@pytest.mark.campaign
 def test_kills_on_moto(put: Any, tmp_path: Path) -> None:
     check_kills(tmp_path)
 

@@ -85,15 +85,21 @@ def test_two_members_make_the_model_of_one_machine(corpus, client, tmp_path, alg
     assert here == there
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("algo", sorted(engines()))
 def test_every_engine_on_two_members(corpus, client, tmp_path, algo):
     here, there = both(corpus, tmp_path, client, algo)
     assert here == there
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("members", [1, 3, 5])
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param(1, marks=pytest.mark.campaign),
+        pytest.param(3, marks=pytest.mark.slow),
+        pytest.param(5, marks=pytest.mark.campaign),
+    ],
+)
 def test_any_number_of_members(corpus, tmp_path, members):
     with (
         distributed.LocalCluster(**OPTIONS, n_workers=members) as made,
@@ -160,8 +166,13 @@ def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(
         assert content_hash(tmp_path / name) == content_hash(tmp_path / "whole")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGKILL, id="killed", marks=pytest.mark.slow),
+        pytest.param(signal.SIGSTOP, id="stopped", marks=pytest.mark.campaign),
+    ],
+)
 def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypatch, how):
     monkeypatch.setattr(cluster_module, "SILENCE", 40.0)
     train(corpus, tmp_path / "whole", algo="sparse-bp", **GIVEN, progress=Shown(-1))
@@ -192,8 +203,13 @@ train(sys.argv[1], sys.argv[2], algo=sys.argv[4], **GIVEN, scheduler=sys.argv[3]
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("algo", ["sparse-bp", "gs"])
+@pytest.mark.parametrize(
+    "algo",
+    [
+        pytest.param("sparse-bp", marks=pytest.mark.slow),
+        pytest.param("gs", marks=pytest.mark.campaign),
+    ],
+)
 def test_a_driver_that_was_killed_is_started_again(corpus, client, tmp_path, algo):
     train(corpus, tmp_path / "whole", algo=algo, **GIVEN, progress=Shown(-1))
     given = [corpus, tmp_path / "m", client.scheduler.address, algo]
@@ -219,7 +235,7 @@ def spoil():
     RunTables.finish_pass = settle
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_members_whose_tables_differ_end_the_run(corpus, tmp_path):
     train(corpus, tmp_path / "whole", algo="sparse-bp", **GIVEN, progress=Shown(-1))
     with (
@@ -239,7 +255,7 @@ def test_members_whose_tables_differ_end_the_run(corpus, tmp_path):
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_run_without_workers_ends_and_is_finished_by_one_machine(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster_module, "SILENCE", 40.0)
     train(corpus, tmp_path / "whole", algo="gs", **GIVEN, progress=Shown(-1))

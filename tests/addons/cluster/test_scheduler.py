@@ -474,7 +474,7 @@ def test_dask_is_not_imported_without_a_scheduler(here):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_script_without_a_guard_runs_once(here, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

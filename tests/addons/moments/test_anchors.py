@@ -151,7 +151,7 @@ def test_streamed_sums_and_topics_are_those_of_the_dense_matrix(tmp_path):
     check_against_dense(path, tmp_path / "m", 6, block_cells=2000, round_blocks=2)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.skipif(not KOS.exists(), reason="data not there")
 def test_the_same_on_kos(tmp_path):
     import topicstream

@@ -262,7 +262,7 @@ def test_hostile_words_titles_and_labels_stay_text(written, visit, tmp_path):
         assert visit(tmp_path / "h.html", anchor).locator(".topics tbody tr").count() == 6
 
 
-@pytest.mark.parametrize("topics", [1, 2, 2000, 2100])
+@pytest.mark.parametrize("topics", [1, 2, 2000, pytest.param(2100, marks=pytest.mark.campaign)])
 def test_page_with_few_and_many_topics(topics, visit, tmp_path):
     rng = np.random.default_rng(topics)
     table = rng.gamma(0.1, 10, (300, topics))

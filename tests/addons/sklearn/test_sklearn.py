@@ -69,6 +69,7 @@ def test_scikit_learns_own_checks(check):
     check(TopicModel(n_components=3, max_iter=2))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("check", checks(TopicModel(n_components=3, max_iter=3, algorithm="ovb")))
 def test_scikit_learns_own_checks_of_a_stochastic_engine(check):
     check(TopicModel(n_components=3, max_iter=3, algorithm="ovb"))
