@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import digamma
 
 pytest.importorskip("sklearn", minversion="1.6")
 sparse = pytest.importorskip("scipy.sparse")
@@ -135,6 +136,42 @@ def test_partial_fit_learns(matrix, algorithm):
     assert scores[-1] > scores[0] and scores[-1] > fitted.score(matrix) - 0.3
     assert model.n_iter_ == 36
     assert not hasattr(TopicModel(), "partial_fit")
+
+
+def test_partial_fit_is_a_step_of_online_bayes(matrix):
+    """Hoffman, Blei & Bach 2010, Alg. 2: phi = (1 - rho) phi + rho D / S times expected counts."""
+    given = {"algorithm": "ovb", "total_samples": 900, "options": {"tau": 1.0, "inner_tol": 0.0}}
+    model = TopicModel(3, doc_topic_prior=0.5, topic_word_prior=0.1, **given)
+    batch = np.asarray(matrix[:40], np.float64)
+    model.partial_fit(batch)
+    start = model.components_.astype(np.float64)
+    model.partial_fit(batch)
+    weights = digamma(start) - digamma(start.sum(axis=1, keepdims=True))
+    gamma = np.full((40, 3), 0.5 + batch.sum(axis=1, keepdims=True) / 3)
+    for _ in range(500):
+        p = np.exp(weights[None] + digamma(gamma)[:, :, None])
+        p /= p.sum(axis=1, keepdims=True)
+        gamma = 0.5 + (p * batch[:, None, :]).sum(axis=2)
+    expected = (p * batch[:, None, :]).sum(axis=0)
+    rho = 2.0**-0.7
+    wanted = (1 - rho) * (start - 0.1) + rho * 900 / 40 * expected + 0.1
+    np.testing.assert_allclose(model.components_, wanted, rtol=2e-3, atol=0.02)
+
+
+def test_partial_fit_takes_sparse_statistics(matrix):
+    """Of many topics and one a word, ``svi`` gives only the entries that are not zero."""
+    model = TopicModel(64, algorithm="svi", total_samples=600, options={"sparsity": 1})
+    tokens = float(np.asarray(matrix).sum())
+    mass = None
+    for step in range(4):
+        model.partial_fit(matrix)
+        before = mass
+        mass = float((model.components_.astype(np.float64) - model.topic_word_prior_).sum())
+        if before is not None:
+            rho = (10.0 + step) ** -0.7
+            wanted = (1 - rho) * before + rho * 600 / len(matrix) * tokens
+            assert mass == pytest.approx(wanted, rel=1e-3)
+    assert model.components_.shape == (64, matrix.shape[1])
 
 
 def test_bad_input_is_a_value_error(matrix):

@@ -23,8 +23,19 @@ from topicstream import verbs
 from topicstream.base.errors import TopicsError
 from topicstream.base.machine import default_threads
 from topicstream.base.options import checked
+from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
+from topicstream.engines.base import (
+    Engine,
+    Key,
+    Out,
+    Rows,
+    Shape,
+    SparseDelta,
+    Visit,
+    padded,
+)
 from topicstream.evaluation.completion import score_model
 from topicstream.inference.documents import Documents, cut_cells, documents_of_cells
 from topicstream.inference.memory import BLOCK_CELLS, BLOCK_DOCS
@@ -33,6 +44,7 @@ from topicstream.inference.methods import check_metadata_free, make_method
 from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.pipeline import ingest
 from topicstream.numeric.parallel import in_order
+from topicstream.training.executor import new_out, run_visit
 from topicstream.training.loop import train
 
 try:
@@ -47,8 +59,6 @@ except ImportError as e:
     ) from e
 
 STOCHASTIC = ("ovb", "svi")
-CHUNK_VALUES = 1 << 22
-"""Cells times topics whose responsibilities are held at a time."""
 
 
 def _stochastic(estimator: TopicModel) -> bool:
@@ -273,61 +283,55 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def _step(self, X: Any, first: bool) -> None:
-        from scipy.special import digamma
-
-        engine = find(self.algorithm)
-        options: Any = engine.Options(**checked(engine.Options, self.options or {}, self.algorithm))
-        sparse = getattr(options, "sparsity", None)
-        topics = self.n_components
-        words = X.shape[1]
+        """Take one step of the engine on a batch, CSR [documents, words]."""
+        engine = self._engine(X)
+        params = engine.initial_params()
         if first:
-            priors = engine.about.priors
-            alpha = (
-                priors.alpha_of(topics) if self.doc_topic_prior is None else self.doc_topic_prior
-            )
-            beta = self.topic_word_prior if self.topic_word_prior is not None else priors.beta
-            self.doc_topic_prior_ = np.full(topics, float(alpha))
-            self.topic_word_prior_ = float(beta)
+            self.doc_topic_prior_ = params["alpha"]
+            self.topic_word_prior_ = float(params["beta"][0])
             rng = np.random.default_rng(self._seed)
-            self.components_ = rng.gamma(100.0, 0.01, (topics, words)).astype(
-                np.float32
-            ) + np.float32(beta)
+            counts = rng.gamma(100.0, 0.01, (self.n_components, X.shape[1])).astype(np.float32)
+            self.components_ = counts + np.float32(self.topic_word_prior_)
             self.n_iter_ = 0
             self.bound_ = np.nan
-        if topics != len(self.components_):
+        if self.n_components != len(self.components_):
             raise ValueError(
-                f"n_components is {topics}, and {len(self.components_)} topics have been learnt"
+                f"n_components is {self.n_components}, and {len(self.components_)} topics have "
+                f"been learnt"
             )
-        model = self._as_model()
-        local = make_method(
-            "vb", TopicRows(model), None, **({"sparse": int(sparse)} if sparse else {})
-        )
-        logs = digamma(self.components_.astype(np.float64))
-        logs -= digamma(self.components_.sum(axis=1, dtype=np.float64))[:, None]
-        counts = np.zeros((words, topics), np.float64)
-        step = max(1, CHUNK_VALUES // topics)
-        for documents in _documents(X):
-            theta = local.shares(documents).astype(np.float64)
-            alpha_sum = self.doc_topic_prior_.sum()
-            owner = np.repeat(np.arange(len(documents)), np.diff(documents.indptr))
-            lengths = np.bincount(owner, documents.counts, len(documents))
-            log_theta = digamma(np.maximum(theta * (lengths + alpha_sum)[:, None], 1e-300))
-            for at in range(0, len(owner), step):
-                cells = slice(at, at + step)
-                p = log_theta[owner[cells]] + logs[:, documents.words[cells]].T
-                p = np.exp(p - p.max(axis=1, keepdims=True))
-                if sparse and sparse < topics:
-                    p[
-                        p < np.partition(p, topics - int(sparse), axis=1)[:, [topics - int(sparse)]]
-                    ] = 0.0
-                p *= (documents.counts[cells] / p.sum(axis=1))[:, None]
-                np.add.at(counts, documents.words[cells], p)
-        rho = (options.tau + self.n_iter_) ** -options.kappa
-        kept = (1 - rho) * (self.components_ - self.topic_word_prior_)
-        new = kept + rho * (self.total_samples / X.shape[0]) * counts.T
-        self.components_ = (np.maximum(new, 0.0) + self.topic_word_prior_).astype(np.float32)
+        params["alpha"] = self.doc_topic_prior_
+        params["beta"] = np.array([self.topic_word_prior_])
+        params["step"] = np.array([float(self.n_iter_)])
+        phi = np.zeros((X.shape[1], padded(self.n_components)), np.float32)
+        phi[:, : self.n_components] = self._as_model().phi
+        totals = {"phi": phi.sum(axis=0, dtype=np.float64)}
+        expected = np.zeros(phi.shape)
+        key = Key(self._seed, self.n_iter_ + 1)
+        for block in _blocks(X):
+            rows = {"phi": Rows(phi, block.vocab.astype(np.int64))}
+            visit = Visit(block, rows, totals, {}, params, key)
+            _add_delta(expected, block, run_visit(engine, visit, new_out(engine, block)))
+        rho, scale = engine.end_round(params, {}, X.shape[0])
+        new = (1 - rho) * phi + rho * scale * expected
+        learnt = new[:, : self.n_components].T + self.topic_word_prior_
+        self.components_ = learnt.astype(np.float32)
         self.n_iter_ += 1
         self._model = self._as_model()
+
+    def _engine(self, X: Any) -> Engine:
+        """Make the engine for a corpus of ``total_samples`` documents like those of a batch."""
+        kind = find(self.algorithm)
+        priors = {"alpha": self.doc_topic_prior, "beta": self.topic_word_prior}
+        options = checked(kind.Options, {**priors, **(self.options or {})}, self.algorithm)
+        shape = Shape(
+            docs=round(self.total_samples),
+            words=X.shape[1],
+            cells=X.nnz,
+            tokens=float(X.sum()),
+            topics=self.n_components,
+            weighted=True,
+        )
+        return kind(shape, kind.Options(**options))
 
     # -- answering
     # ----------------------------------------------------------------------------------------------
@@ -407,3 +411,32 @@ def _documents(X: Any) -> Iterator[Documents]:
         words = X.indices[at:end].astype(np.int32)
         counts = X.data[at:end].astype(np.float32)
         yield documents_of_cells(ids, indptr[first : last + 1] - at, words, counts, index)
+
+
+def _blocks(X: Any) -> Iterator[Block]:
+    """Cut a CSR matrix into blocks for an engine."""
+    X.sort_indices()
+    indptr = np.asarray(X.indptr, np.int64)
+    for number, (first, last) in enumerate(cut_cells(indptr, BLOCK_DOCS, BLOCK_CELLS)):
+        cells = slice(indptr[first], indptr[last])
+        vocab, words = np.unique(X.indices[cells], return_inverse=True)
+        counts = X.data[cells].astype(np.float32)
+        yield Block(
+            number,
+            first,
+            indptr[first : last + 1] - indptr[first],
+            words.astype(np.int32),
+            counts,
+            vocab.astype(np.int32),
+            float(counts.sum()),
+        )
+
+
+def _add_delta(expected: np.ndarray, block: Block, out: Out) -> None:
+    """Add the expected counts of a block, dense or sparse, float64[W, P]."""
+    delta = out.delta["phi"]
+    if isinstance(delta, SparseDelta):
+        rows = np.repeat(block.vocab, np.diff(delta.ptr))
+        np.add.at(expected, (rows, delta.topic[: delta.ptr[-1]]), delta.value[: delta.ptr[-1]])
+    else:
+        expected[block.vocab] += delta
