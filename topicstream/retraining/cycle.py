@@ -12,8 +12,6 @@ rename.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import time
@@ -24,7 +22,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from topicstream.base import machine, plugins
+from topicstream.base import machine
 from topicstream.base.errors import InputError, NotOurs, StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import sync
@@ -41,7 +39,6 @@ from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.upkeep.compact import compact
 from topicstream.model import edits
 from topicstream.model.manifest import number_topics, read_ids, read_manifest
-from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish
@@ -56,7 +53,13 @@ from topicstream.retraining.bad_files import (
 from topicstream.retraining.config import Config
 from topicstream.retraining.drift import drift_of, verdict
 from topicstream.retraining.gate import ask_room, judge, open_models
-from topicstream.retraining.raw_files import SET_ASIDE, Scan, scan_raw
+from topicstream.retraining.raw_files import (
+    SET_ASIDE,
+    Scan,
+    count_failure,
+    describe_failures,
+    scan_raw,
+)
 from topicstream.retraining.state import (
     JOURNAL,
     STATE,
@@ -296,16 +299,7 @@ class Cycle:
 
     def _count_failure(self, name: str, file: RawFile | None, why: str) -> None:
         """Leave a raw file out of this run; set it aside where it has failed often enough."""
-        size, mtime = (file.size, file.mtime_ns) if file is not None else (0, 0)
-        before = self.state.failing.get(name)
-        again = before is not None and (before.size, before.mtime_ns) == (size, mtime)
-        failed = Failing(
-            size=size,
-            mtime_ns=mtime,
-            times=before.times + 1 if before is not None and again else 1,
-            why=why,
-            reading=self.reading,
-        )
+        failed = count_failure(self.state.failing.get(name), file, why, self.reading)
         self.failed[name] = failed
         advice = "left out of this run; the next one tries it again"
         if failed.times >= SET_ASIDE:
@@ -336,12 +330,10 @@ class Cycle:
             if group.added is None:
                 self._add_group(index, group)
         remove_wip(self.wip)  # what a run left that was killed while it removed it
-        if (
-            fingerprint := rules.fingerprint(self.config)
-        ) is not None:  # passages are read from the raw files: the copies go
-            places = inputs_record.InputsRecord(
-                inputs=[inputs_record.place_of(str(self.config.raw))]
-            )
+        fingerprint = rules.fingerprint(self.config)
+        if fingerprint is not None:  # passages are read from the raw files: the copies go
+            raw = inputs_record.place_of(str(self.config.raw))
+            places = inputs_record.InputsRecord(inputs=[raw])
             inputs_record.save(self.config.corpus, places, fingerprint, appended=True)
         journal = self.journal
         failing = {
@@ -437,12 +429,7 @@ class Cycle:
         want = self.config.train
         run = publish.run_path(self.folder, self.journal.version)
         base = self.journal.base
-        settings_hashed = want.model_settings() | {"corpus": rules.fingerprint(self.config)}
-        if want.seed_words is not None:
-            settings_hashed["seed_words"] = plain(read_seeds(want.seed_words))
-        settings = hashlib.sha256(
-            json.dumps(settings_hashed, sort_keys=True, default=str).encode()
-        ).hexdigest()
+        settings = rules.hash_settings(self.config)
         if self.journal.settings != settings:
             if run.exists():
                 self.log.say(
@@ -515,26 +502,11 @@ class Cycle:
         """The version, the link, the state."""
         number = self.journal.version
         ids = self.journal.ids
-        want = self.config.train
         assert ids is not None
         run = publish.run_path(self.folder, number)
-        if (
-            self.config.publish.classifier
-            and not publish.version_path(self.folder, number).exists()
-        ):
-            train_classifier = plugins.find(
-                plugins.FUNCTIONS, "train_classifier", "[publish] classifier"
-            )
-            learned = train_classifier(
-                run, self.config.corpus, threads=want.threads, mem_limit=want.mem_limit
-            )
-            self.log.say(
-                f"classifier: {counted(learned['documents'], 'document')}, "
-                f"{learned['divergence']:.3f} nats from theta"
-            )
-            self._record(
-                classifier={k: learned[k] for k in ("documents", "divergence", "temperature")}
-            )
+        is_published = publish.version_path(self.folder, number).exists()
+        if self.config.publish.classifier and not is_published:
+            self._record(classifier=publish.learn_classifier(run, self.config, self.log))
         place = publish.store_version(run, self.folder, number, ids)
         if (before := publish.current(self.folder)) is not None and before != number:
             edits.copy_log(publish.version_path(self.folder, before), place)
@@ -598,20 +570,14 @@ class Cycle:
         """The summary of a cycle, as JSON has it; numbers that are not finite are None."""
         number = publish.current(self.folder)
         failing = {**self.state.failing, **self.failed}
-        names = {*self.scan.set_aside, *self.failed}
-        out = {name: failing[name] for name in sorted(names)}
-        set_aside = {name: f.why for name, f in out.items() if f.times >= SET_ASIDE}
-        left_out = {name: f.why for name, f in out.items() if f.times < SET_ASIDE}
+        left = sorted({*self.scan.set_aside, *self.failed})
         summary: dict[str, Any] = plain(
             {
                 "decision": "nothing",
                 "published": None,
                 "documents_added": 0,
                 "records_rejected": 0,
-                "files_set_aside": len(set_aside),
-                "set_aside": set_aside,
-                "files_left_out": len(left_out),
-                "left_out": left_out,
+                **describe_failures({name: failing[name] for name in left}),
                 **told,
                 "refused": (told.get("gate") or {}).get("refused", []),
                 "current": number,

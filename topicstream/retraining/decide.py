@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from topicstream.base.progress import Progress
+from topicstream.base.records import plain
 from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.upkeep.compact import gain
 from topicstream.model.manifest import ModelManifest
+from topicstream.model.seeds import read_seeds
 from topicstream.retraining.config import Config, Train, When
 from topicstream.retraining.raw_files import Scan
 from topicstream.retraining.state import Decision, RetrainState
@@ -65,6 +69,15 @@ def age(state: RetrainState, log: Progress) -> float | None:
             f"that no time has passed"
         )
     return max(seconds, 0.0)
+
+
+def hash_settings(config: Config) -> str:
+    """Hash what a training depends on: its settings, seed words and corpus."""
+    settings = config.train.model_settings() | {"corpus": fingerprint(config)}
+    if config.train.seed_words is not None:
+        settings["seed_words"] = plain(read_seeds(config.train.seed_words))
+    text = json.dumps(settings, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def worth_compacting(config: Config, decision: Decision) -> str:

@@ -10,18 +10,23 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
+from topicstream.base import plugins
 from topicstream.base.errors import NotOurs, TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, sync
 from topicstream.base.files.marker import kind_of
 from topicstream.base.files.ownership import claim, temporary
+from topicstream.base.progress import Progress
 from topicstream.base.records import write_record
+from topicstream.base.text import counted
 from topicstream.model.manifest import IDS, TopicIds, read_manifest
 from topicstream.model.parts import model_parts
 from topicstream.model.store import files_of
+from topicstream.retraining.config import Config
 from topicstream.retraining.state import STATE, read_retrain_state
 
 CURRENT = "current"
@@ -173,3 +178,15 @@ def rollback(
         )
         point_to(folder, to)
     return before, to
+
+
+def learn_classifier(run: Path, config: Config, log: Progress) -> dict[str, Any]:
+    """Learn the classifier of a new version; its figures for the summary."""
+    train_classifier = plugins.find(plugins.FUNCTIONS, "train_classifier", "[publish] classifier")
+    train = config.train
+    learned = train_classifier(run, config.corpus, threads=train.threads, mem_limit=train.mem_limit)
+    log.say(
+        f"classifier: {counted(learned['documents'], 'document')}, "
+        f"{learned['divergence']:.3f} nats from theta"
+    )
+    return {name: learned[name] for name in ("documents", "divergence", "temperature")}

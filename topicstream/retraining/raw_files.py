@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any
 
 from topicstream.base.errors import InputError
 from topicstream.base.files import ownership as owned
@@ -232,3 +233,36 @@ def _sort_in(
     else:
         scan.touched[below] = entry
         owned.remove_file(target)
+
+
+def count_failure(before: Failing | None, file: RawFile | None, why: str, reading: str) -> Failing:
+    """Count that a raw file could not be taken in; from one where the file is another than before.
+
+    Parameters
+    ----------
+    before
+        The failure of an earlier run, or None.
+    file
+        The file; None where not even its size is known.
+    why
+        What is wrong with it.
+    reading
+        How files are read.
+    """
+    size, mtime = (file.size, file.mtime_ns) if file is not None else (0, 0)
+    times = 1
+    if before is not None and (before.size, before.mtime_ns) == (size, mtime):
+        times = before.times + 1
+    return Failing(size=size, mtime_ns=mtime, times=times, why=why, reading=reading)
+
+
+def describe_failures(failing: Mapping[str, Failing]) -> dict[str, Any]:
+    """Describe files that were not taken in: those set aside, and those that are tried again."""
+    set_aside = {name: file.why for name, file in failing.items() if file.times >= SET_ASIDE}
+    left_out = {name: file.why for name, file in failing.items() if file.times < SET_ASIDE}
+    return {
+        "files_set_aside": len(set_aside),
+        "set_aside": set_aside,
+        "files_left_out": len(left_out),
+        "left_out": left_out,
+    }
