@@ -1,8 +1,7 @@
 """``topicstream.sklearn.TopicModel``: a scikit-learn transformer, beside
 ``LatentDirichletAllocation``.
 
-Needs scikit-learn (``pip install 'topicstream[sklearn]'``), which nothing else of the package
-imports.
+Needs scikit-learn (``pip install 'topicstream[sklearn]'``).
 """
 
 from __future__ import annotations
