@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from topicstream.base.errors import UsageError
 from topicstream.base.files.openings import current_openings, rewriting_behind
+from topicstream.base.text import compose_text
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -132,12 +133,15 @@ def share_or_number(text: Any) -> Any:
 
 
 def listed_names(names: str | Iterable[str]) -> list[str]:
-    """``a,b`` -> [a, b]; names that were given apart as a list."""
-    return (
-        [name.strip() for name in names.split(",") if name.strip()]
-        if isinstance(names, str)
-        else list(names)
-    )
+    """``a,b`` -> [a, b]; names that were given apart as a list.  Their letters are composed."""
+    listed = names.split(",") if isinstance(names, str) else names
+    stripped = [name.strip() for name in listed] if isinstance(names, str) else list(listed)
+    return [compose_text(name) for name in stripped if name]
+
+
+def composed_names(names: Any) -> Any:
+    """Compose the letters of a name of a column, or of several: stores have them so."""
+    return compose_text(names) if isinstance(names, str) else list(map(compose_text, names))
 
 
 def ordered(config: type) -> list[dataclasses.Field[Any]]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import Formatter
 from typing import Any
@@ -138,6 +139,11 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     high = max(finite, default=0.0)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(BARS[round((v - low) * scale)] if math.isfinite(v) else " " for v in values)
+
+
+def compose_text(text: str) -> str:
+    """Compose the letters of a string (NFC)."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def noun_of(width: int | None) -> str:

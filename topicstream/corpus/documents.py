@@ -24,6 +24,7 @@ from topicstream.base.errors import StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import sync
 from topicstream.base.files.plain import batches, open_table
+from topicstream.base.text import compose_text
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreFile, StoreManifest, store_file
 from topicstream.corpus.vocabulary import string_buffers
@@ -255,7 +256,11 @@ def read_documents(
     first = 0
     for entry in files:
         with open_table(entry.verified(folder)) as file:
-            for batch in batches(file, columns, rows):
+            # a store made before its names were composed has them as they were written
+            stored = {compose_text(name): name for name in file.schema_arrow.names}
+            wanted = None if columns is None else [stored.get(name, name) for name in columns]
+            for batch in batches(file, wanted, rows):
+                batch = batch.rename_columns([*map(compose_text, batch.schema.names)])
                 yield np.arange(first, first + len(batch)), batch
                 first += len(batch)
 

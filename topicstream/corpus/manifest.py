@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from topicstream.base.errors import StoreError
 from topicstream.base.files.durable import file_problem, read_json, size_and_crc, write_json
 from topicstream.base.records import Amount, Count, Crc, Record, decode_record, plain
-from topicstream.base.text import payload_of
+from topicstream.base.text import compose_text, payload_of
 from topicstream.corpus.format import CELLS, DOCS, KINDS, LIST_COLUMNS, PARTS
 
 SCHEMA = 1
@@ -245,6 +246,8 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
             raise ValueError(f"{payload_of(self.width)}, {self.n_words} words")
         if "vocab" not in self.files or not isinstance(self.vocabulary.get("hash"), str):
             raise ValueError("has no vocabulary")
+        composed = {compose_text(name): kind for name, kind in self.columns.items()}
+        force_setattr(self, "columns", composed)
 
     @classmethod
     def read(cls, folder: Path) -> StoreManifest:

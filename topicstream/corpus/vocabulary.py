@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from topicstream.base.files.durable import replacing
 from topicstream.base.files.plain import open_table
+from topicstream.base.text import compose_text
 
 A_WORD = 110
 """Bytes of a word of a model in memory: its text, its counts, the table that finds it."""
@@ -65,11 +65,6 @@ def string_buffers(words: Any) -> tuple[np.ndarray, np.ndarray]:
         np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
     )
     return offsets - offsets[0], text[int(offsets[0]) : int(offsets[-1])]
-
-
-def compose_text(text: str) -> str:
-    """Compose the letters of a string (NFC)."""
-    return unicodedata.normalize("NFC", text)
 
 
 def spellings(text: str) -> list[str]:

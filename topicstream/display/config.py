@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from topicstream.base.memory import ThreadedOptions
-from topicstream.base.options import listed_names, numbers, option
+from topicstream.base.options import composed_names, listed_names, numbers, option
 from topicstream.base.places import places
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
@@ -57,6 +57,7 @@ class ReportConfig(ThreadedOptions):
         "Compare only the values of this column (repeatable).",
         multiple=True,
         metavar="COLUMN",
+        parse=composed_names,
     )
     period: str | None = option(
         None,

@@ -28,6 +28,7 @@ from scipy.interpolate import BSpline
 
 from topicstream.base.dates import parse
 from topicstream.base.errors import InputError, UsageError
+from topicstream.base.text import compose_text
 from topicstream.display.gather import DATE
 
 MOST_LEVELS = 50
@@ -76,6 +77,7 @@ def parse_formula(text: str) -> list[Term]:
     >>> [":".join(map(str, term)) for term in parse_formula("party * s(date) + age")]
     ['party', 's(date)', 'age', 'party:s(date)']
     """
+    text = compose_text(text)
     terms: dict[Term, None] = {}
     for summand in text.strip().removeprefix("~").split("+"):  # as R writes formulas
         parts = re.split("([*:])", summand)

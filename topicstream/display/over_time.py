@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.outputs import written_together
-from topicstream.base.options import option
+from topicstream.base.options import composed_names, option
 from topicstream.base.progress import listener
 from topicstream.base.text import each, escaped, render, shortened, sparkline
 from topicstream.display.figures import Figure
@@ -43,6 +43,7 @@ class OverTimeView(ModelView, heeds=("topics",)):
         None,
         "Mean topic shares by the values of a column; with --over-time by both.",
         metavar="COLUMN",
+        parse=composed_names,
     )
     period: str | None = option(
         None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS)

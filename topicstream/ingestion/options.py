@@ -11,6 +11,7 @@ from topicstream.base.errors import InputError
 from topicstream.base.memory import Room
 from topicstream.base.options import field_types, fits, names_tagged, option
 from topicstream.base.records import Json
+from topicstream.base.text import compose_text
 from topicstream.corpus.format import LINKS, LIST_COLUMNS, NAMED
 
 ALIASES = {
@@ -36,13 +37,13 @@ RAW = "Format of raw input (default: detected from name and content)."
 def columns(columns_given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]:
     """``column=field`` or ``field``, some of them, between commas too -> {column: field}."""
     if isinstance(columns_given, Mapping):
-        return columns_given
+        return {compose_text(column): name for column, name in columns_given.items()}
     meta = {}
     for pair in (part.strip() for part in joined(columns_given).split(",") if len(columns_given)):
         column, _, name = pair.partition("=")
         if not column:
             raise InputError(f"--meta {pair}: write column=field (or just field)")
-        meta[column] = name or column
+        meta[compose_text(column)] = name or column
     return meta
 
 
@@ -407,16 +408,35 @@ class ReadOptions:
         )
 
     def fit(self, names: Collection[str]) -> Self:
-        """Leave out recalled columns of metadata whose fields an input does not have.
+        """Name the fields as an input does, without recalled columns that it does not have.
 
-        A field that the user named stays, so that its absence is an error.
+        Letters may be composed or not.  A field that the user named stays, so that its absence is
+        an error.
         """
-        recalled = [column for column in self.recalled_columns if column in self.meta]
-        absent = [column for column in recalled if self.meta[column] not in names]
+        options = self.spelled_as(names)
+        recalled = [column for column in options.recalled_columns if column in options.meta]
+        absent = [column for column in recalled if options.meta[column] not in names]
         if not absent:
+            return options
+        meta = {c: name for c, name in options.meta.items() if c not in absent}
+        return replace(options, meta=meta)
+
+    def spelled_as(self, names: Collection[str]) -> Self:
+        """Write the names of fields with composed or decomposed letters, as an input does."""
+        asked = [*self.text_fields, *self.meta.values(), self.id_field or "id"]
+        if all(name.isascii() or name in names for name in asked):
             return self
-        meta = {c: name for c, name in self.meta.items() if c not in absent}
-        return replace(self, meta=meta)
+        spellings = {compose_text(name): name for name in map(str, names)}
+
+        def spell(name: str) -> str:
+            return name if name in names else spellings.get(compose_text(name), name)
+
+        return replace(
+            self,
+            text_field=self.text_field and ",".join(map(spell, self.text_fields)),
+            id_field=self.id_field and spell(self.id_field),
+            meta={column: spell(name) for column, name in self.meta.items()},
+        )
 
     @property
     def text_fields(self) -> list[str]:

@@ -15,8 +15,8 @@ from typing import Any
 from topicstream.base.errors import UsageError
 from topicstream.base.options import check_text, checked, share_or_number
 from topicstream.base.records import Json
+from topicstream.base.text import compose_text
 from topicstream.corpus.manifest import HeldoutRule
-from topicstream.corpus.vocabulary import compose_text
 from topicstream.ingestion.config import IngestConfig, Place
 from topicstream.ingestion.parts.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.store.side_files import SideOptions
@@ -76,12 +76,13 @@ class Heldout:
                 raise UsageError(
                     f"--heldout-by {by} requires a share or a number of documents, not FIELD=VALUE"
                 )
+            by = compose_text(by)
             return dataclasses.replace(rule, asked=f"{rule.asked}, by {by}", by=by)
         if isinstance(text, str) and "=" in text:
-            name, _, value = (part.strip() for part in text.partition("="))
+            name, _, value = (part.strip() for part in compose_text(text).partition("="))
             if not name or not value:
                 raise UsageError(f"--heldout {text}: write FIELD=VALUE")
-            return cls(f"{name}={value}", where=(name, compose_text(value)))
+            return cls(f"{name}={value}", where=(name, value))
         if text is None or text == "default":
             return cls("default: 1 %, at least 50 documents, at most 10 %")
         text_given = str(text).strip()

@@ -32,7 +32,8 @@ from msgspec.structs import force_setattr
 
 from topicstream.base.errors import InputError, UsageError, terminal_safe
 from topicstream.base.records import Count, Record, decode_record, plain
-from topicstream.corpus.vocabulary import Vocabulary, compose_text
+from topicstream.base.text import compose_text
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.numeric.kernels.constants import Constants
 
 LISTED = 10

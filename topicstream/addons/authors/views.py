@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 from topicstream.base.errors import InputError, one_line
 from topicstream.base.options import option
 from topicstream.base.records import Json
-from topicstream.base.text import each, render
+from topicstream.base.text import compose_text, each, render
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.vocabulary import compose_text, spellings
+from topicstream.corpus.vocabulary import spellings
 from topicstream.display.view import ModelView, add_mark, largest
 from topicstream.evaluation.keys import corpus_vocabulary, match_words
 from topicstream.inference.config import InferConfig

@@ -19,6 +19,7 @@ from topicstream.base.memory import ThreadedOptions
 from topicstream.base.options import configured, like, option
 from topicstream.base.places import places
 from topicstream.base.progress import listener
+from topicstream.base.text import compose_text
 from topicstream.corpus.reader import Corpus
 from topicstream.display.config import ShowConfig
 from topicstream.display.formula import Covariate, Design, Factor, Term, as_number, parse_formula
@@ -63,7 +64,7 @@ def as_references(references: str | Sequence[str] | Mapping[str, str]) -> Mappin
     )
     if not all(pairs.values()):
         raise UsageError(f"{' '.join(listed)}: write COLUMN=VALUE, such as party=red")
-    return pairs
+    return {compose_text(column): compose_text(value) for column, value in pairs.items()}
 
 
 @dataclass(frozen=True)

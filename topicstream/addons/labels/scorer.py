@@ -30,7 +30,7 @@ import numpy as np
 
 from topicstream.addons.labels.agreement import AGREEMENT, score_agreement
 from topicstream.base.errors import InputError, StoreError
-from topicstream.base.options import option
+from topicstream.base.options import composed_names, option
 from topicstream.base.text import render
 from topicstream.corpus.block import Block
 from topicstream.corpus.format import LABELS
@@ -503,6 +503,7 @@ class LabelOptions:
         "labels",
         "With --labels: field of the labels in raw documents; for clusters, column of the corpus.",
         show=True,
+        parse=composed_names,
     )
     threshold: float | None = option(
         None,

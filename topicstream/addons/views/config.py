@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topicstream.base.memory import ThreadedOptions
-from topicstream.base.options import option
+from topicstream.base.options import composed_names, option
 from topicstream.base.places import places
 from topicstream.corpus.reader import Corpus
 from topicstream.display.periods import GRAINS
@@ -29,6 +29,7 @@ class DriftConfig(ThreadedOptions):
     by: str | None = option(
         None,
         "Group documents by periods of this date column; without --drift, the held-out documents.",
+        parse=composed_names,
     )
     period: str | None = option(
         None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS)

@@ -134,6 +134,7 @@ class Markup(Reader):
         for entity in list(root.iter(etree.Entity)):
             _in_words(entity)
         fields = fields_of(root)
+        options = options.spelled_as(fields)
         source.leave_out(set(fields) - set(options.meta.values()))
         meta = {}
         for column, name in options.meta.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.marker import MARK
 from topicstream.base.places import places
+from topicstream.base.text import compose_text
 from topicstream.ingestion.open.names import (
     IN_PATH,
     TEXT_SUFFIXES,
@@ -340,13 +341,13 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
     example: dict[str, str] = {}
     fields: Counter[str] = Counter()
     kind_of = _Kinds(options)
-    asked_columns = set(options.meta.values())
+    asked_columns = {compose_text(name) for name in options.meta.values()}
     for path, key in walk(root):
         kind = kind_of(path, os.path.join(name, key), key)
         counts[kind] += 1
         sizes[kind] += os.stat(path).st_size
         example.setdefault(kind, key)
-        fields.update(set(partitions(key)) - asked_columns)
+        fields.update(n for n in partitions(key) if n not in asked_columns)
     formats = sorted(kind for kind in counts if kind not in ASIDE)
     tree = Tree(root, name, options)
     if options.format is not None:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from topicstream.base.errors import InputError
 from topicstream.base.places import places
+from topicstream.base.text import compose_text
 from topicstream.ingestion.open.source import Source, plain_suffix
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.reader import readers
@@ -106,11 +107,11 @@ IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
 
 def partitions(key: str) -> dict[str, str | None]:
     """The fields of a path like ``date=2020-01/lang=en/part-0.parquet``, as Hive and Spark write
-    them (values in URL escapes; their word for none: None).
+    them (values in URL escapes; their word for none: None), names with composed letters.
     """
     values: dict[str, str | None] = {}
     for part in key.split("/")[:-1]:
-        name, mark, value = part.partition("=")
+        name, mark, value = compose_text(part).partition("=")
         if mark and _KEY.fullmatch(name):
             values[name] = None if value == _NONE else unquote(value)
     return values

@@ -196,6 +196,7 @@ def as_documents(
     InputError
         Where a column holds something else, or at the first bad row of an input read strictly.
     """
+    options = options.fit(columns)
     id_name = options.id_column(columns)
     texts = list(options.text_fields)
     cast = dict(columns)
@@ -218,7 +219,7 @@ def as_documents(
         column: as_metadata(
             cast[name], column, f"{source.name}: column '{name}'", options.list_separator
         )
-        for column, name in options.fit(columns).meta.items()
+        for column, name in options.meta.items()
     }
     return batch_of(ids, places, {"text": joined_text}, meta)
 
@@ -428,7 +429,8 @@ def select_fields(
     """Those columns of an input that are read, the rest noted; InputError at one that is missing or
     there twice.
     """
-    fields = [*options.text_fields, *options.fit(names).meta.values()]
+    options = options.fit(names)
+    fields = [*options.text_fields, *options.meta.values()]
     if (id_name := options.id_column(names)) is not None:
         fields.append(id_name)
     fields = list(dict.fromkeys(fields))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from topicstream.base.places import places
+from topicstream.base.text import compose_text
 from topicstream.ingestion.open.inputs import Places, survey_inputs
 from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.open.names import IN_PATH, partitions
@@ -166,9 +167,10 @@ def pieces_of(
         in_path = partitions(source.name) if source.path is not None else {}
         # of a folder of this machine the survey says so
         if source.path is not None and not places().on_this_machine(source.path):
-            for name in set(in_path) - {*options.meta.values()}:
+            for name in set(in_path) - {*map(compose_text, options.meta.values())}:
                 source.note(IN_PATH.format(name))
-        own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}
+        asked = {column: compose_text(name) for column, name in options.meta.items()}
+        own = {column: in_path[name] for column, name in asked.items() if name in in_path}
         own_options = (
             replace(options, meta={c: n for c, n in options.meta.items() if c not in own})
             if own

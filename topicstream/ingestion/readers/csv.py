@@ -60,6 +60,7 @@ class Csv(Reader):
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         layout = layout_of(source, options)
+        options = options.spelled_as(layout.names)
         if list(layout.text) != options.text_fields:
             options = replace(options, text_field=layout.text[0])
         try:
@@ -195,6 +196,7 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
             source.name, 1, f"the header does not end within {MOST_HEADER} bytes; is it CSV?"
         )
     end = blank + rows.line_num
+    options = options.spelled_as(first)
     text = tuple(options.text_fields)
     named = options.header
     if named is None and set(_wanted(options)) <= set(first):

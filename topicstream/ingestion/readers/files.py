@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from topicstream.base.errors import InputError
 from topicstream.base.places import places
+from topicstream.base.text import compose_text
 from topicstream.ingestion.open.inputs import TreeSource
 from topicstream.ingestion.open.names import CELLS, FEATURES, MATRIX, partitions
 from topicstream.ingestion.open.source import MAGIC, SUFFIXES, Input, Source, printable, to_utf8
@@ -131,7 +132,7 @@ def _batch(ids: list[str], texts: list[str], prefix: str, options: ReadOptions) 
     if options.meta:  # a text file has no fields but those of its path
         fields = [partitions(key) for key in ids]
         for column, name in options.meta.items():
-            values = [path.get(name) for path in fields]
+            values = [path.get(compose_text(name)) for path in fields]
             meta[column] = (
                 pa.array([[v] if v else [] for v in values], LIST)
                 if column in LISTS

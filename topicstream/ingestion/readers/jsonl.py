@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from unicodedata import normalize
 
 import numpy as np
 import orjson
@@ -113,6 +114,11 @@ class Objects:
         self.fields: set[str] = set()
         self.asked = {*options.text_fields, *options.meta.values(), options.id_field or "id"}
         self.paths = {name for name in self.asked if "." in name}
+        self.spellings = {
+            name: {normalize(form, name) for form in ("NFC", "NFD")} - {name}
+            for name in self.asked
+            if not name.isascii()
+        }
 
     def add(self, number: int, record: Mapping[str, object]) -> None:
         """Take the fields that the options name from a record at line ``number``.
@@ -125,6 +131,8 @@ class Objects:
         for path in self.paths - record.keys():
             if (value := field_at(record, path)) is not None:
                 record = {**record, path: value}
+        for name in self.spellings.keys() - record.keys():
+            record = self._with_spelling(record, name)
         for name in options.text_fields:
             if name not in record:
                 raise WrongField(
@@ -149,11 +157,21 @@ class Objects:
         self.numbers.append(number)
         self.size += len(text) + 64
 
+    def _with_spelling(self, record: Mapping[str, object], name: str) -> Mapping[str, object]:
+        """Give a record a field by the name that is asked for, if its own is composed otherwise."""
+        for other in self.spellings[name]:
+            if other in record:
+                return {**record, name: record[other]}
+            if (value := field_at(record, other)) is not None:
+                return {**record, name: value}
+        return record
+
     def batch(self) -> pa.RecordBatch:
         """The documents."""
         options = self.options
+        asked = self.asked.union(*self.spellings.values())
         self.source.leave_out(
-            self.fields - self.asked - {path.partition(".")[0] for path in self.paths}
+            self.fields - asked - {path.partition(".")[0] for path in asked if "." in path}
         )
         source = positions(self.source.key, np.array(self.numbers, np.int64), self.mark)
         ids = [own_id for _, own_id, _ in self.rows]

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from topicstream.base.errors import InputError
 from topicstream.base.places import places
+from topicstream.base.text import compose_text
 from topicstream.corpus.documents import OWN
 from topicstream.ingestion.open.source import Source, plain_suffix
 from topicstream.ingestion.options import ReadOptions
@@ -100,7 +101,9 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
         raise InputError(f"{spec}: no such file (FILE or FILE:COLUMN,COLUMN)")
     pairs = [
         (name, column or name)
-        for name, _, column in (item.strip().partition("=") for item in listed.split(","))
+        for name, _, column in (
+            item.strip().partition("=") for item in compose_text(listed).split(",")
+        )
     ]
     if not all(name for name, _ in pairs) or len(dict(pairs)) < len(pairs):
         raise InputError(f"{spec}: a column has no name, or two columns have the same name")
@@ -205,6 +208,7 @@ class SideFile:
 
 def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions) -> SideFile:
     form, first = _head(path, read)
+    by = compose_text(by)
     names = _names(path, form, first, given)
     key = given.pop(by, by if by in (names or first) else None)
     if not given and names is None:
@@ -246,6 +250,12 @@ def _open_links(path: str, given: dict[str, str], read: ReadOptions) -> SideFile
 
 
 def _head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
+    """Format of a side file, and the names in its first record, their letters composed."""
+    form, names = _written_head(path, read)
+    return form, list(map(compose_text, names))
+
+
+def _written_head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
     """Format of a side file, and the names in its first record: of a header, of a schema, or of the
     objects in its head.
     """

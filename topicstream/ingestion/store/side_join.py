@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from topicstream.base.errors import one_line
 from topicstream.base.relations import Relations
-from topicstream.corpus.vocabulary import compose_text
+from topicstream.base.text import compose_text
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS, without_missing
 from topicstream.ingestion.parse.documents import LIST, TEXT

@@ -26,7 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.corpus.vocabulary import compose_text, string_buffers
+from topicstream.base.text import compose_text
+from topicstream.corpus.vocabulary import string_buffers
 from topicstream.ingestion.tokens.characters import (
     ASSIGNED,
     CODE_POINTS,

@@ -19,7 +19,7 @@ import pyarrow as pa
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.plain import read_given
 from topicstream.base.relations import Relations
-from topicstream.corpus.vocabulary import compose_text
+from topicstream.base.text import compose_text
 from topicstream.ingestion.tokens.characters import lower_words
 
 _ARTICLES = (

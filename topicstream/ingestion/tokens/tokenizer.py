@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.plugins import LEMMATIZERS, SEGMENTERS
-from topicstream.corpus.vocabulary import compose_text, string_buffers
+from topicstream.base.text import compose_text
+from topicstream.corpus.vocabulary import string_buffers
 from topicstream.ingestion.tokens import characters
 from topicstream.ingestion.tokens.characters import FINAL_SIGMA, SIGMA, lower_words
 from topicstream.ingestion.tokens.normal import normalize_text, normalize_texts

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from topicstream.base import plugins
 from topicstream.base.errors import InputError, UsageError, one_line
-from topicstream.corpus.vocabulary import compose_text
+from topicstream.base.text import compose_text
 from topicstream.ingestion.tokens.recipe import Recipe
 
 PACKAGES = {

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.durable import replacing
 from topicstream.base.files.plain import batches, open_table, read_given
-from topicstream.corpus.vocabulary import Vocabulary, compose_text, string_buffers
+from topicstream.base.text import compose_text
+from topicstream.corpus.vocabulary import Vocabulary, string_buffers
 from topicstream.ingestion.tokens.normal import compose_strings
 from topicstream.ingestion.tokens.wordtable import enter_words, look_up, table_for
 
