@@ -28,8 +28,7 @@ from topicstream.addons.sweep.judging import (
 from topicstream.addons.sweep.picture import lines
 from topicstream.addons.sweep.stability import SeedAgreement
 from topicstream.addons.sweep.sweep import grid, sweep
-from topicstream.base.errors import InputError, StoreError, TopicsError
-from topicstream.base.files.durable import read_json, write_json
+from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.marker import mark_of
 from topicstream.cli.main import run
 
@@ -47,7 +46,7 @@ def corpus(tmp_path_factory):
     return folder / "c.zarr"
 
 
-def test_it_chooses_the_planted_number(corpus, tmp_path, monkeypatch):
+def test_it_chooses_the_planted_number(corpus, tmp_path):
     given = dict(topics=[2, 4], seeds=2, algo=["atbp"], passes=20, options={"alpha": [0.1]})
     result = sweep(corpus, tmp_path / "s", **given)
     assert (
@@ -64,24 +63,12 @@ def test_it_chooses_the_planted_number(corpus, tmp_path, monkeypatch):
             len({r["stability"] for r in rows if r["topics"] == k}) == 1
             and 0 < rows[0]["stability"] <= 1
         )
-    monkeypatch.setattr(work, "train", lambda *a, **o: pytest.fail("a finished run was made again"))
+    histories = {path: path.read_bytes() for path in tmp_path.glob("s/runs/*/history.jsonl")}
     again = sweep(corpus, tmp_path / "s", **given)
-    assert again == result
+    assert again == result and len(histories) == 4
+    assert all(path.read_bytes() == history for path, history in histories.items())
     with pytest.raises(TopicsError, match="holds the input"):
         sweep(corpus, corpus.parent, **given)
-
-
-@pytest.mark.parametrize(
-    "members",
-    [{"keys": ["x"]}, {"loglik": [0.5, [1]]}, {"diversity": None}, {"tokens": []}, {"passes": -1}],
-)
-def test_a_result_that_no_sweep_wrote_is_refused_in_a_line(corpus, tmp_path, members):
-    given = dict(topics=[2, 3], seeds=1, algo=["atbp"], passes=1)
-    sweep(corpus, tmp_path / "s", **given)
-    place = tmp_path / "s" / "results" / "atbp-k3-s0.json"
-    write_json(place, {k: v for k, v in read_json(place).items() if k != "checksum"} | members)
-    with pytest.raises(StoreError, match=r"atbp-k3-s0\.json: `"):
-        sweep(corpus, tmp_path / "s", **given)
 
 
 def test_both_halves_make_the_whole(corpus, tmp_path):
@@ -210,13 +197,9 @@ def test_a_sweep_keeps_to_its_own_folder(corpus, tmp_path, monkeypatch):
     os.symlink("s", "link")
     for out in ("theirs", "link", "."):
         assert swept("--out", out)[0] in (2, 3), out
-    (tmp_path / "s" / "results" / ".bp.json.0123456789abcdef.tmp").write_text(
-        "of one that was killed"
-    )
-    (tmp_path / "s" / "results" / "notes.txt").write_text("mine")
+    (tmp_path / "s" / "notes.txt").write_text("mine")
     assert swept("--out", "s")[0] == 0
-    left = sorted(p.suffix for p in (tmp_path / "s" / "results").iterdir())
-    assert left == [".json", ".tmp", ".txt"]  # a file that no list names stays
+    assert (tmp_path / "s" / "notes.txt").read_text() == "mine"  # a file that no list names stays
     assert (tmp_path / "theirs" / "sweep.parquet").read_text() == "mine"
 
 
@@ -344,7 +327,8 @@ def test_twenty_thousand_tokens_judge_a_real_corpus(tmp_path):
     store = topicstream.Corpus.open(tmp_path / "c.zarr")
     assert store.part(True).tokens < 20_000
     result = sweep(tmp_path / "c.zarr", tmp_path / "s", topics=[5, 10], seeds=2, passes=5)
-    tokens = sum(read_json(tmp_path / "s" / "results" / "auto-k5-s0.json")["tokens"])
+    model = topicstream.TopicModel.open(tmp_path / "s" / "runs" / "auto-k5-s0")
+    tokens = work._scored(model, store, model.manifest.sample, 1).tokens.sum()
     assert 18_000 < tokens < 25_000 and "of the training documents" in result["why"]
     sample = topicstream.TopicModel.open(tmp_path / "s" / "runs" / "auto-k5-s0").manifest.sample
     assert 0.8 <= sample < 1

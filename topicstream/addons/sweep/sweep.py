@@ -14,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,13 +29,13 @@ from topicstream.addons.sweep.config import SweepConfig, seed_list, values
 from topicstream.addons.sweep.judging import Run, Scores, Setting, choose, judge_settings
 from topicstream.addons.sweep.stability import SeedAgreement, agreement, topic_rows, write_consensus
 from topicstream.base.cluster import connected, scheduler_class, threads_of_worker
-from topicstream.base.errors import InputError, StoreError, TopicsError, UsageError
+from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock
 from topicstream.base.files.ownership import check_place
 from topicstream.base.options import configured, listed_names, numbers
 from topicstream.base.progress import listener
-from topicstream.base.records import Count, Json, Record, read_record, write_record
+from topicstream.base.records import Json, Record, read_record, write_record
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_rest
@@ -46,7 +46,7 @@ from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.table_file import write_table
 from topicstream.evaluation.topic_number import MEASURES, topic_number_measures
 from topicstream.model.seeds import read_seeds
-from topicstream.model.topic_kinds import DEAD, LIVE, counted_in_means
+from topicstream.model.topic_kinds import DEAD, counted_in_means
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 from topicstream.training.setup import engine_facts
@@ -83,9 +83,6 @@ def grid(
     return list(dict.fromkeys(runs))
 
 
-Finite = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
-
-
 class Settings(Record, kw_only=True):
     """The settings that all trainings of a sweep share (sweep.json)."""
 
@@ -93,30 +90,8 @@ class Settings(Record, kw_only=True):
     passes: int | None = None
     tol: float | str | None = None
     seed_words: str | None = msgspec.field(default=None, name="seed-words")
-    sample: Finite | None = None
-    measures: bool = False
+    sample: float | None = None
     kind: str = "sweep"
-
-
-class Result(Record, kw_only=True):
-    """A training of a sweep, with the score of each held-out document (results/NAME.json)."""
-
-    engine: str | None = None
-    passes: Count
-    stopped: str
-    seconds: Finite
-    diversity: Finite
-    loglik: list[Finite]
-    tokens: list[Finite]
-    npmi_by_topic: list[Finite | None] = []
-    exclusivity_by_topic: list[Finite] = []
-    kinds: list[str] = []
-    keys: list[Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")]]
-    measures: dict[str, Finite] = {}
-
-    def __post_init__(self) -> None:
-        if not len(self.keys) == len(self.loglik) == len(self.tokens):
-            raise ValueError("keys, loglik and tokens are not of one length")
 
 
 @configured(SweepConfig)
@@ -124,9 +99,9 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train every combination of topics, seeds and options into ``out/runs/``, score it, and write
     ``out/sweep.parquet``, a row a run.
 
-    Killed, the same call resumes: finished runs are not made again.  Perplexity is document
-    completion on held-out documents, one
-    half of them for choosing, the other for reporting.  Stability is the mean over pairs of seeds
+    Called again, it makes no training again that has finished, and scores them all.  Perplexity is
+    document completion on held-out documents, one half of them for choosing, the other for
+    reporting.  Stability is the mean over pairs of seeds
     of 1 - l1 / 2 between matched
     topics: 1 for the same topics, 0 for no word in common.  Of several seeds of the chosen setting,
     ``out/consensus`` is a model of
@@ -182,7 +157,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
     )
     with lock(folder, "sweeping into", kind="sweep"):
-        alike = {name: getattr(config, name) for name in ("passes", "tol", "measures")}
+        alike = {name: getattr(config, name) for name in ("passes", "tol")}
         _begin(
             folder,
             Settings(fingerprint=store.fingerprint, seed_words=seeds, sample=sample, **alike),
@@ -225,25 +200,11 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
 def _scores_and_rows(
     runs: Sequence[Run], store: Corpus, config: SweepConfig
 ) -> tuple[dict[Run, Scores], list[dict[str, Any]]]:
-    """Collect the scores of every run and its row of the table.
-
-    Runs without a result are trained first.
-    """
-    folder = Path(config.out)
-    places = {run: folder / "results" / f"{run.name}.json" for run in runs}
-    if config.scheduler is not None:
-        _train_on_workers([run for run, place in places.items() if not place.exists()], config)
+    """Train every run, and collect its scores and its row of the table."""
+    results = _train_runs(runs, store, config)
     scores = {}
     rows = []
-    for position, (run, place) in enumerate(places.items(), 1):
-        if not place.exists():
-            write_record(place, _trained(run, store, folder / "runs" / run.name, config))
-        scores[run], row = _read(run, place)
-        if not np.array_equal(scores[run].keys, scores[runs[0]].keys):
-            raise StoreError(
-                f"{place}: its scores are of other documents than those of {runs[0].name}; "
-                f"remove the file to score again"
-            )
+    for position, (run, (scores[run], row)) in enumerate(zip(runs, results, strict=True), 1):
         rows.append(row)
         if config.said is not None:
             config.said(
@@ -376,19 +337,28 @@ def _begin(folder: Path, settings: Settings) -> None:
                 raise TopicsError(f"{folder}: is a sweep {other}; name another folder with --out")
     else:
         write_record(record, settings)
-    for name in ("runs", "results"):
-        (folder / name).mkdir(exist_ok=True)
+    (folder / "runs").mkdir(exist_ok=True)
     owned.sweep(folder)
-    owned.sweep(folder / "results")
 
 
-def _train_on_workers(runs: Sequence[Run], config: SweepConfig) -> None:
-    """Train and score runs on a cluster, the longest first.
+Scored = tuple[Scores, dict[str, Any]]
+"""The scores of a training, and its row of the table."""
 
-    Each runs on one worker, which writes model and result.
-    """
+
+def _train_runs(runs: Sequence[Run], store: Corpus, config: SweepConfig) -> Iterator[Scored]:
+    """Train and score all runs, here or on a cluster."""
+    if config.scheduler is not None:
+        yield from _train_on_workers(runs, config)
+        return
+    for run in runs:
+        yield _train_run(run, store, config)
+
+
+def _train_on_workers(runs: Sequence[Run], config: SweepConfig) -> list[Scored]:
+    """Train and score runs on a cluster, each on one worker, the longest first."""
     longest = sorted(runs, key=lambda run: -run.topics)
     words = config.seed_words
+    results = {}
     with connected(config.scheduler, [config.corpus, config.out]) as cluster:
         worker_config = replace(
             config,
@@ -400,23 +370,20 @@ def _train_on_workers(runs: Sequence[Run], config: SweepConfig) -> None:
             seed_words=Path(words).absolute() if isinstance(words, str | Path) else words,
             mem_limit=cluster.memory(config.memory),
         )
-        for done, _ in enumerate(
-            cluster.map(partial(_train_on_worker, config=worker_config), longest), 1
-        ):
-            listener(config.progress).step("trainings", done, len(longest), "trainings")
+        trained = cluster.map(partial(_train_on_worker, config=worker_config), longest)
+        for run, result in zip(longest, trained, strict=True):
+            results[run] = result
+            listener(config.progress).step("trainings", len(results), len(longest), "trainings")
+    return [results[run] for run in runs]
 
 
-def _train_on_worker(run: Run, config: SweepConfig) -> None:
-    place = Path(config.out) / "results" / f"{run.name}.json"
+def _train_on_worker(run: Run, config: SweepConfig) -> Scored:
     config = replace(config, threads=threads_of_worker(config.threads))
-    write_record(
-        place,
-        _trained(run, Corpus.open(config.corpus), Path(config.out) / "runs" / run.name, config),
-    )
+    return _train_run(run, Corpus.open(config.corpus), config)
 
 
-def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Result:
-    """Train and score one run."""
+def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
+    """Train a run, unless it has finished already, and score it."""
     alike = {
         name: getattr(config, name)
         for name in ("passes", "tol", "seed_words", "threads", "mem_limit")
@@ -424,7 +391,7 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
     sample = learned_share(store, [run])
     trained = train(
         store.path,
-        model,
+        Path(config.out) / "runs" / run.name,
         algo=run.algo,
         sample=sample,
         topics=run.topics,
@@ -434,22 +401,40 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
         **alike,
     )
     (opened,), workers = open_within([trained.model], config.mem_limit, config.threads)
-    scored = _scored(opened, store, sample, workers)
+    scores = _scored(opened, store, sample, workers)
     words = coherence(opened, store, threads=workers)
-    return Result(
-        engine=opened.manifest.engine,
-        passes=trained.passes,
-        stopped=trained.reason,
-        seconds=round(sum(float(r.get("seconds") or 0.0) for r in opened.history), 3),
-        diversity=diversity(opened),
-        measures=topic_number_measures(opened, store, workers) if config.measures else {},
-        npmi_by_topic=words.by_topic("npmi"),
-        exclusivity_by_topic=exclusivity(opened).tolist(),
-        kinds=opened.kinds,
-        keys=[f"{k:x}" for k in scored.keys.tolist()],
-        loglik=scored.loglik.tolist(),
-        tokens=scored.tokens.tolist(),
-    )
+    by_topic = {
+        "npmi": words.by_topic("npmi"),
+        "exclusivity": exclusivity(opened).tolist(),
+    }
+    facts: dict[str, Any] = {
+        "diversity": diversity(opened),
+        "engine": opened.manifest.engine,
+        "passes": trained.passes,
+        "seconds": round(sum(float(r.get("seconds") or 0.0) for r in opened.history), 3),
+        "stopped": trained.reason,
+        "dead": opened.kinds.count(DEAD),
+        "kinds_by_topic": opened.kinds,
+    }
+    counts = counted_in_means(opened.kinds)
+    for name, listed in by_topic.items():
+        pairs = zip(listed, counts, strict=True)
+        values = [value for value, counted in pairs if counted and value is not None]
+        facts[f"{name}_by_topic"] = listed
+        facts[name] = float(np.mean(values)) if values else None
+        several = len(values) > 1
+        error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if several else None
+        facts[f"{name}_se"] = error
+    return scores, {
+        "topics": run.topics,
+        "seed": run.seed,
+        "algo": run.algo,
+        **dict(run.options),
+        **facts,
+        **(topic_number_measures(opened, store, workers) if config.measures else {}),
+        "perplexity_choosing": scores.perplexity(scores.choosing),
+        "perplexity_reported": scores.perplexity(~scores.choosing),
+    }
 
 
 def _scored(model: TopicModel, store: Corpus, sample: float | None, workers: int) -> Scores:
@@ -468,45 +453,3 @@ def _scored(model: TopicModel, store: Corpus, sample: float | None, workers: int
         scored["loglik"].to_numpy().astype(np.float64),
         scored["tokens"].to_numpy().astype(np.float64),
     )
-
-
-def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
-    """Read the scores of a run, and its row of the table.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged.
-    """
-    result = read_record(place, Result, "Remove the file to train and score again")
-    keys = np.array([int(key, 16) for key in result.keys], np.uint64)
-    scores = Scores(keys, np.array(result.loglik, np.float64), np.array(result.tokens, np.float64))
-    facts = {
-        name: getattr(result, name)
-        for name in ("diversity", "engine", "passes", "seconds", "stopped")
-    }
-    facts["dead"] = result.kinds.count(DEAD)
-    facts["kinds_by_topic"] = result.kinds
-    for name in ("npmi", "exclusivity"):
-        listed = getattr(result, f"{name}_by_topic")
-        counts = counted_in_means(result.kinds or [LIVE] * len(listed))
-        values = [
-            value
-            for value, counted in zip(listed, counts, strict=True)
-            if counted and value is not None
-        ]
-        facts[f"{name}_by_topic"] = listed
-        facts[name] = float(np.mean(values)) if values else None
-        facts[f"{name}_se"] = (
-            float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
-        )
-    return scores, {
-        "topics": run.topics,
-        "seed": run.seed,
-        "algo": run.algo,
-        **dict(run.options),
-        **facts,
-        **result.measures,
-        "perplexity_choosing": scores.perplexity(scores.choosing),
-        "perplexity_reported": scores.perplexity(~scores.choosing),
-    }
