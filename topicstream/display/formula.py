@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import combinations, product
-from math import prod
+from math import isfinite, prod
 
 import numpy as np
 from scipy.interpolate import BSpline
@@ -30,6 +30,7 @@ from topicstream.base.dates import parse
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.text import compose_text
 from topicstream.display.gather import DATE
+from topicstream.display.metadata import NO_NUMBER
 
 MOST_LEVELS = 50
 MOST_COLUMNS = 200
@@ -106,9 +107,10 @@ def parse_formula(text: str) -> list[Term]:
 
 def _plain_number(text: str) -> float | None:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if isfinite(number) else None
 
 
 def as_number(text: str, column: str) -> float | None:
@@ -163,6 +165,8 @@ class Covariate:
         Range and mean of a column of numbers.
     knots
         Interior knots of the curve, float64[n].
+    missing
+        Values of a column of numbers that say that there is none (``NA``).
     """
 
     column: str
@@ -175,6 +179,7 @@ class Covariate:
     high: float = 0.0
     mean: float = 0.0
     knots: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    missing: frozenset[str] = frozenset()
 
     def choose_coding(self) -> None:
         """Decide from the counted values between numbers, dates and categories.
@@ -187,13 +192,16 @@ class Covariate:
         numbers = {value: as_number(value, self.column) for value in self.counts}
         if not self.counts:
             raise InputError(f"column {self.column}: no document has a value")
-        if len(self.counts) == 1:
+        known = {value: number for value, number in numbers.items() if number is not None}
+        others = numbers.keys() - known.keys()
+        distinct = known if others <= NO_NUMBER and known else numbers
+        if len(distinct) == 1:
             raise InputError(
-                f"column {self.column}: all documents have the value {next(iter(numbers))}; "
+                f"column {self.column}: all documents have the value {next(iter(distinct))}; "
                 f"leave it out"
             )
-        known = {value: number for value, number in numbers.items() if number is not None}
-        if len(known) == len(numbers):
+        if known and others <= NO_NUMBER:
+            self.missing = frozenset(others)
             self._code_numbers(known)
         else:
             text = next(value for value in numbers if value not in known)
@@ -301,6 +309,11 @@ class Design:
                 f"the formula has {len(self.names)} coefficients, at most {MOST_COLUMNS} can be "
                 f"estimated; drop a term"
             )
+
+    def missing(self, column: str) -> frozenset[str]:
+        """Return the values of a column of the documents that say that there is none."""
+        covariates = self.covariates.values()
+        return frozenset().union(*(c.missing for c in covariates if c.column == column))
 
     def category_columns(self) -> list[bool]:
         """Return for each column if it compares categories, not numbers or curves."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import describe_mismatch, stream_documents
 from topicstream.model.topic_model import TopicModel
 
-NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
-"""Spellings of a missing value in R and pandas: no covariate, but they may name groups."""
+NO_NUMBER = frozenset(("NA", "N/A", "NaN", "nan"))
+"""Spellings of a missing number in R and pandas.  In a column of text they are values, as anywhere:
+``ingest --na`` says which values mean none.
+"""
 
 
 def open_model_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
@@ -110,16 +112,10 @@ class Metadata:
         return rows, place >= 0
 
 
-def mark_missing(values: Any) -> Any:
-    """Make values of a column null that spell a missing value."""
-    return pc.if_else(
-        pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values
-    )
-
-
-def without_empty_text(values: Any) -> Any:
-    """Make empty values of a column null."""
-    return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+def mark_missing(values: Any, spelled: Collection[str] = ()) -> Any:
+    """Make values of a column null that are empty or ``spelled``."""
+    missing = pa.array(["", *spelled], values.type)
+    return pc.if_else(pc.is_in(values, missing), pa.scalar(None, values.type), values)
 
 
 def flatten_lists(values: Any) -> tuple[Any, np.ndarray]:
@@ -133,9 +129,9 @@ def flatten_lists(values: Any) -> tuple[Any, np.ndarray]:
         The document of each, int64[n].
     """
     if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
-        return without_empty_text(values), np.arange(len(values))
+        return mark_missing(values), np.arange(len(values))
     lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return without_empty_text(values.flatten()), np.repeat(np.arange(len(values)), lengths)
+    return mark_missing(values.flatten()), np.repeat(np.arange(len(values)), lengths)
 
 
 def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.ndarray]:

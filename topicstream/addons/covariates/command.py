@@ -39,7 +39,8 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
     the interaction); s() is a smooth curve, which is tested as a whole. Estimates are differences
     in the share of a document. The 95 % intervals include chance in the documents and in their
     words, not in the topics. What fewer than ten documents carry has no interval and no star, and
-    says so. Documents without a value (none, NA or NaN) are left out.
+    says so. Documents without a value are left out; in a column of numbers or dates, NA and NaN
+    are no values, in other columns they are, unless `ingest --na` named them.
 
     \b
         topics effects 'party * s(date)' --out effects.tex --plot effects.svg

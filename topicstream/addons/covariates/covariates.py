@@ -277,7 +277,10 @@ def _survey(
             sample[column] += some[column].to_pylist()
     for covariate in covariates.values():
         covariate.choose_coding()
-    return Design(terms, covariates), sample
+    design = Design(terms, covariates)
+    table = pa.table({c: pa.array(values, pa.string()) for c, values in sample.items()})
+    known = pa.table({c: mark_missing(table[c], design.missing(c)) for c in columns}).drop_null()
+    return design, {column: known[column].to_pylist() for column in columns}
 
 
 def _documents(
@@ -291,7 +294,8 @@ def _documents(
         rows, listed = metadata.read_rows(block.first, len(block.shares))
         usable = listed & block.counted
         for column in columns:
-            usable &= mark_missing(rows[column]).is_valid().to_numpy(zero_copy_only=False)
+            values = mark_missing(rows[column], design.missing(column))
+            usable &= values.is_valid().to_numpy(zero_copy_only=False)
         if usable.any():
             chosen = np.flatnonzero(usable)
             texts = {

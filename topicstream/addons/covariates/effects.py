@@ -73,8 +73,8 @@ class Effects:
         As it was given.
     documents, left_out
         Training documents in the regression, and those without a known word or a value of a
-        covariate (none, NA or NaN). Of a corpus with ``--split`` these are parts; errors are
-        clustered by the ``coefficients.clusters`` documents that they are of.
+        covariate (none, or NA or NaN in a column of numbers). Of a corpus with ``--split`` these
+        are parts; errors are clustered by the ``coefficients.clusters`` documents that they are of.
     topics, labels
         Stable numbers int64[K] of the topics, and their labels.
     coefficients
