@@ -100,7 +100,7 @@ def watched() -> dict[str, float]:
     watch(gmm, "best_density", "weights")
     watch(clusters, "respond", "selection")
     watch(clusters, "changes", "selection")
-    watch(gaussians, "summed", "summary")
+    watch(gaussians, "sum_statistics", "summary")
     watch(gmm.GaussianMixture, "components", "global")
     watch(gmm.GaussianMixture, "statistics", "global")
     return spent

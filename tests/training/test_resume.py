@@ -255,7 +255,7 @@ def test_block_memory_is_written_over_a_file_that_nothing_needs(corpus, tmp_path
     assert created.count(False) >= 3
     assert len(list((tmp_path / "over" / "work").glob("memory-*.bin"))) == 1
     monkeypatch.setattr(BlockMemory, "__init__", make)
-    monkeypatch.setattr(Memories, "needless", lambda self, needed: [])
+    monkeypatch.setattr(Memories, "list_unneeded", lambda self, needed: [])
     train(corpus, tmp_path / "new", **given, progress=Progress(-1))
     monkeypatch.undo()
     assert content_hash(tmp_path / "over") == content_hash(tmp_path / "new")

@@ -1,5 +1,6 @@
-"""Document completion: how well a model predicts the rest of a document of which it has seen most
-(Zeng et al. 2012).
+"""Document completion: the prediction of the rest of a document (Zeng et al. 2012).
+
+Most of the document has been seen.
 
 Each document's cells are split in two by a hash of the document's id and the word's text, so the
 split does not depend on block size, order, word ids or vocabulary. theta of the observed side is
@@ -171,10 +172,14 @@ def score_cells(
 
 @dataclass
 class PreparedPart:
-    """Documents made ready to be scored again and again: grid and keys are found once.
+    """Documents prepared for repeated scoring: grid and keys are computed once.
 
-    parts      of the corpus: how each is cut into blocks, and the keys of its documents, uint64[D]
-    word_keys  uint64[W of the corpus]
+    Attributes
+    ----------
+    parts
+        For each part of the corpus, its blocks and the keys of its documents, uint64[D].
+    word_keys
+        uint64[W of the corpus].
     """
 
     corpus: Corpus
@@ -235,11 +240,18 @@ class StoredRows(Protocol):
 class TopicTable:
     """Topics that are not in a model's folder, such as those in training.
 
-    table    an array [W, >= K] of counts without the prior (padding columns zero), or
-             ``StoredRows``
-    alpha    float64[K];  beta: per word;  totals: float64[K], column sums of the table;  n_words: W
-             of the model
-    weights  what cells weigh in it, or None
+    Attributes
+    ----------
+    table
+        Counts [W, >= K] without the prior (padding columns zero), or ``StoredRows``.
+    alpha, beta
+        float64[K], and a number.
+    totals
+        float64[K], column sums of the table.
+    n_words
+        W of the model.
+    weights
+        Weights of its cells, or None.
     """
 
     table: np.ndarray | StoredRows
@@ -270,14 +282,20 @@ class TopicTable:
 class ScoredTopics:
     """The topics that documents are scored under.
 
-    topics   a model, or topics that are in none yet
-    index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None:
-             the same vocabulary
-    counted  of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored
-             are of counts
-    shared   the words that ``index`` knows are those that other models know, too: p(w|k) is that of
-             a word given that it is one of them, or a model would lose by every word that it alone
-             has
+    Attributes
+    ----------
+    topics
+        A model, or topics that are in none yet.
+    index
+        int64[W of the corpus], the model's id of each of the corpus' words, -1 unknown. None: the
+        same vocabulary.
+    counted
+        Of weighted cells: theta comes from the weighted observed cells, while p(w|k) and the scored
+        cells are counts.
+    shared
+        True if the words that ``index`` knows are those that other models know, too. p(w|k) is then
+        that of a word given that it is one of them. Otherwise a model would lose by every word that
+        it alone has.
     """
 
     topics: TopicModel | TopicTable

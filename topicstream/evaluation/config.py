@@ -1,5 +1,6 @@
-"""Settings of an evaluation and of a comparison of two models: keywords of the library's functions
-and options of the commands.
+"""The options of an evaluation and of a comparison of two models.
+
+They are keywords of the library's functions and options of the commands.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Perplexity of the documents set aside or of others (also one row a document), of whole documents,
-and of the training documents.
+"""Perplexity of held-out or other documents, of whole documents and of training documents.
+
+It may also be written one row a document.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A table as a file, in one rename: ``.parquet``, ``.csv``, ``.jsonl``, and for papers ``.tex``
-(booktabs) and ``.md``.
+"""Tables as files, written in one rename.
+
+``.parquet``, ``.csv``, ``.jsonl``, and for papers ``.tex`` (booktabs) and ``.md``.
 """
 
 from __future__ import annotations

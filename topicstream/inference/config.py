@@ -1,5 +1,6 @@
-"""Options of an inference: the one list that makes ``topicstream.infer``'s keywords and the options
-of ``topics infer``.
+"""The options of an inference.
+
+One list makes ``topicstream.infer``'s keywords and the options of ``topics infer``.
 """
 
 from __future__ import annotations

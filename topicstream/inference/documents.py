@@ -1,5 +1,6 @@
-"""Documents as inference takes them: cells over the model's own word ids, in small blocks, and
-hashes of their texts.
+"""Documents for inference, in small blocks, and hashes of their texts.
+
+A document is a list of cells over the model's own word ids.
 
 A cell of a word that the model does not know is left out and counted. Within a document cells
 ascend by word id, so a document has the same cells in the same order whether it comes from a store

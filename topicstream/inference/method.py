@@ -20,10 +20,14 @@ LANES = 16
 class TopicRows:
     """A model as the kernels take it.
 
-    beta      per word;  alpha, inverse: float32[KP], alpha and 1 / (lam + W beta), zero in the
-              padding
-    alpha64   float64[K];  prior: float64[K], its mean, the topics of a document without a known
-              word
+    Attributes
+    ----------
+    beta
+        Prior of a word.
+    alpha, inverse
+        float32[KP], alpha and 1 / (lam + W beta), zero in the padding.
+    alpha64, prior
+        float64[K], alpha and its mean: the topics of a document without a known word.
     """
 
     def __init__(self, model: TopicModel) -> None:

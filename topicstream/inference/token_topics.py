@@ -1,5 +1,6 @@
-"""The topics of a corpus' tokens as the last checkpoint of a run has them: what Gibbs samplers keep
-of every block.
+"""The topics of a corpus' tokens in the last checkpoint of a run.
+
+Gibbs samplers keep them as the state of every block.
 
 A run's folder holds ``training.json``, ``checkpoints/PASSES-ROUNDS/`` (``state.json``,
 ``arrays.npz``) and in ``work`` the file of the blocks' state, which ``memory.old`` of the arrays

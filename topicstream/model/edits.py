@@ -80,11 +80,18 @@ _LINE: Any = Edit | Undo
 class View:
     """Shown topics in terms of trained ones.
 
-    ids      stable id of each shown topic, ascending: the order of tables and of wide columns
-    members  columns of the trained table that make up each shown topic
-    labels   id -> label, where somebody gave one
-    dropped  columns that are not shown; their share goes to the rest in proportion
-    first    ids of the topics that lists begin with (`topics edit --order`)
+    Attributes
+    ----------
+    ids
+        Stable id of each shown topic, ascending: the order of tables and of wide columns.
+    members
+        Columns of the trained table that make up each shown topic.
+    labels
+        Label by id, where somebody gave one.
+    dropped
+        Columns that are not shown. Their share goes to the rest in proportion.
+    first
+        Ids of the topics that lists begin with (``topics edit --order``).
     """
 
     ids: list[int]

@@ -1,7 +1,6 @@
-"""Numbers that stay with a topic from one version of a model to the next (written by ``topics
-retrain``).
+"""The manifest of a model, and the ids that stay with topics between versions.
 
-What ``manifest.json`` of a model says, as types (docs/internals/formats.md).
+``manifest.json`` is described in docs/internals/formats.md. ``topics retrain`` writes the ids.
 """
 
 from __future__ import annotations
@@ -37,9 +36,20 @@ IDS = "topics.json"
 class TopicIds(Record):
     """The topics of a version beside those of the version before.
 
-    ids: the stable id of each topic, by column; next: the first id that is free; kept, born, died:
-    ids; split: pairs of a parent and the topic born from it; merged: pairs of a topic that died and
-    the one that it went into; distance: mean l1 distance of the kept topics, None without any.
+    Attributes
+    ----------
+    ids
+        Stable id of each topic, by column.
+    next
+        The first free id.
+    kept, born, died
+        Ids.
+    split
+        Pairs of a parent and the topic born from it.
+    merged
+        Pairs of a topic that died and the one that it went into.
+    distance
+        Mean l1 distance of the kept topics, None without any.
     """
 
     ids: list[Count]

@@ -177,11 +177,23 @@ def resolve(
     columns: int,
     named: Mapping[str, int] | None = None,
 ) -> tuple[Constants, list[SeedEntry], list[str]]:
-    """Constants of a table of ``columns`` topics, the entries of a model's manifest, and warnings.
+    """Resolve seed words to constants, manifest entries and warnings.
 
-    n_w: float64[W], training tokens of each word; named: name -> topic, where topics have names of
-    their own. UsageError where there are more seed topics than topics; InputError for a topic none
-    of whose words is known.
+    The constants are those of a table of ``columns`` topics.
+
+    Parameters
+    ----------
+    n_w
+        float64[W], training tokens of each word.
+    named
+        Topic by name, where topics have names of their own.
+
+    Raises
+    ------
+    UsageError
+        If there are more seed topics than topics.
+    InputError
+        If no word of a topic is known.
     """
     if named is None:
         if len(topics) > columns:

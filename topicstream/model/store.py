@@ -1,5 +1,6 @@
-"""A model on disk: ``manifest.json``, ``vocab.parquet`` and ``topics``, a Zarr v3 array float32[W,
-K] with word rows.
+"""A model on disk: ``manifest.json``, ``vocab.parquet`` and ``topics``.
+
+The latter is a Zarr v3 array float32[W, K] with word rows.
 
 The array's attributes hold ``alpha`` [K], ``beta``, ``totals`` [K] (column sums) and ``chunks``:
 size and crc32c of every chunk file (arrays.py). The manifest holds the checksums of
@@ -298,7 +299,12 @@ def files_of(manifest: ModelManifest) -> list[FileEntry | TableEntry]:
 class StoredTable(StoredArray):
     """A table of a model beside the topics.
 
-    axis: what its rows are; names: pyarrow.LargeStringArray[rows] of them, or None.
+    Attributes
+    ----------
+    axis
+        The axis of its rows.
+    names
+        pyarrow.LargeStringArray[rows], names of the rows, or None.
     """
 
     def __init__(self, folder: str | Path, manifest: Origin, name: str) -> None:

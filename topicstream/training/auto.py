@@ -1,5 +1,6 @@
-"""``--algo auto``: engine, sparsity and priors that suit the corpus, the number of topics and the
-limits that are stated, and why.
+"""``--algo auto``: the choice of engine, sparsity and priors, with its reasons.
+
+It depends on the corpus, the number of topics and the limits that the user states.
 """
 
 from __future__ import annotations

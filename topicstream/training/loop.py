@@ -395,7 +395,7 @@ def _origin(session: Session, reason: str) -> Origin:
 
 
 def _model_vocabulary(session: Session) -> Vocabulary:
-    """Read the vocabulary of the run, with the counts of the sample if there is one."""
+    """Read the vocabulary of the run, with the counts of its sample, if any."""
     vocabulary = Vocabulary.read(session.vocab)
     if session.run.record.sample is None:
         return vocabulary

@@ -54,7 +54,7 @@ class Pass:
 
 
 class PassRunner:
-    """Driver of the passes of one engine over one grid, with an executor that does the work."""
+    """Driver of the passes of one engine over one grid. The executor does the work."""
 
     def __init__(
         self,

@@ -127,7 +127,7 @@ class Session:
         """
         loaded = self._load_latest()
         self.saver.adopt()
-        self.memories.tidy(self.saver.needed)
+        self.memories.remove_unneeded(self.saver.needed)
         self._rewind(self.passes, self.needs_start)
         if not loaded:
             return None
@@ -421,7 +421,7 @@ class Session:
             self.saver.save(self._state(), self.tables.current)
         elif self.saver.latest != place_name(self.passes):
             self.saver.save(self._state(), self.tables.current)
-        self.memories.tidy(self.saver.needed)
+        self.memories.remove_unneeded(self.saver.needed)
         return reason
 
     def _go_back(self, best: int) -> bool:

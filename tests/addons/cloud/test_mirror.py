@@ -170,7 +170,7 @@ def test_what_cannot_be_meant_is_one_line(put: Put, here: Path, tmp_path: Path) 
     with pytest.raises(StoreError, match="does not match its checksum"):
         Corpus.open(damaged).decode(0)
     with pytest.raises(UsageError, match="read only"):
-        train(here / "c.zarr", mirror.mirrored(model), topics=2, progress=False)
+        train(here / "c.zarr", mirror.resolve_mirror(model), topics=2, progress=False)
 
 
 def test_a_store_on_a_web_server(

@@ -100,7 +100,7 @@ def test_posteriors_scores_and_bound_are_the_twins(mean, covariance):
     by = r.astype(np.float32)
     which = np.tile(np.arange(4, dtype=np.uint16), (60, 1))
     r = by.astype(float)
-    stats = gaussians.summed(x, np.full(60, 4), which, by, 4, covariance == "diag")
+    stats = gaussians.sum_statistics(x, np.full(60, 4), which, by, 4, covariance == "diag")
     post = gaussians.posterior(stats, prior)
     wanted = [twin.posterior(x, column, other) for column in r.T]
     for k, (nu, _, m, scale) in enumerate(wanted):

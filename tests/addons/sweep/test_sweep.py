@@ -21,9 +21,9 @@ from topicstream.addons.sweep.judging import (
     HalfScores,
     Run,
     Scores,
+    average_seeds,
     choose,
-    of_seeds,
-    with_ties,
+    mark_ties,
 )
 from topicstream.addons.sweep.picture import lines
 from topicstream.addons.sweep.stability import SeedAgreement
@@ -308,8 +308,8 @@ def test_ties():
     }
     _, near = HalfScores(runs, scores, scores[runs[0]].choosing).tied()
     assert {s[1] for s in near} == {20, 40}
-    assert of_seeds([1.0, 2.0, 3.0]) == Estimate(2.0, pytest.approx(1 / np.sqrt(3)))
-    told = with_ties(
+    assert average_seeds([1.0, 2.0, 3.0]) == Estimate(2.0, pytest.approx(1 / np.sqrt(3)))
+    told = mark_ties(
         {
             ("a", 1, ()): Estimate(1.0, 0.1),
             ("a", 2, ()): Estimate(1.25, 0.1),

@@ -1,18 +1,17 @@
-"""The author-topic model by belief propagation: a message over (author, topic) pairs, a second
-table keyed by author.
+"""The author-topic model by belief propagation.
 
-A document's topics are those of its authors: T (authors x topics) takes the place of the
-documents' own mixtures, and the author factor keeps its denominator, which makes authors of few
-tokens as eligible as prolific ones. With one author a document, all of them different, it is
-belief propagation for LDA, message by message.
+A message is over (author, topic) pairs, and a second table is keyed by author. A document's topics
+are those of its authors: T (authors x topics) takes the place of the documents' own mixtures, and
+the author factor keeps its denominator, which makes authors of few tokens as eligible as prolific
+ones. With one author a document, all of them different, it is belief propagation for LDA, message
+by message.
 
-    pairs       a document keeps the ``sparsity`` strongest of its authors x topics pairs, so that a
-                cell costs as many numbers, however many authors and topics there are; ``--sparsity
-                0`` keeps them all (the paper's joint message). Every ``reopen`` passes a document
-                looks at all of them again
-    authors     of a document that names none: a private one, which is LDA for that document
-                (``own``), or the document is left out (``skip``)
-    schedules   async and sync, as for the dense engines (engines/message/bp.py)
+- Pairs: a document keeps the ``sparsity`` strongest of its authors x topics pairs, so that a cell
+  costs as many numbers, however many authors and topics there are. ``--sparsity 0`` keeps them all
+  (the paper's joint message). Every ``reopen`` passes a document looks at all of them again.
+- Authors: a document that names none has a private one, which is LDA for that document (``own``),
+  or is left out (``skip``).
+- Schedules: async and sync, as for the dense engines (engines/message/bp.py).
 """
 
 from __future__ import annotations
@@ -117,9 +116,9 @@ class AuthorTopicModel(Engine):
 
     def _most_pairs(self, block: BlockShape) -> int:
         longest = max(1, block.axes[AXIS].longest) if AXIS in block.axes else TYPICAL
-        return int(self._kept(longest))
+        return int(self._count_pairs(longest))
 
-    def _kept(self, authors: Any) -> Any:
+    def _count_pairs(self, authors: Any) -> Any:
         """Count the pairs of a document with so many authors (an int or an array)."""
         every = authors * self.shape.topics
         return every if self.options.sparsity == 0 else np.minimum(every, self.options.sparsity)
@@ -143,7 +142,7 @@ class AuthorTopicModel(Engine):
 
         They are in RAM a thread. Each author is a row of K floats, three times.
         """
-        cells = min(super().layout.block_cells, (1 << 26) // (4 * int(self._kept(TYPICAL))))
+        cells = min(super().layout.block_cells, (1 << 26) // (4 * int(self._count_pairs(TYPICAL))))
         docs = max(min(1 << 14, (1 << 22) // self.shape.topics), 1 << 8)
         return Layout(max(cells, 1 << 12), docs, super().layout.round_blocks)
 
@@ -160,8 +159,8 @@ class AuthorTopicModel(Engine):
     def start(self, visit: Visit, out: Out) -> None:
         block = visit.block
         none = Rows(np.zeros((0, 1), np.float32), np.zeros(0, np.int64))
-        names, pptr, mptr = self._places(block)
-        pairs, messages = self._lease(out, pptr, mptr)
+        names, pptr, mptr = self._locate(block)
+        pairs, messages = self._trim_state(out, pptr, mptr)
         change = out.array("change", (len(names.ids) + 1, self.shape.topics))
         phi = visit.rows.get("phi", none)
         sums = visit.totals.get("phi", np.zeros(0))
@@ -192,11 +191,11 @@ class AuthorTopicModel(Engine):
         block = visit.block
         phi = visit.rows["phi"]
         table = visit.rows[AXIS]
-        names, pptr, mptr = self._places(block)
+        names, pptr, mptr = self._locate(block)
         before = visit.state["pairs"]
         old = visit.state["messages"]
         self._check(block, names.indptr, pptr, mptr, before, old)
-        pairs, messages = self._lease(out, pptr, mptr)
+        pairs, messages = self._trim_state(out, pptr, mptr)
         topics = self.shape.topics
         beta = visit.params["beta"][0]
         change = out.array("change", (len(names.ids) + 1, topics))
@@ -237,7 +236,7 @@ class AuthorTopicModel(Engine):
             out.stats["tokens"][0] -= block.counts[cells].sum(dtype=np.float64)
         out.stats["unnamed"][0] = np.count_nonzero(without & (np.diff(block.indptr) > 0))
 
-    def _places(self, block: Block) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _locate(self, block: Block) -> tuple[Any, np.ndarray, np.ndarray]:
         """Locate the pairs and the messages of each document.
 
         Returns
@@ -249,7 +248,7 @@ class AuthorTopicModel(Engine):
         authors = np.diff(names.indptr)
         if self.options.no_author == "own":
             authors = np.maximum(authors, 1)
-        pairs = self._kept(authors).astype(np.int64)
+        pairs = self._count_pairs(authors).astype(np.int64)
         return (
             names,
             np.append(0, np.cumsum(pairs)),
@@ -257,7 +256,7 @@ class AuthorTopicModel(Engine):
         )
 
     @staticmethod
-    def _lease(out: Out, pptr: np.ndarray, mptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _trim_state(out: Out, pptr: np.ndarray, mptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cut the block's state to its length."""
         out.state["pairs"] = out.state["pairs"][: pptr[-1]]
         out.state["messages"] = out.state["messages"][: mptr[-1]]

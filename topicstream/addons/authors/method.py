@@ -1,12 +1,13 @@
-"""Topics of documents whose authors are known to an author-topic model: the authors' mixtures in
-the place of a prior.
+"""Topics of documents whose authors an author-topic model knows.
 
-    p(a, k | w)  ~  theta_a[k] p(w|k)          over the document's authors whom the model knows,
-    each as likely beforehand
+The authors' mixtures take the place of a prior:
 
-and the document's share of k is the sum over its words and authors (Zeng, Cheung & Liu 2013, eq.
-24 with the sums of training held still): no iteration. A document that names no author of the
-model is answered as by ``bp``.
+    p(a, k | w)  ~  theta_a[k] p(w|k)
+
+over the document's authors whom the model knows, each as likely beforehand. The document's share of
+k is the sum over its words and authors (Zeng, Cheung & Liu 2013, eq. 24 with the sums of training
+held still), without iteration. A document that names no author of the model is answered as by
+``bp``.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Perplexity of an author-topic model: the words of held-out documents from the topics of their
-authors.
+"""Perplexity of an author-topic model: held-out words from the topics of their authors.
 
 Some of each document's words are observed, the others scored (the split of ``completion.py``). The
-mixtures theta_a of the test documents' authors are found from the observed words of all of them,
-the topics held still:
+mixtures theta_a of the test documents' authors are estimated from the observed words of all of
+them, the topics held still:
 
-    p(a, k | cell)  ~  theta_a[k] phi_k[w]          theta_a[k] = (sum x p + alpha_k) / (sum over k +
-    sum alpha)
+    p(a, k | cell)  ~  theta_a[k] phi_k[w]
+    theta_a[k]      =  (sum x p + alpha_k) / (sum over k + sum alpha)
 
-the fixed point that ``infer`` finds of a document, of authors instead (the document's own word is
-not taken out of the sums). Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the
-share of the observed words that a explains (Zeng, Cheung & Liu 2013, eq. 31, for the author-topic
-model). ``known``: authors whom the model knows keep the mixtures of the training.
+This is the fixed point that ``infer`` computes for a document, for authors instead (the document's
+own word is not taken out of the sums). Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], where
+p(a|d) is the share of the observed words that a explains (Zeng, Cheung & Liu 2013, eq. 31, for the
+author-topic model). With ``known``, authors whom the model knows keep the mixtures of the training.
 """
 
 from __future__ import annotations

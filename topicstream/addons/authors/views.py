@@ -69,7 +69,7 @@ def author_names(table: StoredTable, rows: Any) -> list[str]:
     return names
 
 
-def evidence(table: StoredTable) -> np.ndarray:
+def prior_counts(table: StoredTable) -> np.ndarray:
     """Return the pseudo-counts of a mixture where authors are compared, float64[K]."""
     sizes = np.maximum(table.totals, 0.0) + 1e-9
     return np.asarray(EVIDENCE * sizes / sizes.sum())
@@ -178,7 +178,7 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         n = self.words
         author = author_id(table.names, name)
         counts = table.gather(np.array([author]))
-        prior = evidence(table)
+        prior = prior_counts(table)
         theta = view.shares(mixtures(counts, shown.trained.alpha))[0]
         root = np.sqrt(view.shares(mixtures(counts, prior))[0])
         best = Best(min(n + 1, table.n_rows), 1)
@@ -351,7 +351,7 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         p = self.shown.trained.probabilities(ids).T
         best = Best(min(self.words, table.n_rows), 1)
         tokens = np.zeros(table.n_rows)
-        prior = evidence(table)
+        prior = prior_counts(table)
         step = max(1, NEAR // max(len(ids), 1))
         for first, rows in table.spans():
             tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)

@@ -1,4 +1,6 @@
-"""The classifier's answer, then sampled (Yao, Mimno and McCallum 2009, Hybrid MaxEnt):
+"""The method ``hybrid``: the classifier's answer, then sampled.
+
+Yao, Mimno and McCallum (2009), Hybrid MaxEnt:
 
     z_i  ~  theta_k p(w_i | k)  independently;      theta[k] = (n_k + alpha_k) / (n + sum alpha)
 

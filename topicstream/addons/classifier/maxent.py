@@ -1,5 +1,6 @@
-"""Topics by the model's classifier (Yao, Mimno and McCallum 2009): one sparse product, no
-iteration, nothing drawn.
+"""The method ``maxent``: topics by the model's classifier.
+
+One sparse product, no iteration, nothing drawn (Yao, Mimno and McCallum 2009):
 
     theta[k]  ~  exp((sum_w x_w weights[w, k] + bias[k]) / temperature)
 

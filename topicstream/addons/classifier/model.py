@@ -1,5 +1,6 @@
-"""The classifier of a model: weights float32[W + 1, K] that give the topics of a document by one
-sparse product.
+"""The classifier of a model: weights that give a document's topics by one sparse product.
+
+The weights are float32[W + 1, K].
 
     p(k|d)  ~  exp((sum_w weights[w, k] x_wd + bias[k]) / temperature)
 
@@ -100,7 +101,7 @@ def read_classifier(folder: Path) -> ClassifierRecord | None:
     return read_record(path, ClassifierRecord, ADVICE % folder) if path.exists() else None
 
 
-def described(model: TopicModel) -> dict[str, Any] | None:
+def describe_classifier(model: TopicModel) -> dict[str, Any] | None:
     """Describe a model's classifier, None without one.
 
     ``stale`` is True if the topics have changed since.
@@ -236,7 +237,7 @@ def classifier_files(folder: Path) -> list[str]:
 
 PART = ModelPart(
     files=classifier_files,
-    describe=described,
+    describe=describe_classifier,
     line="  classifier   {classifier.documents:document} by {classifier.features}, "
     "{classifier.divergence:.3f} nats from theta[{classifier.stale:?}; STALE: the topics have "
     "changed since]",

@@ -1,12 +1,13 @@
-"""Naive Bayes with the topics as classes (Yao, Mimno and McCallum 2009): no iteration, each
-document on its own.
+"""The method naive Bayes, with the topics as classes.
 
-    theta[k]  ~  sum_w x_w p(w|k)              a sum of probabilities, as Yao, Mimno and McCallum
-              write it
-    theta[k]  ~  prod_w p(w|k)^x_w             ``log``: the usual multinomial model, all topics
-              equally likely beforehand
+No iteration, each document on its own (Yao, Mimno and McCallum 2009). By default a sum of
+probabilities, as they write it, and with ``log`` the usual multinomial model, all topics equally
+likely beforehand:
 
-with p(w|k) = (phi_wk + beta) / (lam_k + W beta).  A word that is impossible in every topic is left
+    theta[k]  ~  sum_w x_w p(w|k)
+    theta[k]  ~  prod_w p(w|k)^x_w
+
+with p(w|k) = (phi_wk + beta) / (lam_k + W beta). A word that is impossible in every topic is left
 out.
 """
 

@@ -1,21 +1,18 @@
-"""Multinomial logistic regression on soft targets, by minibatches (Yao, Mimno and McCallum 2009,
-eq. 13 and 17):
+"""Training of the classifier, ``topicstream.train_classifier``.
+
+It is a multinomial logistic regression on soft targets, by minibatches (Yao, Mimno and McCallum
+2009, eq. 13 and 17):
 
     loss(weights) = - sum_d sum_k theta_dk log p(k|d)  +  sum of weights^2 / (2 variance)
     p(k|d)        ~ exp(sum_w weights[w, k] x_wd + weights[W, k])
 
-The last row (the bias) is not penalised. AdaGrad with one step size a word, the root of what its
-row's squared gradients sum up to (Duchi, Hazan and Singer 2011): counts of words differ by orders
+The last row (the bias) is not penalised. AdaGrad has one step size a word, the root of the sum of
+its row's squared gradients (Duchi, Hazan and Singer 2011), because counts of words differ by orders
 of magnitude. docs/internals/decisions/classifier.md has the figures.
 
-``topicstream.train_classifier``: learn to name a document's topics by one sparse product (Yao,
-Mimno and McCallum 2009).
-
-Multinomial logistic regression on a document's words (``addons/classifier/model.py``), fitted by
-minibatches (``softmax.py``) to theta of the training documents as ``infer`` finds it by belief
-propagation. The temperature that the logits are divided by afterwards is chosen on training
-documents that the weights were not fitted to (every 20th), by the Kullback-Leibler divergence from
-theta.
+The targets are theta of the training documents, as ``infer`` computes it by belief propagation. The
+temperature that the logits are divided by afterwards is chosen on training documents that the
+weights were not fitted to (every 20th), by the Kullback-Leibler divergence from theta.
 """
 
 from __future__ import annotations
@@ -60,9 +57,14 @@ TEMPERATURES = 0.2, 5.0
 
 @dataclass(frozen=True)
 class Examples:
-    """Documents with what is to be said of them.
+    """Labelled documents.
 
-    x: float32[D, W], sparse; theta: float32[D, K], rows sum to 1.
+    Attributes
+    ----------
+    x
+        float32[D, W], sparse.
+    theta
+        float32[D, K], rows sum to 1.
     """
 
     x: csr_array
@@ -71,7 +73,7 @@ class Examples:
     def __len__(self) -> int:
         return len(self.theta)
 
-    def only(self, rows: np.ndarray) -> Examples:
+    def select(self, rows: np.ndarray) -> Examples:
         """Select documents."""
         return Examples(self.x[rows], self.theta[rows])
 
@@ -253,7 +255,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     begin = time.perf_counter()
     tell = listener(config.progress)
     model = config.model
-    opened, folder = _opened(model)
+    opened, folder = _open_model(model)
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     store = select_learned(store, opened.manifest.sample)
     every, left = _plan(opened, store, config)
@@ -295,7 +297,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     return {"model": str(folder), **asdict(facts), "seconds": time.perf_counter() - begin}
 
 
-def _opened(model: str | Path | TopicModel) -> tuple[TopicModel, Path]:
+def _open_model(model: str | Path | TopicModel) -> tuple[TopicModel, Path]:
     """Open the model, and return it with its folder.
 
     Raises
@@ -385,4 +387,4 @@ def _set_aside(examples: Examples) -> tuple[Examples, Examples]:
         return examples, examples
     out = number[number % ASIDE == ASIDE - 1][:MOST_ASIDE]
     rest = np.setdiff1d(number, out)
-    return examples.only(rest), examples.only(out)
+    return examples.select(rest), examples.select(out)

@@ -1,5 +1,6 @@
-"""Stores and models at addresses, read through folders of this machine that are filled as files are
-opened.
+"""Stores and models at addresses, read through local folders.
+
+The folders are filled as files are opened.
 
 Each version of a store or a model has a folder in the cache, its *mirror*. ``plain.open_plain``
 fetches a file of a mirror that is not there yet. Versions never change, so what was fetched once
@@ -96,7 +97,7 @@ def current_at(address: str) -> tuple[Current | None, Any]:
         ) from None
 
 
-def mirrored(place: T) -> T | Path:
+def resolve_mirror(place: T) -> T | Path:
     """Return the mirror of an address, and any other place or object as it is.
 
     Raises
@@ -115,7 +116,7 @@ def mirrored(place: T) -> T | Path:
         source = address if current is None else f"{address}/versions/{current.version}"
         manifest, _ = get_object(f"{source}/manifest.json")
         kind = json.loads(manifest)["kind"]
-        names = _listed(source, current) if kind == "model" else []
+        names = _list_model_files(source, current) if kind == "model" else []
     except Absent as e:
         raise StoreError(f"{address}: neither a corpus store nor a model ({e})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -137,7 +138,7 @@ def mirrored(place: T) -> T | Path:
     return folder
 
 
-def _listed(source: str, current: Current | None) -> list[str]:
+def _list_model_files(source: str, current: Current | None) -> list[str]:
     """List the files of a model by their paths in its folder.
 
     The model is as it was published, or copied to a bucket.
@@ -167,7 +168,7 @@ def is_published(name: str) -> bool:
     )
 
 
-def fetched(path: str | os.PathLike[str]) -> int | None:
+def fetch_missing(path: str | os.PathLike[str]) -> int | None:
     """Fetch a file that its mirror does not have yet, and return a descriptor.
 
     None if the path lies in no mirror.

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from topicstream.addons.cloud.mirror import cache_folder, fetched, mirrored
+from topicstream.addons.cloud.mirror import cache_folder, fetch_missing, resolve_mirror
 from topicstream.addons.cloud.publication import WRITABLE, claim_address, publish
 from topicstream.addons.cloud.remote import (
     SCHEMES,
@@ -35,10 +35,10 @@ class CloudPlaces(Addresses):
     schemes = SCHEMES
 
     def resolve(self, place: T) -> T | Path:
-        return mirrored(place)
+        return resolve_mirror(place)
 
     def fetch(self, path: Name) -> int | None:
-        return fetched(path)
+        return fetch_missing(path)
 
     def is_file(self, name: Name) -> bool:
         return is_object(name)
@@ -46,7 +46,7 @@ class CloudPlaces(Addresses):
     def expand(self, name: str) -> list[str]:
         if name.rstrip("/").endswith(".zarr"):
             try:
-                return [str(mirrored(name))]
+                return [str(resolve_mirror(name))]
             except StoreError as e:
                 raise StoreError(
                     f"{e}; AnnData in Zarr is read from a folder of this machine: copy it first"
@@ -95,7 +95,7 @@ class CloudPlaces(Addresses):
                     )
                     raise TopicsError(f"{address}: exists{unknown}; --force replaces it")
                 version = current.version
-                summary = product.describe_made(Path(mirrored(address)))
+                summary = product.describe_made(Path(resolve_mirror(address)))
             else:
                 if not product.is_made(work):
                     owned.remove(work, product.kind)  # of another ingest, which was killed

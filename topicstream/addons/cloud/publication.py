@@ -1,15 +1,14 @@
-"""Stores and models published at an address: objects that never change, and ``current.json``, which
-names the version.
+"""Publication of stores and models at an address.
 
-    ADDRESS/published.json          an empty object, by which the store is asked whether it heeds
-                                    conditions
-    ADDRESS/versions/VERSION/...    the files; VERSION is the hash of ``files.json``, which lists
-    theirs
+Published objects never change, except ``current.json``, which names the version:
+
+    ADDRESS/published.json          an empty object, which tests that the store heeds conditions
+    ADDRESS/versions/VERSION/...    the files; VERSION is the hash of ``files.json``, their list
     ADDRESS/current.json            the version that readers take
 
 ``current.json`` is replaced last, on the condition that it is still what it was when the upload
-began, so one of several publishers wins and readers see a whole version or the one before. It
-holds a nonce: a publisher whose answer was lost sees that it won.
+began, so one of several publishers wins and readers see a whole version or the one before. It holds
+a nonce: a publisher whose answer was lost sees that it won.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Member(WorkerPlugin):
     async def setup(self, worker: Worker) -> None:
         """Register the handlers of the questions (Dask calls it)."""
         self.heard = time.monotonic()
-        for handler in (self.ping, self.ask, self.hear, self.leave):
+        for handler in (self.ping, self.ask, self.receive, self.leave):
             worker.handlers[f"{self.order.run}-{handler.__name__}"] = handler
         self.watch = asyncio.create_task(self._watch())
 
@@ -219,14 +219,14 @@ class Member(WorkerPlugin):
         Messages that it leaves for other members are sent to them. Both run in the member's thread.
         """
         if ended := loads(changes):
-            entered = await self.work(self.enter, ended)
-            await self.hear(self.number, entered)
+            entered = await self.work(self.sum_owned_rows, ended)
+            await self.receive(self.number, entered)
             await self._send([entered] * len(self.order.roster))
             await self.all_entered.wait()
             self.all_entered.clear()
             all_entered = self.entered
             self.entered = {}
-            await self.work(self.absorb, all_entered)
+            await self.work(self.apply_rows, all_entered)
         value = await self.work(self._answer, question, given)
         await self._send(self.outbox)
         self.outbox = []
@@ -235,7 +235,7 @@ class Member(WorkerPlugin):
     def _answer(self, question: str, given: bytes) -> Any:
         return attrgetter(question)(self)(*loads(given))  # block state is a file that is opened
 
-    async def hear(self, sender: int, sent: Any) -> bool:
+    async def receive(self, sender: int, sent: Any) -> bool:
         """Handle a message from another member: its summed rows, or deltas of its blocks.
 
         Summed rows come by table, deltas as (table, place in the round, arrays ...).
@@ -308,7 +308,7 @@ class Member(WorkerPlugin):
             for place, report in zip(places, reports, strict=True)
         ]
 
-    def enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
+    def sum_owned_rows(self, changes: Sequence[Change]) -> dict[str, Entered]:
         """End a round: sum the rows that this member owns, and return them."""
         began = time.monotonic()
         entered = dict[str, Entered]()
@@ -327,7 +327,7 @@ class Member(WorkerPlugin):
         self.working += time.monotonic() - began
         return entered
 
-    def absorb(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
+    def apply_rows(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
         """Apply the rows that every member has summed, by member and table."""
         for name in entered[self.number]:
             self.assignment.targets[name].take_owned(
@@ -339,8 +339,8 @@ class Member(WorkerPlugin):
         calls = []
         for number, (address, own) in enumerate(zip(self.order.roster, given, strict=False)):
             if number != self.number:
-                hear = getattr(self.worker.rpc(address), f"{self.order.run}-hear")
-                calls.append(hear(sender=self.number, sent=to_serialize(own)))
+                receive = getattr(self.worker.rpc(address), f"{self.order.run}-receive")
+                calls.append(receive(sender=self.number, sent=to_serialize(own)))
                 self.sent += size_of(own)
         if not all(await asyncio.gather(*calls)):
             raise WorkersLost("--scheduler: a member is gone")

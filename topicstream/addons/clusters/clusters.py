@@ -1,5 +1,6 @@
-"""Responsibilities of points, at most L each, and what all mixtures share (Hughes & Sudderth 2016,
-section 2 and Alg. 1).
+"""The base of all mixtures: responsibilities of points, at most L each.
+
+Hughes & Sudderth (2016), section 2 and Alg. 1:
 
     W_nk = E[log pi_k] + E[log F(x_n | phi_k)],      r_n = softmax of the L largest W_n.
     N_k  = sum_n r_nk,      q(pi) = Dir(N + alpha),      E[log pi_k] = psi(N_k + alpha) + const.

@@ -1,7 +1,7 @@
-"""Vectors: the rows of NumPy arrays, and of Parquet columns of numbers or of lists of them
-(--vector-field).
+"""Readers of vectors: rows of NumPy arrays and Parquet columns of numbers or lists.
 
-Coordinates have names as words have.  Arrays of objects are never read: they are pickles.
+``--vector-field`` names the columns. Coordinates have names as words have. Arrays of objects are
+never read, because they are pickles.
 """
 
 from __future__ import annotations

@@ -19,9 +19,14 @@ NOTHING = 20.0  # nats below the best: a share of 2e-9, which float32 shares of 
 
 
 class Densities(NamedTuple):
-    """W_k(x) = plus_k - half_k |(x - m_k) turn_k|^2.
+    """Log densities W_k(x) = plus_k - half_k |(x - m_k) turn_k|^2.
 
-    turn: [K, n, n], or [K, n] of diagonal ones;  shift: m_k turn_k.
+    Attributes
+    ----------
+    turn
+        [K, n, n], or [K, n] of diagonal ones.
+    shift
+        m_k turn_k.
     """
 
     turn: np.ndarray

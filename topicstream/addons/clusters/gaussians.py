@@ -1,15 +1,16 @@
-"""Gaussian components under normal-Wishart priors: posteriors, scores, statistics and the bound
-(Hughes & Sudderth 2016, B.1).
+"""Gaussian components under normal-Wishart priors.
 
-    Lambda_k ~ Wishart(nu, B),  mu_k ~ N(m, (kappa Lambda_k)^-1)  or 0;      nu_k = nu + N_k,
-    kappa_k = kappa + N_k,
-    m_k = (kappa m + s_k) / kappa_k,      B_k = B + S_k + kappa m m' - kappa_k m_k m_k'      (zero
-    mean: B + S_k)
-    E[log F(x)] = (E[log |Lambda_k|] - nu_k (x - m_k)' B_k^-1 (x - m_k) - n / kappa_k - n log 2 pi)
-    / 2
+Posteriors, scores, statistics and the bound of Hughes & Sudderth (2016), B.1:
 
-with s_k = sum r x, S_k = sum r x x'.  Diagonal: the same in one dimension, n times over.  Products
-are those of NumPy's BLAS.
+    Lambda_k ~ Wishart(nu, B),  mu_k ~ N(m, (kappa Lambda_k)^-1)  or 0
+    nu_k     = nu + N_k,        kappa_k = kappa + N_k
+    m_k      = (kappa m + s_k) / kappa_k
+    B_k      = B + S_k + kappa m m' - kappa_k m_k m_k'      (zero mean: B + S_k)
+    E[log F(x)] = (E[log |Lambda_k|] - nu_k (x - m_k)' B_k^-1 (x - m_k)
+                   - n / kappa_k - n log 2 pi) / 2
+
+with s_k = sum r x, S_k = sum r x x'. Diagonal components are the same in one dimension, n times
+over. Products are those of NumPy's BLAS.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
     return np.asarray(post.scale / by.reshape(-1, *[1] * (post.scale.ndim - 1)))
 
 
-def storable(covariance: np.ndarray) -> np.ndarray:
+def make_storable(covariance: np.ndarray) -> np.ndarray:
     """Raise variances until the covariances are positive definite in float32, too.
 
     A model stores float32. If rounding would take an eigenvalue below zero (data without full
@@ -215,7 +216,7 @@ def data_bound(post: Posterior, prior: Prior, points: float) -> float:
     return float(value)
 
 
-def summed(
+def sum_statistics(
     x: np.ndarray, count: np.ndarray, which: np.ndarray, by: np.ndarray, topics: int, diagonal: bool
 ) -> Statistics:
     """Sum the statistics of changes.

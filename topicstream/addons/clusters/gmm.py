@@ -1,8 +1,8 @@
-"""Vectors in Gaussian components, memoized or stochastic, L responsibilities each (Hughes &
-Sudderth 2016, sections 2 and 3, B.1).
+"""The engine ``gmm``: vectors in Gaussian components, memoized or stochastic.
 
-Blocks come as cells of all coordinates, row after row (a store of dense rows).  What a visit works
-with is in gaussians.py.
+A point has L responsibilities (Hughes & Sudderth 2016, sections 2 and 3, B.1). Blocks come as cells
+of all coordinates, row after row (a store of dense rows). The arithmetic of a visit is in
+gaussians.py.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         near = state["cluster"].reshape(-1, self.most) if state else None
         scores = best_density(x, self.components(stats, params), self.most, near)
         count, which, by = self.respond(scores, nonempty, state, out)
-        sums = gaussians.summed(x, count, which, by, self.shape.topics, self.diagonal)
+        sums = gaussians.sum_statistics(x, count, which, by, self.shape.topics, self.diagonal)
         for name, value in (
             ("sums", sums.sums),
             ("squares", sums.squares.reshape(-1, self.squares)),
@@ -382,7 +382,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         elif self.options.estimate == "ml":
             means, covariance = gaussians.most_likely(statistics, prior, self.options.floor)
         params["means"][:] = means + params["mean"]
-        params["covariances"][:] = gaussians.storable(covariance).reshape(k, -1)
+        params["covariances"][:] = gaussians.make_storable(covariance).reshape(k, -1)
         if self.stochastic or self.options.estimate != "posterior":
             return record
         return record | self.bound_of(

@@ -1,5 +1,6 @@
-"""The components of points under a model of ``gmm``: p(k|x) at the point estimates (Hughes &
-Sudderth 2016).
+"""The method ``gmm``: components of points, p(k|x) at the point estimates.
+
+See Hughes & Sudderth (2016).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Images as points: grey squares of N x N pixels on a grid, 0 to 1, without their mean (extra
-``images``: Pillow).
+"""The reader of images: grey squares of N x N pixels, without their mean.
+
+They lie on a grid, and pixels are 0 to 1. It needs the extra ``images`` (Pillow).
 
 A square without its mean has N^2 - 1 numbers: its products with the orthonormal cosines of two
 dimensions, but for the constant one. Lengths and angles are those of the pixels, so densities are

@@ -1,13 +1,13 @@
-"""Documents in clusters: a mixture of multinomials, memoized or stochastic (Hughes & Sudderth 2016,
-sections 2 and 3, B.2).
+"""The engine ``mixture``: documents in clusters, a mixture of multinomials.
 
-    phi_k ~ Dir(beta),      E[log F(x_d | phi_k)] = sum_w x_dw (psi(S_wk + beta) - psi(sum_w S_wk +
-    W beta)).
-    S_wk = sum_d r_dk x_dw    is the table ``phi``: words of a cluster, as many as its documents
-                              have.
+Memoized or stochastic (Hughes & Sudderth 2016, sections 2 and 3, B.2):
 
-A block keeps the responsibilities of its documents, and gives what changed of them since it was
-last seen.
+    phi_k ~ Dir(beta)
+    E[log F(x_d | phi_k)] = sum_w x_dw (psi(S_wk + beta) - psi(sum_w S_wk + W beta))
+    S_wk = sum_d r_dk x_dw
+
+S is the table ``phi``: the words of a cluster, as many as its documents have. A block keeps the
+responsibilities of its documents, and its delta is the change since it was last seen.
 """
 
 from __future__ import annotations

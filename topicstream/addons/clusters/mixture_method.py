@@ -1,5 +1,6 @@
-"""The clusters of a document under a model of ``mixture``: p(k|x) at the point estimates (Hughes &
-Sudderth 2016).
+"""The method ``mixture``: clusters of a document, p(k|x) at the point estimates.
+
+See Hughes & Sudderth (2016).
 """
 
 from __future__ import annotations

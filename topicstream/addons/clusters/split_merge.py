@@ -1,5 +1,4 @@
-"""Partition of points improved by splitting one and merging two others (Ueda, Nakano, Ghahramani &
-Hinton 2000, SMEM).
+"""Split and merge of groups of points (Ueda, Nakano, Ghahramani & Hinton 2000, SMEM).
 
 k-means and EM end where one group covers two clusters and two groups share a third: no single point
 gains by changing its group. A move across such a plateau merges the two groups whose union costs
@@ -23,7 +22,7 @@ from topicstream.addons.clusters import gaussians
 from topicstream.addons.clusters.gaussian_density import log_density, point_densities
 from topicstream.addons.clusters.gaussians import Posterior, Prior, Statistics
 
-SETTLING = 10
+EM_STEPS = 10
 """Steps of classification EM after a move, at most."""
 NEIGHBOURS = 4
 """Partition near each that it may be merged with."""
@@ -67,8 +66,8 @@ class Partition:
         """-2 log L, without constants."""
         return float(self.costs.sum())
 
-    def settle(self, steps: int = SETTLING) -> Partition:
-        """Run classification EM until hardly a point moves, or for ``steps`` steps."""
+    def run_em(self, steps: int = EM_STEPS) -> Partition:
+        """Run classification EM until hardly a point propose_moves, or for ``steps`` steps."""
         for _ in range(steps):
             covariances = gaussians.covariances(self.posterior, self.prior, "mean")
             components = point_densities(self.posterior.means, covariances)
@@ -87,7 +86,7 @@ def grouped(
     """Statistics of points in hard groups."""
     one = np.ones(len(points), np.int64)
     share = np.ones((len(points), 1), np.float32)
-    return gaussians.summed(
+    return gaussians.sum_statistics(
         points, one, assigned[:, None].astype(np.uint16), share, components, diagonal
     )
 
@@ -102,7 +101,7 @@ def costs(statistics: Statistics, posterior: Posterior, prior: Prior) -> np.ndar
 def split_and_merge(
     points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior
 ) -> np.ndarray:
-    """Apply split and merge moves to the groups until none pays, and return them, int64[S].
+    """Apply split and merge propose_moves to the groups until none pays, and return them, int64[S].
 
     Parameters
     ----------
@@ -115,10 +114,10 @@ def split_and_merge(
     prior
         Of every component. Means are free.
     """
-    best = Partition(points, assigned, components, prior).settle()
+    best = Partition(points, assigned, components, prior).run_em()
     for _ in range(2 * components):
-        for candidate in moves(best):
-            changed = Partition(points, candidate, components, prior).settle()
+        for candidate in propose_moves(best):
+            changed = Partition(points, candidate, components, prior).run_em()
             if changed.cost < best.cost - 2 * GAIN * len(points):
                 best = changed
                 break
@@ -127,7 +126,7 @@ def split_and_merge(
     return best.assigned
 
 
-def moves(groups: Partition) -> Iterator[np.ndarray]:
+def propose_moves(groups: Partition) -> Iterator[np.ndarray]:
     """Yield assignments with two groups merged and another one split, most promising first."""
     k = groups.components
     if k < 3:
@@ -137,7 +136,7 @@ def moves(groups: Partition) -> Iterator[np.ndarray]:
     together = costs(merged, gaussians.posterior(merged, groups.prior), groups.prior)
     losses = together - groups.costs[first] - groups.costs[second]
     cheapest = np.argsort(losses, kind="stable")[: 2 * k]
-    halves = {group: half for group in range(k) if (half := halved(groups, group)) is not None}
+    halves = {group: half for group in range(k) if (half := split_group(groups, group)) is not None}
     likely = sorted(halves, key=lambda group: -halves[group][0])[:SPLITS]
     promises = [
         (halves[group][0] - losses[pair], pair, group)
@@ -176,7 +175,7 @@ def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
     return pairs[0], pairs[1]
 
 
-def halved(groups: Partition, group: int) -> tuple[float, np.ndarray] | None:
+def split_group(groups: Partition, group: int) -> tuple[float, np.ndarray] | None:
     """Split a group in two across its longest axis.
 
     Returns
@@ -190,7 +189,7 @@ def halved(groups: Partition, group: int) -> tuple[float, np.ndarray] | None:
     points = groups.points[members]
     centred = points - points.mean(axis=0)
     axis = np.linalg.svd(centred.T @ centred, hermitian=True)[0][:, 0]
-    two = Partition(points, (centred @ axis > 0).astype(np.int64), 2, groups.prior).settle(
-        SETTLING // 2
+    two = Partition(points, (centred @ axis > 0).astype(np.int64), 2, groups.prior).run_em(
+        EM_STEPS // 2
     )
     return float(groups.costs[group] - two.cost), members[two.assigned == 1]

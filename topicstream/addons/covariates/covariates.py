@@ -50,7 +50,7 @@ between 0 and 1.
 """
 
 
-def as_references(references: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
+def parse_references(references: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
     """Parse ``party=red``, or several of these, to {party: red}.
 
     Raises
@@ -94,7 +94,7 @@ class EffectsConfig(ThreadedOptions):
         "repeatable).",
         multiple=True,
         metavar="COLUMN=VALUE",
-        parse=as_references,
+        parse=parse_references,
     )
 
 
@@ -130,7 +130,7 @@ def effects(config: EffectsConfig) -> Effects:
     view = shown.view
     corpus = open_model_corpus(model, config.corpus)
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
-    design, sample = _survey(corpus, terms, factors, as_references(config.reference))
+    design, sample = _survey(corpus, terms, factors, parse_references(config.reference))
     chosen = shown.columns(config.topics)
     alpha = shown.model.alpha
     tell = listener(config.progress)
@@ -157,10 +157,16 @@ def effects(config: EffectsConfig) -> Effects:
 class Topics(NamedTuple):
     """The topics whose shares are explained.
 
-    numbers   stable numbers int64[K]
-    labels    K texts
-    alpha     float64[K], their prior
-    alpha_sum   of all topics of the model, which may have more
+    Attributes
+    ----------
+    numbers
+        int64[K], stable numbers.
+    labels
+        K texts.
+    alpha
+        float64[K], their prior.
+    alpha_sum
+        Sum over all topics of the model, which may have more.
     """
 
     numbers: np.ndarray
@@ -172,10 +178,16 @@ class Topics(NamedTuple):
 class DocumentBlock(NamedTuple):
     """Documents that have all covariates and a known word.
 
-    values   of the covariates, by column
-    shares   float[D, K]
-    tokens   float64[D]
-    wholes   the whole document of each
+    Attributes
+    ----------
+    values
+        Covariates by column.
+    shares
+        float[D, K].
+    tokens
+        float64[D].
+    wholes
+        The whole document of each.
     """
 
     values: dict[str, list[str]]

@@ -75,9 +75,14 @@ class FTest(NamedTuple):
 class Estimated(NamedTuple):
     """Linear combinations of coefficients, float64[R, K] each but the last.
 
-    estimate, error   and the standard error
-    freedom   Student's degrees of freedom of the interval
-    carried   bool[R], fewer than ``FEW`` documents carry the estimate
+    Attributes
+    ----------
+    estimate, error
+        The estimates and their standard errors.
+    freedom
+        Student's degrees of freedom of the interval.
+    carried
+        bool[R], True if fewer than ``FEW`` documents carry the estimate.
     """
 
     estimate: np.ndarray
@@ -238,11 +243,15 @@ def independent(products: np.ndarray) -> np.ndarray:
 
 
 class WholeDocument(NamedTuple):
-    """Documents that count as one, in coordinates in which X'WX is the identity.
+    """Parts that count as one document, in coordinates in which X'WX is the identity.
 
-    leverage   their part H of X'WX, float64[P, P]
-    adjusted   (I - H)^-1/2, which makes the variance of their score unbiased; what they alone
-               determine counts as unchanged
+    Attributes
+    ----------
+    leverage
+        Their part H of X'WX, float64[P, P].
+    adjusted
+        (I - H)^-1/2, which makes the variance of their score unbiased. Directions that they alone
+        determine count as unchanged.
     """
 
     leverage: np.ndarray

@@ -1,5 +1,4 @@
-"""The corpus as other programs read counts: a folder of one file of cells and vocab.txt, a word a
-line.
+"""Exports of the corpus as counts: a file of cells, and vocab.txt with a word a line.
 
 Training and held-out documents stand in the order of the ingest.
 """

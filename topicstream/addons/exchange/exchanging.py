@@ -1,5 +1,6 @@
-"""``topicstream.export_model`` and ``topicstream.import_model``: the library twins of ``topics
-export`` and ``topics import``.
+"""Export and import of models: ``topicstream.export_model`` and ``import_model``.
+
+They are the library twins of ``topics export`` and ``topics import``.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
     recipe = _recipe(config.tokenizer)
-    given = Given(_listed(config.words), config.alpha, config.beta)
+    given = Given(_read_words(config.words), config.alpha, config.beta)
     check_place(folder, "--model", [source] if source.is_file() else [])
     imported = resolve_name(kind.read)(source, given)
     manifest = _manifest(kind.name, source, imported, recipe)
@@ -331,7 +332,7 @@ def _recipe(place: str | Path | None) -> Any:
     return tokenizer
 
 
-def _listed(words: Any) -> Any:
+def _read_words(words: Any) -> Any:
     """Read the user's words, from a file if they are a path.
 
     None if there are none.

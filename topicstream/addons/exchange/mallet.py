@@ -1,8 +1,8 @@
-"""MALLET's topic-word-weights (topic, word, weight: a line an entry, the prior added) and
-topic-keys (topic, alpha, words).
+"""MALLET's files of topics: topic-word-weights and topic-keys.
 
-alpha is in the keys only, beta in neither: it is the smallest weight, as long as any word is
-missing from any topic.
+The former has a line an entry (topic, word, weight with the prior added), the latter a line a topic
+(topic, alpha, words). alpha is in the keys only, beta in neither: it is the smallest weight, as
+long as any word is missing from any topic.
 """
 
 from __future__ import annotations

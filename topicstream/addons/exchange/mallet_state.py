@@ -1,5 +1,6 @@
-"""MALLET's state: three head lines (names, alpha, beta), then ``doc source pos typeindex type
-topic``, a line a token.
+"""MALLET's state of a sampler: three head lines, then a line a token.
+
+The head has names, alpha and beta. A line is ``doc source pos typeindex type topic``.
 """
 
 from __future__ import annotations

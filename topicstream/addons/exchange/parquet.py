@@ -1,12 +1,13 @@
-"""phi as Parquet, counts without the prior (float32); seed words' pseudo-counts are among them, and
-are taken out again when one of our files is read. Topics have the numbers that ``topics show``
-prints, which after edits have gaps.
+"""Topics as Parquet or CSV.
 
     parquet        a row a word: word, count, df, then topic_0, topic_1, ...
     csv            p(word | topic), a row a word, a column a topic; not read again
 
-The priors and the tokenizer are in the file's metadata under ``topicstream``. A file of another
-program needs the same columns and ``alpha`` and ``beta`` from the caller.
+Parquet holds phi: counts without the prior (float32). Seed words' pseudo-counts are among them, and
+are taken out again when one of our files is read. Topics have the numbers that ``topics show``
+prints, which after edits have gaps. The priors and the tokenizer are in the file's metadata under
+``topicstream``. A file of another program needs the same columns, and ``alpha`` and ``beta`` from
+the caller.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Labeled LDA by belief propagation (Zeng, Cheung & Liu 2013, section 5.1): the topics are the
-labels.
+"""Labeled LDA by belief propagation, whose topics are the labels.
+
+See Zeng, Cheung & Liu (2013), section 5.1.
 
 A cell's message lives on the labels of its document and on the shared topics only; elsewhere it is
 zero:
@@ -133,11 +134,18 @@ def sum_theta(
 class Documents(NamedTuple):
     """Documents of a block while it is swept.
 
-    lists, topics   int64[D+1], int32[E]: topics of each document
-    stored   uint8[D]: whether it keeps messages (it has two topics or more);  waits uint8[D], 1:
-             not before pass 1
-    theta    float64[E] and mass float64[D], its sum: before, and afterwards
-    prior    float64[E], a_k
+    Attributes
+    ----------
+    lists, topics
+        int64[D+1], int32[E], topics of each document.
+    stored
+        uint8[D], 1 if it keeps messages (it has two topics or more).
+    waits
+        uint8[D], 1: not before pass 1.
+    theta, mass
+        float64[E], and its sum float64[D]: before the sweep, and afterwards.
+    prior
+        float64[E], a_k.
     """
 
     lists: Longs
@@ -178,12 +186,19 @@ def sweep(
     out_topic: Ints,
     out_value: Floats,
 ) -> int:
-    """Visit every cell of a block once.  Returns the entries of the delta.
+    """Visit every cell of a block once, and return the entries of the delta.
 
-    mode    VISIT; RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first
-            document); SEEDED: first messages from base, rows of seed topics
-    old, new    uint16[.]: stored messages, cell by cell
-    likely  float64[nnz]: p(w | all other cells) before the update;  change: float64[K], zeros
+    Parameters
+    ----------
+    mode
+        VISIT. RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first document).
+        SEEDED: first messages from base, rows of seed topics.
+    old, new
+        uint16, stored messages, cell by cell.
+    likely
+        float64[nnz], p(w | all other cells) before the update.
+    change
+        float64[K], zeros.
     """
     (ptr, doc, x) = cells
     (base, index, beta, lam, least) = rows

@@ -1,23 +1,21 @@
-"""Classes that documents are given by a threshold of their scores: precision, recall and F1 of
-every threshold at once.
+"""The prediction of documents' labels by topics that are labels.
 
-How well the topics that are labels predict the labels of documents: F1 of what is predicted from
-their words.
+Classes are given by a threshold of their scores: precision, recall and F1 of every threshold at
+once.
 
 Theta of a document is folded in on all its words with every topic open, the prior of labels in
-proportion to their training documents (Prior-LDA of Rubin et al. 2012). The score of a label is
-the likelihood that the document loses without it,
+proportion to their training documents (Prior-LDA of Rubin et al. 2012). The score of a label is the
+likelihood that the document loses without it,
 
     sum_w x_w log [ p(w) / p(w without the label) ] + log (share of the label among those of
     training)
 
-the other topics taking its place in proportion: a share says how much of a document a label
-explains, this whether it applies
-(docs/internals/decisions/labels.md compares both).  Labels whose score reaches a threshold are
-predicted; and, where that does better,
-the best one of a document in which none reaches it.  Both are chosen on a tenth of the training
-documents (by their ids), each
-without its own contribution to the topics, for micro F1.  Documents without labels are left out.
+where the other topics take its place in proportion. A share says how much of a document a label
+explains, the score whether it applies (docs/internals/decisions/labels.md compares both). Labels
+whose score reaches a threshold are predicted. Where that does better, a document in which none
+reaches it gets the best one. Both are chosen on a tenth of the training documents (by their ids),
+each without its own contribution to the topics, for micro F1. Documents without labels are left
+out.
 """
 
 from __future__ import annotations
@@ -87,7 +85,12 @@ class Predicted:
     def add(self, scores: np.ndarray, indptr: np.ndarray, classes: np.ndarray) -> None:
         """Count documents.
 
-        scores: float32[D, L]; indptr: int64[D+1], classes: int64[.], -1: not of the model.
+        Parameters
+        ----------
+        scores
+            float32[D, L].
+        indptr, classes
+            int64[D+1], and int64 ids of classes, -1 for those that the model does not have.
         """
         n_labels = np.diff(indptr)
         self.unlabelled += int((n_labels == 0).sum())

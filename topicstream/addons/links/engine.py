@@ -1,27 +1,23 @@
-"""The relational topic model by belief propagation: a document's topics are drawn to those of the
-documents it is linked with.
+"""The relational topic model by belief propagation.
 
-A cell's message weighs the factor of its own document against that of the links (Zeng, Cheung & Liu
-2013, eq. 28 to 30):
+A document's topics are drawn to those of the documents it is linked with. A cell's message weighs
+the factor of its own document against that of the links (Zeng, Cheung & Liu 2013, eq. 28 to 30):
 
     mu    ~  [(1 - xi) m_theta + xi m_eta] m_phi
     m_eta =  mean over the linked documents d' of eta theta_d' / n_d'
     eta   =  sum over links of theta_d theta_d'^T, each row scaled to the sum 1
 
-Links count in both directions. The printed eq. (29) adds up unnormalised theta, whose size would
-be that of the linked documents; the mean, not renormalised over topics, is what the authors'
-published code does.
+Links count in both directions. The printed eq. (29) adds up unnormalised theta, whose size would be
+that of the linked documents. The authors' published code takes the mean, not renormalised over
+topics, and so do we.
 
-The documents' theta is a table over documents, read along the links: a visit sees what the linked
-documents had at the end
-of the pass before (synchronous in the link factor, whatever the schedule in the words).  eta is a
-parameter, computed at the
-end of a pass from the theta that the pass saw, so it is one pass behind; the first pass has none
-yet and is that of ``bp``.
-(The paper computes eta within each iteration, the first too.)  A learned eta smears topics over the
-linked documents' ones;
-the default is the identity, a link to the same topics, which tells links far better
-(docs/internals/decisions/links.md).
+The documents' theta is a table over documents, read along the links: a visit sees the linked
+documents as they were at the end of the pass before (synchronous in the link factor, whatever the
+schedule in the words). eta is a parameter, computed at the end of a pass from the theta that the
+pass saw, so it is one pass behind. The first pass has none yet and is that of ``bp``. (The paper
+computes eta within each iteration, the first too.) A learned eta smears topics over the linked
+documents' ones. The default is the identity, a link to the same topics, which tells links far
+better (docs/internals/decisions/links.md).
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Link prediction: how well the topics of two documents predict whether they are linked, and what
-links add to words.
+"""Link prediction from the topics of two documents, and the worth of links for words.
 
-The protocol of Zeng, Cheung & Liu (2013, section 5.3), where they leave it open fixed as follows.
-Positives are linked pairs,
-negatives as many unlinked ones, drawn evenly.  A logistic regression is fitted to pairs of training
-documents and judged on
-pairs with a document set aside, whose topics are folded in from its words alone.  Features of a
-pair are the products
-theta_dk theta_d'k, each scaled by its largest value in training; ``root`` takes their square roots.
+The protocol is that of Zeng, Cheung & Liu (2013, section 5.3), fixed as follows where they leave it
+open. Positives are linked pairs, negatives as many unlinked ones, drawn evenly. A logistic
+regression is fitted to pairs of training documents and judged on pairs with a held-out document,
+whose topics are folded in from its words alone. Features of a pair are the products theta_dk
+theta_d'k, each scaled by its largest value in training. ``root`` takes their square roots.
 
 It is fitted to topics of words alone: those that training gave to linked documents depend on the
 very link, which is unknown at the test. (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots

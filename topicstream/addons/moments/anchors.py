@@ -1,23 +1,21 @@
-"""Anchor words: topics from words that belong to one topic each, found in the co-occurrence matrix
-(four passes, and some of EM).
+"""Anchor words: topics from words that belong to one topic each.
 
-    1  count     p(w), the row sums of M, and documents of each word
-                 end: the words in enough documents are the candidates, which are numbered
-    2  project   S = M R, R of 1000 columns of random signs: rows of M nearly keep their distances;
-       candidates' rows alone
-                 end: the K words whose rows S_w / p(w) lie furthest apart are the anchors s_1 ..
-                 s_K
-    3  columns   A = M[:, s], and p(w)
-    4  products  B = M A
-                 end: every word's convex weights on the anchors' rows, from G_kj = B[s_k, j] /
-                 (p(s_k) p(s_j)) and b_k = B[w, k] / (p(w) p(s_k)), which are the exact products of
-                 rows of M; then p(w|k) ~ p(w) c_wk
-    5  refine    (``--refine`` passes) EM over all documents from these topics, theta folded in at
-       each visit: sTBP's pass.
-                 Every topic of pass 4 holds words that are frequent everywhere; documents say whose
-                 they are
+They are found in the co-occurrence matrix M, in four passes and some of EM:
 
-Passes 1 to 4 keep sums over documents; the mean cancels.
+1. count: p(w), the row sums of M, and documents of each word. At the end, the words in enough
+   documents become the candidates, which are numbered.
+2. project: S = M R, R of 1000 columns of random signs, for the candidates' rows alone. Rows of M
+   nearly keep their distances. At the end, the K words whose rows S_w / p(w) lie furthest apart
+   become the anchors s_1 .. s_K.
+3. columns: A = M[:, s], and p(w).
+4. products: B = M A. At the end, every word's convex weights on the anchors' rows follow from G_kj
+   = B[s_k, j] / (p(s_k) p(s_j)) and b_k = B[w, k] / (p(w) p(s_k)), which are the exact products of
+   rows of M. Then p(w|k) ~ p(w) c_wk.
+5. refine (``--refine`` passes): EM over all documents from these topics, theta folded in at each
+   visit: sTBP's pass. Every topic of pass 4 holds words that are frequent everywhere. Documents say
+   whose they are.
+
+Passes 1 to 4 sum over documents, and the mean cancels.
 """
 
 from __future__ import annotations
@@ -264,7 +262,7 @@ class Anchors(Engine):
         return float(max(2.0, min(float(self.options.min_tokens), mean / 2)))
 
     def _number(self, counted: Table) -> None:
-        """Number the candidates, by word."""
+        """Assign numbers to the candidates, by word."""
         docs = np.concatenate([rows[:, 1].copy() for _, rows in counted.pieces()])
         place = np.where(docs >= self.least_docs, np.cumsum(docs >= self.least_docs) - 1, -1)
 
@@ -286,11 +284,11 @@ class Anchors(Engine):
                 "lower -K or --min-docs"
             )
 
-        def told(done: int) -> None:
+        def report(done: int) -> None:
             end.step("choosing anchors", done, topics, "words")
 
         picked = picking.pick(
-            end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics, told
+            end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics, report
         )
         end.params["anchors"][:] = words[picked.anchors]
         end.params["distances"][:] = picked.distances
@@ -313,7 +311,7 @@ class Anchors(Engine):
         lock = threading.Lock()
         done = 0
 
-        def told(words: int) -> None:
+        def report(words: int) -> None:
             nonlocal done
             with lock:
                 done += words
@@ -335,7 +333,7 @@ class Anchors(Engine):
                 )
                 if unfinished_words := simplex_weights(gram, rhs, topic, c):
                     unfinished.append(int(unfinished_words))
-                told(len(ids))
+                report(len(ids))
                 weights[at - first : at - first + len(ids), :k] = c * (scale * p)[:, None]
             return weights
 

@@ -25,11 +25,18 @@ SIGNS = 100  # a word has one sign in every so many columns of the projection
 class Pairs(NamedTuple):
     """The pairs of tokens of a block.
 
-    counts   [D, U] sparse, float64: the documents that take part, the others empty;  weight
-             float64[D]: 1 / (l - 1), or 0
-    sums, excess, documents   float64[U] of each word: its row of M, summed (its tokens); what c c^T
-                              holds too much on the
-             diagonal (x / (l - 1)); documents that have it
+    Attributes
+    ----------
+    counts
+        [D, U] sparse, float64: the documents that take part, the others empty.
+    weight
+        float64[D], 1 / (l - 1), or 0.
+    sums
+        float64[U], the row of M of each word, summed: its tokens.
+    excess
+        float64[U], the excess of c c^T on the diagonal, x / (l - 1).
+    documents
+        float64[U], documents that have the word.
     """
 
     counts: Any

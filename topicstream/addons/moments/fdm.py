@@ -1,11 +1,12 @@
-"""The full dependence mixture: topics and the matrix of which topics go together, from pairs of
-words of a document.
+"""The full dependence mixture: topics, and the matrix of topics that go together.
 
-Every pass is an E-step over the blocks and an exact M-step, so the cross-entropy of the pairs never
-rises:
+Both are learned from pairs of words of a document. Every pass is an E-step over the blocks and an
+exact M-step, so the cross-entropy of the pairs never rises:
 
-    a <- a o G,  mu_t(u) <- mu_t(u) [a z_u]_t,  z_u = sum over v of m_uv / p(u, v) mu_v,  G = sum
-    over u of z_u mu_u^T
+    a        <-  a o G
+    mu_t(u)  <-  mu_t(u) [a z_u]_t
+    z_u      =   sum over v of m_uv / p(u, v) mu_v
+    G        =   sum over u of z_u mu_u^T
 
 The paper's steps on softmax parameters (Adam) end higher, later
 (docs/internals/decisions/moments.md).

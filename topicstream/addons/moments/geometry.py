@@ -1,15 +1,15 @@
-"""Choosing anchor words: the words whose rows of the co-occurrence matrix lie furthest apart (Arora
-et al. 2013, Algorithm 4).
+"""The geometry of anchor words: their choice, and the weights of all words on them.
 
-The first is the row with the largest norm; the origin moves there; then the row furthest from the
-span of those chosen is taken, again and again, the span kept orthonormal by Gram-Schmidt with a
-second projection (rounding undone).
+The choice (Arora et al. 2013, Algorithm 4): anchors are the words whose rows of the co-occurrence
+matrix lie furthest apart. The first is the row with the largest norm, to which the origin moves.
+Then the row furthest from the span of those chosen is taken, again and again. The span is kept
+orthonormal by Gram-Schmidt with a second projection, which undoes rounding.
 
-The word problems of anchor words: convex weights of a word's row on the anchors' rows.
+The weights of a word's row on the anchors' rows are convex:
 
     minimise over the simplex  f(c) = c^T G c - 2 b^T c       (|q - sum_k c_k q_k|^2 less |q|^2)
 
-Arora et al. 2013 go there by exponentiated gradient, which takes thousands of steps for the last
+Arora et al. (2013) go there by exponentiated gradient, which takes thousands of steps for the last
 digits. Few weights of a word are above zero, so an active-set method (Wolfe 1976, Finding the
 nearest point in a polytope; Lawson & Hanson 1974, chapter 23) reaches the minimum itself in about
 as many steps as there are such weights.

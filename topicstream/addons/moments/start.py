@@ -1,5 +1,6 @@
-"""The start ``anchors``: topics by anchor words (four passes over the blocks), then the engine's
-own passes.
+"""The start ``anchors``: topics by anchor words, in four passes over the blocks.
+
+The engine's own passes follow.
 """
 
 from __future__ import annotations

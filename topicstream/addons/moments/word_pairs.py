@@ -1,5 +1,6 @@
-"""Pairs of words of a document under topics that go in pairs (Fisher, Kozdoba & Mannor, eq. 2 and
-11).
+"""Pairs of words of a document under topics that go in pairs.
+
+Fisher, Kozdoba & Mannor, eq. 2 and 11:
 
     p(u, v) = mu_u^T a mu_v,    mu_u[t] = p(u | topic t),    a [T, T] symmetric, summing to one
 

@@ -1,5 +1,6 @@
-"""``topicstream.sklearn.TopicModel``: a scikit-learn transformer, beside
-``LatentDirichletAllocation``.
+"""``topicstream.sklearn.TopicModel``, a scikit-learn transformer.
+
+It stands beside ``LatentDirichletAllocation``.
 
 Needs scikit-learn (``pip install 'topicstream[sklearn]'``).
 """

@@ -1,5 +1,6 @@
-"""Options of a sweep: the one list that makes ``topicstream.sweep``'s keywords and the options of
-``topics sweep``.
+"""The options of a sweep.
+
+One list makes ``topicstream.sweep``'s keywords and the options of ``topics sweep``.
 """
 
 from __future__ import annotations

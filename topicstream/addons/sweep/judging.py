@@ -73,7 +73,7 @@ class Estimate:
     tie: bool = False
 
 
-def of_seeds(values: Sequence[float], within: float | None = None) -> Estimate:
+def average_seeds(values: Sequence[float], within: float | None = None) -> Estimate:
     """Average values over seeds, with the standard error.
 
     For one seed it is ``within``, the error within the run.
@@ -156,7 +156,7 @@ class HalfScores:
         return Estimate(value, value * self.error(setting), tie)
 
 
-def with_ties(figures: Mapping[Setting, Estimate]) -> dict[Setting, Estimate]:
+def mark_ties(figures: Mapping[Setting, Estimate]) -> dict[Setting, Estimate]:
     """Mark the estimates (larger is better) within two standard errors of the largest."""
     best = max(figures.values(), key=lambda e: e.value)
     out = {}
@@ -191,8 +191,10 @@ def judge_settings(
             if mine and name == "stability":  # one value, of all pairs of seeds
                 figures[setting] = Estimate(mine[0][name], mine[0]["stability_se"])
             elif mine:
-                figures[setting] = of_seeds([row[name] for row in mine], mine[0].get(f"{name}_se"))
-        for setting, estimate in with_ties(figures).items() if figures else ():
+                figures[setting] = average_seeds(
+                    [row[name] for row in mine], mine[0].get(f"{name}_se")
+                )
+        for setting, estimate in mark_ties(figures).items() if figures else ():
             out[setting][name] = estimate
     return out
 

@@ -163,7 +163,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             Settings(fingerprint=store.fingerprint, seed_words=seeds, sample=sample, **alike),
         )
         scores, rows = _scores_and_rows(runs, store, config)
-        agreements = _agreements(runs, rows, folder, config)
+        agreements = _measure_agreements(runs, rows, folder, config)
         taken, chosen, why = choose(runs, scores, rows)
         if sample is not None:
             why += (
@@ -189,7 +189,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             {name: value for name, value in row.items() if not name.endswith("_by_topic")}
             for row in rows
         ],
-        "settings": _settings(runs, scores, rows),
+        "settings": _tabulate_settings(runs, scores, rows),
         "options": sorted({name for run in runs for name, _ in run.options}),
         "chosen": {name: value for name, value in chosen.items() if not name.endswith("_by_topic")},
         "why": why,
@@ -235,7 +235,7 @@ def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
     )
 
 
-def _agreements(
+def _measure_agreements(
     runs: Sequence[Run], rows: Sequence[dict[str, Any]], folder: Path, config: SweepConfig
 ) -> dict[Setting, SeedAgreement]:
     """Measure how the seeds of each setting agree, and add it to the rows.
@@ -255,7 +255,7 @@ def _agreements(
     return agreements
 
 
-def _settings(
+def _tabulate_settings(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Build a row for each setting, for JSON and the figure."""
@@ -302,7 +302,7 @@ def _consensus(
     )
     (opened,), workers = open_within([place], config.mem_limit, config.threads)
     write_table(topic_rows(opened, agreements[setting], seeds), folder / TOPICS, force=True)
-    scores = _scored(opened, store, sample, workers)
+    scores = _score_run(opened, store, sample, workers)
     words = coherence(opened, store, threads=workers)
     half = ~Scores(np.array(scores.keys, np.uint64), scores.loglik, scores.tokens).choosing
     return {
@@ -401,7 +401,7 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
         **alike,
     )
     (opened,), workers = open_within([trained.model], config.mem_limit, config.threads)
-    scores = _scored(opened, store, sample, workers)
+    scores = _score_run(opened, store, sample, workers)
     words = coherence(opened, store, threads=workers)
     by_topic = {
         "npmi": words.by_topic("npmi"),
@@ -437,7 +437,7 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
     }
 
 
-def _scored(model: TopicModel, store: Corpus, sample: float | None, workers: int) -> Scores:
+def _score_run(model: TopicModel, store: Corpus, sample: float | None, workers: int) -> Scores:
     """Score the held-out documents, and those not learned from, under a model."""
     parts = [(store, "heldout")] if store.part(True).docs else []
     parts += [] if sample is None else [(select_rest(store, sample), "train")]

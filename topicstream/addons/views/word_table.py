@@ -94,7 +94,7 @@ def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def for_print(table: pa.Table, labelled: bool) -> pa.Table:
+def format_for_print(table: pa.Table, labelled: bool) -> pa.Table:
     """Build a row for each topic and measure, with its words in one cell.
 
     Labels are shown if people gave them, not if they are proposed.
@@ -146,7 +146,7 @@ class TableView(ModelView, heeds=("words", "topics")):
         if self.table is not None:
             words = word_table(shown, topics, self.words)
             if self.table.endswith(TEXT_SUFFIXES):
-                words = for_print(words, bool(shown.view.labels))
+                words = format_for_print(words, bool(shown.view.labels))
             caption = f"First {self.words} words of the topics"
             write_table(words, self.table, option="--table", force=self.force, caption=caption)
         if self.correlations is not None:

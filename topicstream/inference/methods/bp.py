@@ -1,5 +1,6 @@
-"""Belief propagation with the topics held still: the fixed point of EM (Zeng et al. 2012), each
-document on its own.
+"""Belief propagation with the topics held still: the fixed point of EM (Zeng et al. 2012).
+
+Each document is on its own.
 
 The arithmetic is the local step's (numeric/kernels/local_step.py) with the weight POINT. Nothing
 is drawn at random and nothing is shared between documents: the same document always gets the same

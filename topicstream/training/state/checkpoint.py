@@ -1,5 +1,4 @@
-"""Checkpoints: the whole state of a training run at the end of a pass, or between two rounds of
-one.
+"""Checkpoints: the whole state of a run at the end of a pass, or between two rounds.
 
 ``checkpoints/P-R/`` (P passes done, R rounds of the next) holds ``state.json``, ``arrays.npz`` and
 one raw file a table. It is written beside, brought to the disk and renamed, state last; only then
@@ -38,10 +37,22 @@ SHARE = 0.05  # of the run's time that writing checkpoints may take
 class Facts(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Plain values of a run between two rounds.
 
-    needs_start: whether the start is not done; scales: of BLEND tables; perplexities: running ones
-    of the latest passes; heldout: held-out ones, each with its pass; pass_seconds: spent on the
-    pass under way; memory: files of block memory in the work folder, ``old`` (of the last pass)
-    and ``new``; memory_digest: of the old one's content.
+    Attributes
+    ----------
+    needs_start
+        True until the start is done.
+    scales
+        Scales of BLEND tables.
+    perplexities
+        Running perplexities of the latest passes.
+    heldout
+        Pairs of pass and held-out perplexity.
+    pass_seconds
+        Seconds spent on the current pass.
+    memory
+        Files of block memory in the work folder, ``old`` (of the last pass) and ``new``.
+    memory_digest
+        Digest of the content of the old one.
     """
 
     needs_start: bool

@@ -1,5 +1,6 @@
-"""Block memory: what an engine keeps of each block between visits, one file a pass, never changed
-once written.
+"""Block memory: the state that an engine keeps of each block between visits.
+
+There is one file a pass, which never changes once written.
 
 A slot is written by the worker that has processed the block, wherever the file ends then; the index
 (offset, length and checksum of each array of each block) says where it went, so the order in which
@@ -167,24 +168,24 @@ class Memories:
             return
         path = self._work / f"memory-{number:06d}.bin"
         create = True
-        for needless in self.needless(needed):
+        for unneeded in self.list_unneeded(needed):
             # a file that a backup shares (cp -l) is not to change
-            if not self._spare or needless.stat().st_nlink > 1:
-                owned.remove_file(needless)
+            if not self._spare or unneeded.stat().st_nlink > 1:
+                owned.remove_file(unneeded)
             elif create:
-                owned.replace(needless, path)
+                owned.replace(unneeded, path)
                 create = False
         index = np.full((self._blocks, len(self._specs), 3), -1, np.int64)
         self.held["new"] = BlockMemory(path, self._specs, index, create=create)
 
-    def needless(self, needed: set[str]) -> list[Path]:
+    def list_unneeded(self, needed: set[str]) -> list[Path]:
         """List the files that neither the run nor a checkpoint refers to."""
         used = needed | {memory.path.name for memory in self.held.values()}
         return [path for path in sorted(self._work.glob("memory-*.bin")) if path.name not in used]
 
-    def tidy(self, needed: set[str]) -> None:
+    def remove_unneeded(self, needed: set[str]) -> None:
         """Remove the files that neither the run nor a checkpoint refers to."""
-        for path in self.needless(needed):
+        for path in self.list_unneeded(needed):
             owned.remove_file(path)
 
     def end_pass(self) -> None:

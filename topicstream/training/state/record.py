@@ -225,10 +225,16 @@ class History:
 
 
 class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """``finished.json``: how a run ended.
+    """The end of a run, in ``finished.json``.
 
-    passes: of the model; made: where the model is that of the best pass, those behind it counted
-    too; tol, tol_params: 0 where no change stopped it.
+    Attributes
+    ----------
+    passes
+        Passes of the model.
+    made
+        All passes, including those after the best, if the model is that of the best pass. Else 0.
+    tol, tol_params
+        Tolerances. 0: no change could stop the run.
     """
 
     passes: Count
