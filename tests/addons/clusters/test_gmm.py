@@ -36,7 +36,7 @@ from topicstream.engines.base import Shape
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.ingestion.pipeline import ingest
-from topicstream.training.course import worth_a_warning
+from topicstream.training.course import warn_of_topics
 from topicstream.training.loop import train
 from topicstream.training.setup import make_options
 
@@ -382,7 +382,7 @@ def test_few_points_of_many_numbers_start_from_the_best_of_the_tries(tmp_path):
 
 def test_empty_and_tiny_components_are_told():
     engine = find("gmm")(Shape(1000, 8, 8000, 1000.0, 4), make_options(find("gmm"), {}))
-    said = worth_a_warning(engine, {}, {"sizes": np.array([900.0, 92.0, 8.0, 0.0])})
+    said = warn_of_topics(engine, {}, {"sizes": np.array([900.0, 92.0, 8.0, 0.0])})
     assert len(said) == 2 and said[0].startswith("1 of 4 components are empty")
     assert said[1].startswith("1 of 4 components hold fewer than 9 points")
-    assert worth_a_warning(engine, {}, {"sizes": np.array([900.0, 40.0, 30.0, 30.0])}) == []
+    assert warn_of_topics(engine, {}, {"sizes": np.array([900.0, 40.0, 30.0, 30.0])}) == []
