@@ -21,7 +21,7 @@ from topicstream.engines import engines
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys, word_keys
 from topicstream.training.loop import train
-from topicstream.training.setup import weigh
+from topicstream.training.setup import weigh_cells
 
 WORDS = 60
 TOPICS = 4
@@ -70,7 +70,7 @@ class TestCells:
     def test_are_what_the_definition_says(self, kind, place):
         corpus = Corpus.open(place)
         weighted = Corpus.open(place)
-        weigh(weighted, kind)
+        weigh_cells(weighted, kind)
         x = dense(corpus)
         want = by_definition(kind, x, x)
         np.testing.assert_allclose(dense(weighted), want, rtol=1e-5)
@@ -184,7 +184,7 @@ class TestCells:
 def test_counts_of_tf_idf_topics_are_their_messages_sums(place, tmp_path):
     """phi_count = sum_d x mu, from the stored messages of bp."""
     corpus = Corpus.open(place)
-    weigh(corpus, "tfidf")
+    weigh_cells(corpus, "tfidf")
     messages = np.random.default_rng(0).dirichlet(np.ones(TOPICS), (200, WORDS))
     x = dense(Corpus.open(place))
     weighted = dense(corpus)
@@ -210,7 +210,7 @@ def test_engines_that_count_tokens_refuse_and_a_store_of_weights_too(place, tmp_
     corpus = Corpus.open(place)
     corpus.weighted = True
     with pytest.raises(InputError, match="real-valued cells"):
-        weigh(corpus, "tf")
+        weigh_cells(corpus, "tf")
 
 
 def test_a_model_says_its_weights_and_cannot_be_damaged(place, tmp_path):
@@ -336,7 +336,7 @@ def test_seed_words_weigh_as_their_words_do(place, tmp_path):
     )
     model = TopicModel.open(tmp_path / "m")
     corpus = Corpus.open(place)
-    weigh(corpus, "tfidf")
+    weigh_cells(corpus, "tfidf")
     np.testing.assert_allclose(model.manifest.seed_words[0].weights, corpus.weights.n_w[[5, 9]])
     assert model.history[-1]["heldout_perplexity"] == pytest.approx(
         score_model(model, Corpus.open(place)).perplexity, rel=1e-6
