@@ -34,9 +34,3 @@ class ModelPart:
 def model_parts() -> dict[str, ModelPart]:
     """Return every registered part by name."""
     return dict(plugins.loaded(plugins.MODEL_PARTS))
-
-
-def has_part(folder: Path | None, name: str) -> bool:
-    """Tell whether a model's folder holds the part of that name."""
-    parts = model_parts()
-    return folder is not None and name in parts and bool(parts[name].files(folder))
