@@ -74,8 +74,8 @@ def __getattr__(name: str) -> Any:
     from topicstream.base import plugins  # functions of add-ons are known by name alone
 
     if name == "__all__":
-        return sorted({*_PUBLIC, *plugins.own(plugins.FUNCTIONS)})
-    if name in plugins.own(plugins.FUNCTIONS):
+        return sorted({*_PUBLIC, *plugins.own_names(plugins.FUNCTIONS)})
+    if name in plugins.own_names(plugins.FUNCTIONS):
         return plugins.load(plugins.FUNCTIONS, name)
     raise AttributeError(f"module 'topicstream' has no attribute {name!r}")
 

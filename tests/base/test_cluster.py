@@ -139,7 +139,7 @@ def test_the_text_before_the_colon_names_the_scheduler(registered):
     ],
 )
 def test_tasks_cover_everything_in_order(sizes, most, spans):
-    assert list(Pickled().spans(sizes, most)) == spans
+    assert list(Pickled().task_ranges(sizes, most)) == spans
 
 
 def test_threads_of_a_task_are_as_given_or_those_of_its_worker():

@@ -333,7 +333,7 @@ def test_without_the_dask_addon_a_scheduler_is_one_line(
     command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "9%")
     addons = {name: table for name, table in plugins.addons().items() if name != "cluster"}
     monkeypatch.setattr(plugins, "addons", lambda: addons)
-    plugins.own.cache_clear()
+    plugins.own_names.cache_clear()
     forget()
     before = sorted(place.iterdir())
     try:
@@ -346,7 +346,7 @@ def test_without_the_dask_addon_a_scheduler_is_one_line(
         assert sorted(place.iterdir()) == before
         command(capsys, "train", "-K", "3", "--passes", "2")
     finally:
-        plugins.own.cache_clear()
+        plugins.own_names.cache_clear()
 
 
 def test_a_scheduler_of_another_package_refuses_a_value(installed, place, capsys):

@@ -217,7 +217,7 @@ def test_a_notebook_gets_one_bar_that_ends_by_itself(monkeypatch):
     assert not Shown()._bars and not in_notebook()
     shell = SimpleNamespace(config={"IPKernelApp": {}})
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setattr("topicstream.base.progress._bars", lambda terminal: Bar)
+    monkeypatch.setattr("topicstream.base.progress._bar_class", lambda terminal: Bar)
     monkeypatch.setattr("topicstream.base.progress.time.monotonic", lambda: 0.0)
     assert in_notebook() and not Shown(stream=io.StringIO())._bars
     shown = listener(True)

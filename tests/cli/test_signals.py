@@ -17,7 +17,7 @@ from tests.ingest_tools import cells_by_id, documents, write_jsonl
 from topicstream import ingest
 from topicstream.base.errors import DoesNotFit, Stopped, StoreError
 from topicstream.base.relations import Relations
-from topicstream.base.signals import behind, forget_signals, stopped
+from topicstream.base.signals import find_cause, forget_signals, note_signal
 from topicstream.cli import main as cli
 
 LONG = "select count(*) c from range(100000000) a, range(1000) b where (a.range + b.range) % 7 = 3"
@@ -141,7 +141,7 @@ def test_a_signal_that_a_library_has_made_an_error_of_its_own(monkeypatch, capsy
 
     def report(**options):
         try:
-            raise stopped(signal.SIGTERM, "stopped; nothing was left half-written")
+            raise note_signal(signal.SIGTERM, "stopped; nothing was left half-written")
         except Stopped:
             raise StoreError("c.zarr: chunk 0 is damaged (Query interrupted)") from None
 
@@ -153,4 +153,4 @@ def test_a_signal_that_a_library_has_made_an_error_of_its_own(monkeypatch, capsy
 def test_an_error_without_a_signal_is_itself():
     forget_signals()
     error = StoreError("c.zarr: chunk 0 is damaged")
-    assert behind(error) is error
+    assert find_cause(error) is error

@@ -314,7 +314,7 @@ N = 40
 
 
 def test_every_reader_has_a_sample():
-    assert {*plugins.own(plugins.READERS), *EXAMPLES} == {*STREAMS, *WHOLE}
+    assert {*plugins.own_names(plugins.READERS), *EXAMPLES} == {*STREAMS, *WHOLE}
 
 
 def stored(stream: Stream, folder: Path, content: bytes) -> Path:

@@ -21,6 +21,13 @@ THEMES = [
     "bread oven flour dough baker yeast crust loaf butter salt",
 ]
 EXTENDED = [
+    "base.cluster:Cluster",
+    "base.dates:advice",
+    "base.options:option",
+    "base.places:Addresses",
+    "base.progress:Progress",
+    "base.records:decode_record",
+    "base.text:render",
     "cli.command:topics_command",
     "cli.extension:CommandOptions",
     "display.formula:parse_formula",

@@ -21,9 +21,8 @@ from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import write_json
 from topicstream.base.files.plain import open_plain
 
-blosc.use_threads = (
-    False  # our own threads encode and decode; those of Blosc would only compete with them
-)
+# our own threads encode and decode; those of Blosc would only compete with them
+blosc.use_threads = False
 
 
 def create_array(
@@ -36,14 +35,22 @@ def create_array(
     dimensions: tuple[str, str] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the ``zarr.json`` of an array, in place of an older one; its chunks stay as they are.
+    """Write the ``zarr.json`` of an array, in place of an older one, and leave its chunks.
 
     Parameters
     ----------
+    folder
+        The folder of the array.
     shape, chunk
         Rows and columns of the array and of a chunk.
+    dtype
+        Type of the numbers.
     level
-        Of Blosc's compression, 0 to 9.
+        Level of Blosc's compression, 0 to 9.
+    dimensions
+        Names of rows and columns.
+    attributes
+        Zarr attributes of the array.
     """
     compression = {
         "typesize": 4,
@@ -85,13 +92,12 @@ def create_group(folder: Path) -> None:
 
 
 def group_problem(folder: Path) -> str | None:
-    """That stock zarr cannot open a group, in a sentence; None: it can."""
+    """Describe in a sentence why stock zarr cannot open a group, or return None."""
     import zarr  # .15 s, which only a verification needs
 
     try:
-        os.close(
-            open_plain(folder / "zarr.json")
-        )  # of a store at an address it may not have come yet
+        # the mirror of a store at an address may not have the file yet
+        os.close(open_plain(folder / "zarr.json"))
         zarr.open_group(str(folder), mode="r")
     except Exception as e:  # whatever zarr makes of a damaged file
         return (
@@ -104,16 +110,15 @@ def group_problem(folder: Path) -> str | None:
 def array_problem(
     folder: Path, shape: tuple[int, int], chunk: tuple[int, int], dtype: str
 ) -> str | None:
-    """What stock zarr reads otherwise than it was written, in a sentence; it may see more rows.
+    """Describe in a sentence how stock zarr misreads an array, or return None.
 
-    None: nothing.
+    The array may have more rows than were written.
     """
     import zarr  # .15 s, which only a verification needs
 
     try:
-        os.close(
-            open_plain(folder / "zarr.json")
-        )  # of a store at an address it may not have come yet
+        # the mirror of a store at an address may not have the file yet
+        os.close(open_plain(folder / "zarr.json"))
         array = zarr.open_array(str(folder), mode="r")
         same = (
             array.shape[1:] == shape[1:]
@@ -128,16 +133,27 @@ def array_problem(
             f"{folder}/zarr.json: stock zarr cannot read the array ({one_line(e)[:200]}); "
             f"restore the file"
         )
-    return (
-        None
-        if same
-        else f"{folder}/zarr.json: is not of the shape that was written; restore the file"
-    )
+    if same:
+        return None
+    return f"{folder}/zarr.json: is not of the shape that was written; restore the file"
 
 
 def write_chunk(path: Path, values: np.ndarray, level: int) -> tuple[int, int]:
-    """Write a whole chunk (contiguous, 4-byte numbers): the file's size and crc32c, of all but its
-    last four bytes.
+    """Write a chunk file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    values
+        The whole chunk, contiguous 4-byte numbers.
+    level
+        Level of Blosc's compression, 0 to 9.
+
+    Returns
+    -------
+    size, crc
+        Bytes of the file, and the crc32c of all but its last four bytes, which hold it.
     """
     body = bytes(blosc.compress(values, b"lz4", level, blosc.SHUFFLE))
     crc = int(google_crc32c.value(body))
@@ -148,17 +164,21 @@ def write_chunk(path: Path, values: np.ndarray, level: int) -> tuple[int, int]:
 
 
 def read_chunk(path: Path, size: int, crc: int, out: np.ndarray) -> None:
-    """Read, verify and decode a chunk file into ``out`` (contiguous, the whole chunk).
+    """Read, verify and decode a chunk file.
 
     Parameters
     ----------
+    path
+        The file.
     size, crc
-        As ``write_chunk`` gave them.
+        As ``write_chunk`` returned them.
+    out
+        Receives the whole chunk, contiguous.
 
     Raises
     ------
     StoreError
-        Where the file is missing, or has another size, checksum or content.
+        If the file is missing, or has another size, checksum or content.
     """
     space = np.empty(size + 1, np.uint8)
     try:

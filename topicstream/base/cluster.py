@@ -35,16 +35,34 @@ _threads_of_task: ContextVar[int] = ContextVar("threads_of_task")
 class Cluster(abc.ABC):
     """Workers that take tasks, in other processes or on other machines.
 
-    Tasks take seconds, open the stores and models that they need, and give the same result wherever
-    and however often they run.  A scheduler defines ``connect``, ``number`` and ``map``.
+    Tasks take seconds, open the stores and models that they need, and return the same result
+    wherever and however often they run. A scheduler defines ``connect``, ``number`` and ``map``.
 
     Attributes
     ----------
     executor
-        Name in the group ``topicstream.executors`` of what trains on these workers; "" where they
-        cannot train.
+        Name in the group ``topicstream.executors`` of the executor that trains on these workers;
+        "": they cannot train.
     threads
-        Of a task that visits blocks; None: those of the worker.
+        Threads of a task that visits blocks; None: those of the worker.
+
+    Examples
+    --------
+    >>> from contextlib import contextmanager
+    >>> from topicstream.base.cluster import Cluster
+    >>> class OneWorker(Cluster):
+    ...     number = 1
+    ...
+    ...     @classmethod
+    ...     @contextmanager
+    ...     def connect(cls, scheduler, paths, least):
+    ...         yield cls()
+    ...
+    ...     def map(self, work, items):
+    ...         return map(work, items)
+    >>> with OneWorker.connect("one:1", [], least=1) as cluster:
+    ...     list(cluster.map(abs, [-1, 2]))
+    [1, 2]
     """
 
     executor: str = ""
@@ -52,7 +70,7 @@ class Cluster(abc.ABC):
 
     @classmethod  # noqa: B027  a scheduler without requirements refuses nothing
     def check(cls) -> None:
-        """Raise UsageError where a library that the scheduler needs is missing."""
+        """Raise UsageError if a library that the scheduler needs is missing."""
 
     @classmethod
     @abc.abstractmethod
@@ -68,14 +86,14 @@ class Cluster(abc.ABC):
         paths
             Files and folders that every worker must be able to read.
         least
-            Workers that must be there.
+            Workers that there must be.
 
         Raises
         ------
         UsageError
-            Where the value or the workers do not suit.
+            If the value or the workers do not suit.
         TopicsError
-            Where nothing answers.
+            If nothing answers.
         """
 
     @property
@@ -85,9 +103,9 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Run ``work(item)`` for each item on some worker; yield results in the order of the items.
+        """Run ``work(item)`` for each item on some worker, and yield results in order.
 
-        Work, items and results can be pickled.  What ``work`` raises is raised here.
+        Work, items and results can be pickled. An error of ``work`` is raised here.
         """
 
     @property
@@ -96,13 +114,26 @@ class Cluster(abc.ABC):
         return default_threads()
 
     def memory(self, limit: MemoryLimit) -> int:
-        """Return the bytes that each worker may use: those stated, or else its share of them."""
+        """Return the bytes that each worker may use.
+
+        A limit that the user states holds for each worker; the default is divided by them.
+        """
         return limit.bytes if limit.stated else max(FLOOR, limit.bytes // self.number)
 
-    def spans(self, sizes: Iterable[int], most: int) -> Iterator[tuple[int, int]]:
-        """Cut things of these sizes into tasks: [first, last) of each.
+    def task_ranges(self, sizes: Iterable[int], most: int) -> Iterator[tuple[int, int]]:
+        """Group items into tasks, at least four per worker if there are enough items.
 
-        At least four tasks a worker where there are enough things, each of about ``most`` at most.
+        Parameters
+        ----------
+        sizes
+            Sizes of the items.
+        most
+            Size of a task, at most, unless a single item is larger.
+
+        Returns
+        -------
+        iterator
+            First item of each task, and the one behind its last.
         """
         *starts, total = accumulate(sizes, initial=0)
         size = max(1, min(most, total // (TASKS_PER_WORKER * self.number)))
@@ -111,7 +142,7 @@ class Cluster(abc.ABC):
 
 
 def run_task(work: Callable[[Item], Result], item: Item, threads: int) -> Result:
-    """Run a task on a worker that has so many threads for it."""
+    """Run a task on a worker that has ``threads`` threads for it."""
     before = _threads_of_task.set(threads)
     try:
         return work(item)
@@ -120,7 +151,7 @@ def run_task(work: Callable[[Item], Result], item: Item, threads: int) -> Result
 
 
 def threads_of_worker(threads: int | None) -> int:
-    """Return the threads of a task: as given, or those of the worker that runs it."""
+    """Return the threads of a task: ``threads``, or those of the worker that runs it."""
     return threads or _threads_of_task.get(0) or default_threads()
 
 
@@ -130,7 +161,7 @@ def scheduler_class(scheduler: Any) -> type[Cluster]:
     Raises
     ------
     UsageError
-        Where no installed package has it, or a library that it needs is missing.
+        If no installed package has it, or a library that it needs is missing.
     """
     names = plugins.entries(plugins.SCHEDULERS)
     name = DEFAULT
@@ -162,7 +193,7 @@ def connected(
 def connected_within(
     scheduler: Any, limit: MemoryLimit, read: Iterable[Any]
 ) -> Iterator[tuple[Cluster | None, MemoryLimit]]:
-    """Connect to the workers, if ``--scheduler`` names some, and limit the memory of each process.
+    """Connect to the workers that ``--scheduler`` names, and limit each process's memory.
 
     Parameters
     ----------
@@ -181,7 +212,7 @@ def connected_within(
     Raises
     ------
     UsageError
-        For a model or corpus that is in memory alone, and as ``connected``.
+        If a model or corpus is in memory alone, and as ``connected``.
     """
     if scheduler is None:
         yield None, limit

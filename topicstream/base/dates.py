@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 from functools import lru_cache
+from itertools import product
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Day = tuple[int, int, int]  # year, month (0: not said), day (0: not said)
+Day = tuple[int, int, int]
+"""Year, month and day; month or day are 0 if unknown."""
 _FORMS = [
     form.replace("/", mark) + time
-    for form in ("%d/%m/%y", "%m/%d/%y", "%d/%b/%y", "%d/%m/%Y", "%m/%d/%Y")
-    for mark in "/-."
-    for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+    for form, mark, time in product(
+        ("%d/%m/%y", "%m/%d/%y", "%d/%b/%y", "%d/%m/%Y", "%m/%d/%Y"),
+        "/-.",
+        ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"),
+    )
 ]
-"""What ``advice`` tries."""
+"""Formats that ``advice`` tries."""
 _WORD = r"[^\W\d_]{3,}"
 _READ = tuple(
     re.compile(form.replace("MONTH", rf"(?P<month>{_WORD})\.?"))
@@ -51,22 +55,28 @@ _MONTHS = (
 """Beginnings of the months' names in English, German, French, Spanish, Italian, Portuguese, Dutch.
 """
 _UNIX = date(1970, 1, 1)
+"""Day 0 of Unix."""
 _SPREADSHEET = date(1899, 12, 30)
-"""Day 0 of Unix, and of Excel and its kin (for dates from March 1900 on: they count 29 February
-1900, which never was).
-"""
+"""Day 0 of Excel for dates from March 1900 on: it counts 29 February 1900, which never was."""
 
 
 @lru_cache(maxsize=1 << 16)
 def parse(text: str) -> Day | None:
-    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``,
+    """Read a date as people, mail and spreadsheets write it.
+
+    It reads ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``,
     ``May 31, 1999``, ``31. Mai 1999``, an ISO time, the times of mail and of Twitter,
-    ``1999年5月31日``, ``c. 1999``, ``1842-1843``, ``1842-43`` or ``1840s`` (the first year), the
-    days of a spreadsheet (``42059.48``), the seconds or milliseconds of Unix; None for what is none
-    of these.
+    ``1999年5月31日`` and ``c. 1999``; of ``1842-1843``, ``1842-43`` and ``1840s`` the first year;
+    the days of a spreadsheet (``42059.48``), and the seconds or milliseconds of Unix.
+
+    Returns
+    -------
+    Day or None
+        None for other text.
     """
     text = _ABOUT.sub("", " ".join(text.lower().translate(_EASTERN).split())).rstrip("- ")
-    if number := _NUMBER.fullmatch(text):
+    number = _NUMBER.fullmatch(text)
+    if number:
         day = (
             _SPREADSHEET + timedelta(int(number["days"]))
             if number["days"]
@@ -74,36 +84,37 @@ def parse(text: str) -> Day | None:
         )
         return day.year, day.month, day.day
     for match in filter(None, (form.fullmatch(text) for form in _READ)):
-        if int(match.groupdict().get("end") or 99) < int(
-            match["year"][2:]
-        ):  # 1999-13 is no span of years
+        end = int(match.groupdict().get("end") or 99)
+        if end < int(match["year"][2:]):  # 1999-13 is no span of years
             continue
-        month = match["month"] or "0"
-        if not month.isdecimal():
-            month = next(
-                (
-                    str(n)
-                    for n, names in enumerate(_MONTHS, 1)
-                    if month.startswith(tuple(names.split()))
-                ),
-                "13",
-            )
+        year = int(match["year"])
+        month = _number_of_month(match["month"] or "0")
+        day_of_month = int(match["day"] or 0)
         try:
-            numbers = int(match["year"]), int(month), int(match["day"] or 0)
-            date(numbers[0], numbers[1] or 1, numbers[2] or 1)
-            return numbers
+            date(year, month or 1, day_of_month or 1)
         except ValueError:
             continue
+        return year, month, day_of_month
     return None
 
 
+def _number_of_month(month: str) -> int:
+    """Return the number of a month by number or name, or 13 for another word."""
+    if month.isdecimal():
+        return int(month)
+    for number, names in enumerate(_MONTHS, 1):
+        if month.startswith(tuple(names.split())):
+            return number
+    return 13
+
+
 def iso(day: Day) -> str:
-    """A date as far as it is known: ``1999``, ``1999-05`` or ``1999-05-31``."""
+    """Format a date as far as it is known: ``1999``, ``1999-05`` or ``1999-05-31``."""
     return "-".join(f"{number:02}" for number in day if number)
 
 
 def advice(unread: str) -> str:
-    """How to give a date that ``parse`` does not read: the formats that fit it, as options.
+    """Name the formats that fit a date which ``parse`` does not read, as options.
 
     Examples
     --------
@@ -114,22 +125,22 @@ def advice(unread: str) -> str:
     """
     text = pa.chunked_array([[unread]], pa.large_string())
     fitting = [form for form in _FORMS if in_iso_format(text, form)[0].as_py() != unread]
-    fitting = [
-        form for form in fitting if "%y" in form
-    ] or fitting  # %Y takes a year of two digits, too: as one of the first century
+    # %Y takes a year of two digits, too: as one of the first century
+    fitting = [form for form in fitting if "%y" in form] or fitting
     if not fitting:
         return "1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format"
     return f"--date-format {' or '.join(map(repr, fitting))}"
 
 
 def in_iso_format(dates: pa.ChunkedArray, form: str) -> pa.ChunkedArray:
-    """Dates of one form, large_string[D], as ``1999-05-31``; what is of another form stays as it
-    is.
+    """Convert dates of one form to ``1999-05-31``, and leave other text.
 
     Parameters
     ----------
+    dates
+        large_string[D].
     form
-        As ``strptime`` takes it, such as ``%m/%d/%Y``.
+        A format of ``strptime``, such as ``%m/%d/%Y``.
     """
     days = pc.strptime(dates, format=form, unit="s", error_is_null=True)
     return pc.coalesce(pc.strftime(days, format="%Y-%m-%d").cast(dates.type), dates)

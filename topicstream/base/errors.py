@@ -1,6 +1,6 @@
-"""The errors a user can meet, each with its exit code (0 done, 2 usage is click's own).
+"""The errors that a user can meet, each with its exit code.
 
-Every message is one line: what, where (file:line, record, block), what to do.
+A message is one line: what is wrong, where (file:line, record, block), and what to do.
 """
 
 from __future__ import annotations
@@ -14,25 +14,19 @@ from typing import Any, Self
 
 
 def one_line(message: object) -> str:
-    """What is shown of text that others wrote: line breaks are spaces, control characters their
-    escapes.
-    """
+    """Put text of others on one line, with control characters escaped."""
     text = str(message).replace("\n", " ").strip()
-    return (
-        text
-        if text.isprintable()
-        else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    )
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 ADDRESSES: dict[str, str] = {}
-"""Folders that hold what was read at an address (base/places.py), and that address."""
+"""Addresses by the folder that mirrors them (base/places.py)."""
 
 
 def named(text: str) -> str:
-    """Text that names what was read at an address by that address, and not by its folder here or as
-    a ``Path`` writes it.
-    """
+    """Name addresses instead of the folders that mirror them, and with both slashes."""
     for folder, address in ADDRESSES.items():
         text = text.replace(folder, address)
     return re.sub(r"\b(s3|gs|az|abfss?|https?):/(?=[^/\s])", r"\1://", text)
@@ -48,18 +42,14 @@ _MARKS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud80
 
 
 def terminal_safe(text: object) -> str:
-    """A word or an id for a terminal: controls, and marks that turn the direction of what follows,
-    as their escapes.
-    """
+    """Escape control characters and marks of direction, for a terminal."""
     return _CONTROLS.sub(
         lambda m: repr(m[0])[1:-1] if ord(m[0]) < 0xA0 else f"\\u{ord(m[0]):04x}", str(text)
     )
 
 
 def json_line(value: object, indent: int | None = None) -> str:
-    """JSON for a terminal or a pipe: letters as they are, controls and marks of direction as
-    escapes.
-    """
+    """Format JSON for a terminal or a pipe, with controls and marks of direction escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return _MARKS.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
@@ -75,21 +65,21 @@ def restore_error(
 
 
 class _Portable:
-    """Lets an error be copied and sent to another process."""
+    """Base of errors that can be copied and sent to another process."""
 
     args: tuple[object, ...]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if cls.__module__ == __name__:
-            cls.__module__ = "topicstream.errors"
+            cls.__module__ = "topicstream.errors"  # the public name
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restore_error, (type(self), self.args, dict(self.__dict__))
 
 
 class TopicsError(_Portable, Exception):
-    """Base of all errors reported as one line; ``exit_code`` is the process's."""
+    """Base of all errors that are reported as one line (exit ``exit_code``)."""
 
     exit_code = 1
 
@@ -98,14 +88,15 @@ class TopicsError(_Portable, Exception):
         self._note_options()
 
     def _note_options(self) -> None:
-        """Name options as Python does, where the message names them as the command line does."""
-        if options := dict.fromkeys(_OPTION.findall(str(self))):
+        """Add a note with the Python names of the options in the message."""
+        options = dict.fromkeys(_OPTION.findall(str(self)))
+        if options:
             self.add_note(
                 f"In Python: {', '.join(option.replace('-', '_') + '=' for option in options)}"
             )
 
     def reworded(self, message: object) -> Self:
-        """The same error with another message."""
+        """Copy the error with another message."""
         other = copy(self)
         other.args = (named(one_line(message)),)
         other.__dict__.pop("__notes__", None)
@@ -114,7 +105,8 @@ class TopicsError(_Portable, Exception):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of a process that an error ends: 5 for a full disk, too, whoever noticed it."""
+    """Return the exit code of a process that an error ends."""
+    # a full disk is 5, too, whoever noticed it
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return int(getattr(error, "exit_code", 5 if full else 1))
 
@@ -126,24 +118,25 @@ class InputError(TopicsError):
 
 
 class NothingKept(InputError):
-    """Nothing of what an ingest has read can be used as it was asked (exit 3): its working folder
-    goes, too.
-    """
+    """No document is left of an ingest's input, whose working folder goes, too (exit 3)."""
 
 
 class UsageError(InputError):
-    """What was asked for cannot be meant (exit 2): an option's value, or a place that is no place
-    for the output.
-    """
+    """An option has a value that it cannot take (exit 2)."""
 
     exit_code = 2
 
 
 class FilesFailed(InputError):
-    """Raw files cannot be taken in; the run has gone on without them (exit 3)."""
+    """Raw files could not be read, and the run has gone on without them (exit 3).
+
+    Attributes
+    ----------
+    summary
+        Summary of the run.
+    """
 
     def __init__(self, message: str, summary: Mapping[str, Any]) -> None:
-        """``summary``: of the run."""
         super().__init__(message)
         self.summary = summary
 
@@ -163,18 +156,23 @@ class Busy(TopicsError):
 
 
 class DoesNotFit(TopicsError):
-    """The work does not fit the memory limit or the disk (exit 5)."""
+    """The work does not fit the memory limit or the disk (exit 5).
+
+    Attributes
+    ----------
+    least
+        Megabytes of the smallest limit that would do; 0: unknown.
+    """
 
     exit_code = 5
 
     def __init__(self, message: str, *, least: int = 0) -> None:
-        """``least``: megabytes that would do, where that is known."""
         super().__init__(message)
         self.least = least
 
 
 class DiskTooSmall(DoesNotFit):
-    """What the work would write does not fit the disk (exit 5)."""
+    """The files that the work would write do not fit the disk (exit 5)."""
 
 
 class GateRefused(TopicsError):
@@ -184,25 +182,28 @@ class GateRefused(TopicsError):
 
 
 class WorkersLost(TopicsError):
-    """Workers of a cluster are gone in the middle of a training, whose checkpoints stay
-    (exit 7).
+    """Workers of a cluster were lost during a training, whose checkpoints stay (exit 7).
+
+    Attributes
+    ----------
+    addresses
+        Addresses of those workers, as far as they are known.
     """
 
     exit_code = 7
 
     def __init__(self, message: str, addresses: Iterable[str] = ()) -> None:
-        """``addresses``: of those workers, where it is known."""
         super().__init__(message)
         self.addresses = set(addresses)
 
 
 def exit_code_of_signal(signum: int) -> int:
-    """The exit code of a process that a signal ends, as shells have it."""
+    """Return the exit code of a process that a signal ends, as shells have it."""
     return 128 + signum
 
 
 class Interrupted(TopicsError):
-    """Stopped by a signal after a checkpoint was written (exit 130 or 143)."""
+    """A signal came, and a checkpoint was written (exit 130 or 143)."""
 
     def __init__(self, message: str, signum: int) -> None:
         super().__init__(message)
@@ -210,8 +211,9 @@ class Interrupted(TopicsError):
 
 
 class Stopped(_Portable, BaseException):
-    """A signal came in the middle of something (exit 130 or 143).  No ``Exception``: whoever can go
-    on after one must not take this for one.
+    """A signal came in the middle of some work (exit 130 or 143).
+
+    It is no ``Exception``, so that code which goes on after one does not catch it.
     """
 
     def __init__(self, message: str, signum: int) -> None:

@@ -1,4 +1,4 @@
-"""Line ends of texts that users give."""
+"""Line ends of users' texts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _RETURN_ALONE = re.compile(rb"\r[^\n]")
 
 
 def has_returns_alone(text: bytes) -> bool:
-    """Say whether the lines of a text end with a carriage return alone, as on an old Mac."""
+    """Return if the lines of a text end with a carriage return alone, as on an old Mac."""
     return b"\n" not in text and b"\0" not in text and _RETURN_ALONE.search(text) is not None
 
 
 def with_line_feeds(text: bytes) -> bytes:
-    """End the lines of a text with line feeds where they end with carriage returns alone."""
+    """Replace carriage returns that end lines alone by line feeds."""
     return text.replace(b"\r", b"\n") if has_returns_alone(text) else text

@@ -1,6 +1,4 @@
-"""What this machine allows: memory (cgroup included), processors, what this process uses of them,
-and the versions of what runs.
-"""
+"""Memory and processors that this process may use, and the versions that it runs."""
 
 from __future__ import annotations
 
@@ -17,17 +15,25 @@ from topicstream.base.errors import UsageError
 from topicstream.base.system import peak_bytes as peak_bytes
 
 __version__ = "0.2.0"
-"""Of this package; ``pyproject.toml`` has the same."""
+"""Version of this package, the same as in ``pyproject.toml``."""
 PROCESS_BYTES = 304 << 20
-"""What a process holds before it holds data: the interpreter, its libraries (numba and LLVM, SciPy,
-Arrow, zarr) and the kernels of a command, loaded from the cache."""
+"""Bytes of a process without data: the interpreter, its libraries (numba and LLVM, SciPy, Arrow,
+zarr) and the kernels of a command, loaded from the cache."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_bytes(text: str | int | float) -> int:
-    """``2G``, ``512M``, ``300MiB``, ``1.5g`` or a number of bytes -> bytes (powers of two)."""
+    """Read an amount of memory: ``2G``, ``512M``, ``300MiB``, ``1.5g`` or a number of bytes.
+
+    Units are powers of two.
+
+    Raises
+    ------
+    UsageError
+        If the text is no amount of memory.
+    """
     if isinstance(text, (int, float)):
-        if not 0 < text < 1 << 62:  # not so of NaN either
+        if not 0 < text < 1 << 62:  # true of NaN, too
             raise UsageError(f"{text}: is not an amount of memory; write for example 2G")
         return int(text)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
@@ -42,7 +48,7 @@ def parse_bytes(text: str | int | float) -> int:
 
 
 def format_bytes(n: float) -> str:
-    """Bytes for people: ``512 MB``, ``2.0 GB`` (powers of two)."""
+    """Format an amount of memory: ``512 MB``, ``2.0 GB`` (powers of two)."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
         if abs(n) >= size:
             value = n / size
@@ -51,35 +57,39 @@ def format_bytes(n: float) -> str:
 
 
 def _cgroup_limits() -> list[int]:
-    """Limits of the cgroups of this process, of both versions."""
+    """Read the memory limits of the cgroups of this process, of both versions."""
     limits = []
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            place = {"": ("/sys/fs/cgroup", "memory.max")}.get(
-                controllers, ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            )
-            folder = Path(place[0]) / path.lstrip("/")
-            if not controllers or "memory" in controllers.split(","):
-                for parent in (folder, *folder.parents):
-                    with suppress(OSError, ValueError):  # no such limit, or "max"
-                        limits.append(int((parent / place[1]).read_text()))
+            if not controllers:  # version 2
+                root = Path("/sys/fs/cgroup")
+                name = "memory.max"
+            elif "memory" in controllers.split(","):
+                root = Path("/sys/fs/cgroup/memory")
+                name = "memory.limit_in_bytes"
+            else:
+                continue
+            folder = root / path.lstrip("/")
+            for parent in (folder, *folder.parents):
+                with suppress(OSError, ValueError):  # no such limit, or "max"
+                    limits.append(int((parent / name).read_text()))
     return limits
 
 
 def memory_allowed() -> int:
-    """Bytes this process tree may use: the machine's memory or the tightest cgroup limit."""
+    """Return the machine's memory in bytes, or the tightest limit of a cgroup."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *_cgroup_limits()])
 
 
 def default_threads() -> int:
-    """Processors this process may run on."""
+    """Count the processors that this process may run on."""
     return system.processors()
 
 
 def versions() -> dict[str, str]:
-    """Versions and processor that a bit-identical rerun depends on."""
+    """Return the versions and the processor that a bit-identical rerun depends on."""
     import numba  # with LLVM a quarter of a second: most commands never need it
     import numpy
     from llvmlite import binding
@@ -94,19 +104,21 @@ def versions() -> dict[str, str]:
 
 
 def return_freed_memory() -> None:
-    """Let freed memory go back to the system: few malloc arenas, early trimming, Arrow on malloc.
+    """Let freed memory go back to the system.
 
-    Without it an ingest of a million names at --mem-limit 512M peaks at 630 MB, with it at 401 MB:
-    glibc keeps what each thread's arena has freed, and Arrow's own allocator keeps more.
+    malloc gets few arenas and trims early, and Arrow allocates by malloc. Without it an ingest of
+    a million names at --mem-limit 512M peaks at 630 MB, with it at 401 MB: glibc keeps memory that
+    each thread's arena has freed, and Arrow's own allocator keeps more.
     """
-    import pyarrow as pa  # most commands that ask what the machine has never load it
+    import pyarrow as pa  # most commands that ask for memory never load it
 
     pa.set_memory_pool(pa.system_memory_pool())
     system.trim_freed_memory()
 
 
 def one_blas_thread() -> None:
-    """Run NumPy's matrix products in the calling thread from now on: the way a BLAS library splits
-    a product over threads decides the last bits of a sum.
+    """Run NumPy's matrix products in the calling thread from now on.
+
+    How a BLAS library splits a product over threads decides the last bits of a sum.
     """
     threadpool_limits(1, user_api="blas")

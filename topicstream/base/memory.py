@@ -1,4 +1,4 @@
-"""Memory of a command: the limit, parsed once, and the plan that keeps to it.
+"""The memory limit of a command, and the plan that keeps to it.
 
 A verb's configuration derives from ``MemoryOptions``, which declares ``--mem-limit`` for all
 verbs. The verb passes ``config.memory``, a ``MemoryLimit``, to whatever it calls, and plans before
@@ -20,8 +20,8 @@ it starts. Sizes come from the shapes of the arrays that the work will hold:
 memory plan: 509 MB of 512 MB for scoring, 10 threads
   process 304 MB, table 38 MB, rows 156 MB
 
-What the interpreter and the libraries hold (``process``) and what the allocator loses are added
-here and nowhere else.
+The bytes of the interpreter and the libraries (``process``) and the losses of the allocator are
+added here and nowhere else.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from topicstream.base.text import counted
 FLOOR = 512 << 20
 """The smallest limit that a user may state."""
 DEFAULT_SHARE = 0.7
-"""Share of the machine's (or cgroup's) memory that is the limit where the user states none."""
+"""Default limit, as a share of the machine's or cgroup's memory."""
 SLACK = 1.06
-"""What fragmentation and the allocator add to all but the process itself."""
+"""Factor for fragmentation and the allocator, of all but the process itself."""
 
 
 class Array(NamedTuple):
@@ -61,20 +61,20 @@ class Array(NamedTuple):
 
 
 def total_bytes(arrays: Iterable[Array]) -> int:
-    """Bytes of several arrays together."""
+    """Add up the bytes of several arrays."""
     return sum(array.nbytes for array in arrays)
 
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """What the whole process may hold.
+    """The memory limit of the whole process.
 
     Attributes
     ----------
     bytes
         The limit.
     stated
-        Whether the user gave it; otherwise it is 70 % of the machine's or cgroup's memory.
+        True if the user stated it; otherwise it is 70 % of the machine's or cgroup's memory.
     """
 
     bytes: int
@@ -82,7 +82,7 @@ class MemoryLimit:
 
     @classmethod
     def parse(cls, text: str | int | float | MemoryLimit | None) -> MemoryLimit:
-        """The limit that a user gave as ``--mem-limit``, or the default.
+        """Read a value of ``--mem-limit``.
 
         Parameters
         ----------
@@ -93,9 +93,9 @@ class MemoryLimit:
         Raises
         ------
         UsageError
-            For what is not an amount of memory.
+            If the text is no amount of memory.
         DoesNotFit
-            For less than 512 MB.
+            If it is less than 512 MB.
         """
         if isinstance(text, MemoryLimit):
             return text
@@ -115,25 +115,32 @@ class MemoryLimit:
 
 @dataclass(frozen=True)
 class Room:
-    """What the limit leaves for what is known only once it is met: a piece that is larger than
-    most, the words of a corpus.
+    """Memory for data whose size is known only once it is met, such as an unusually large record.
 
     Attributes
     ----------
     limit, free
         The limit, and the bytes that are left of it.
     share
-        Of a higher limit, the part that is sure to be left for this; the rest may go to larger
-        blocks.
+        Share of an increase of the limit that is sure to be left for this data; the rest may go
+        to larger blocks.
     """
 
     limit: MemoryLimit
     free: int
     share: float = 1.0
 
-    def ask(self, needed: int, purpose: str, in_all: int = 0) -> None:
-        """DoesNotFit when ``purpose`` takes more than there is; ``in_all``: what it will take to
-        its end, where that is more.
+    def check(self, needed: int, purpose: str, in_all: int = 0) -> None:
+        """Raise DoesNotFit if some data takes more than is free.
+
+        Parameters
+        ----------
+        needed
+            Bytes of the data.
+        purpose
+            The data, for the message.
+        in_all
+            Bytes that it will take at its end, if more.
         """
         if needed > self.free:
             needed = max(needed, in_all)
@@ -164,13 +171,13 @@ class MemoryOptions:
 
     @property
     def memory(self) -> MemoryLimit:
-        """The limit of this run; UsageError, DoesNotFit."""
+        """The limit of this run, read by ``MemoryLimit.parse``."""
         return MemoryLimit.parse(self.mem_limit)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOptions(MemoryOptions):
-    """Base of those that also tell how far they are."""
+    """Base of the configurations of verbs that also report progress."""
 
     progress: Told = option(
         None,
@@ -185,7 +192,7 @@ class WorkOptions(MemoryOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadedOptions(WorkOptions):
-    """Base of those that also work in threads."""
+    """Base of the configurations of verbs that also work in threads."""
 
     threads: int | None = option(
         None,
@@ -199,14 +206,14 @@ class ThreadedOptions(WorkOptions):
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """How a task keeps to its limit.
+    """The number of threads with which a task keeps to its limit.
 
     Attributes
     ----------
     task
-        What is planned, for messages: ``"scoring model"``.
+        The task, for messages: ``"scoring model"``.
     limit
-        What it keeps to.
+        The limit.
     workers
         Threads that work at once.
     parts
@@ -229,7 +236,7 @@ class MemoryPlan:
         return int((self.limit.bytes - self.total) / SLACK)
 
     def lines(self) -> list[str]:
-        """The plan for people."""
+        """Format the plan as lines."""
         parts = ", ".join(
             f"{name} {format_bytes(size)}" for name, size in self.parts.items() if size >= 1 << 20
         )
@@ -242,7 +249,7 @@ class MemoryPlan:
 
 
 Stage = tuple[Mapping[str, int], Mapping[str, int]]
-"""Bytes by purpose: whatever the workers, and of each worker."""
+"""Bytes by purpose, of the process and of each worker."""
 
 
 def plan_memory(
@@ -259,9 +266,9 @@ def plan_memory(
     Parameters
     ----------
     task
-        What is planned, for messages.
+        The task, for messages.
     limit
-        What the whole process may hold.
+        The memory limit of the whole process.
     workers
         Threads wanted; the plan has at least 1 and at most these.
     fixed
@@ -269,26 +276,27 @@ def plan_memory(
     per_worker
         Bytes by purpose of each worker; a purpose may also stand in ``fixed``.
     advice
-        What the user can do where it does not fit.
+        Advice to the user if the task does not fit.
     others
-        Further stages of the task, one after the other, each with what is fixed and what each
-        worker holds then; the plan is that of the stage that takes most.
+        Further stages of the task, one after the other, each with its ``fixed`` and
+        ``per_worker``; the plan is that of the stage that takes most.
 
     Raises
     ------
     DoesNotFit
-        Where one worker does not fit; the message and ``least`` (in MB) name the smallest limit
+        If one worker does not fit; the message and ``least`` (in MB) name the smallest limit
         that would do.
     """
 
-    def planned(stage: Stage, number: int) -> MemoryPlan:
+    def plan_stage(stage: Stage, number: int) -> MemoryPlan:
+        """Plan a stage with ``number`` workers."""
         parts = {"process": PROCESS_BYTES, **stage[0]}
         parts |= {name: parts.get(name, 0) + size * number for name, size in stage[1].items()}
         return MemoryPlan(task, limit, number, parts)
 
     for number in range(max(1, workers), 0, -1):
         plan = max(
-            (planned(stage, number) for stage in ((fixed, per_worker), *others)),
+            (plan_stage(stage, number) for stage in ((fixed, per_worker), *others)),
             key=lambda plan: plan.total,
         )
         if plan.total <= limit.bytes:

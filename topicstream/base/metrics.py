@@ -1,9 +1,8 @@
-"""``--metrics FILE``: how a run went, in Prometheus' text format, for node_exporter's textfile
-collector and the like.
+"""``--metrics FILE``: figures of a run in Prometheus' text format.
 
-The file is written when the command ends, however it ends, and appears whole, in one rename.  It
-replaces the file of the run before, which it knows by the checksum in its first line: a file that
-somebody has written or changed is refused.
+The file is for node_exporter's textfile collector and the like. It is written when the command
+ends, however it ends, and appears whole, in one rename. It replaces only the file of an earlier
+run, which has a checksum in its first line; a file that somebody has written or changed is refused.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ import google_crc32c
 
 from topicstream.base.errors import NotOurs, exit_code_of
 from topicstream.base.files.outputs import check_output, written
-from topicstream.base.files.plain import read_given
+from topicstream.base.files.plain import read_text
 from topicstream.base.machine import peak_bytes
 
 FIRST = "# topicstream metrics"
 MOST = 1 << 20
-"""Bytes of a metrics file at most."""
+"""Bytes of a metrics file, at most."""
 HELP = {
     "success": "1 where the command did what it was asked, 0 where it failed",
     "exit_code": "exit code of the command",
@@ -47,18 +46,30 @@ HELP = {
     "refused": "1 where the gate refused the new model",
 }
 KEPT = ("last_success_timestamp_seconds", "version")
-"""Figures of the file before that a run which does not know better keeps."""
+"""Figures that stay as in the earlier file unless the run has new ones."""
 
 
 @contextmanager
-def recorded(
+def record_metrics(
     path: str | Path | None, command: str, **dimensions: object
 ) -> Iterator[Callable[[Mapping[str, object]], None]]:
-    """Write how a run went when the block ends, however it ends.
+    """Write the figures of a run when the block ends, however it ends.
 
-    Within, a function takes figures by name (those of HELP that are numbers).  Of the file before,
-    the published version and the time of the last success are kept by a run that fails.  Without a
-    path nothing is written.  UsageError or NotOurs at once where the file cannot be written.
+    Parameters
+    ----------
+    path
+        The file; None: nothing is written.
+    command, dimensions
+        Labels of the figures.
+
+    Yields
+    ------
+    A function that takes figures by name and notes the numbers among them that ``HELP`` has.
+
+    Raises
+    ------
+    UsageError, NotOurs
+        At the beginning, if the file cannot be written.
     """
     if path is None:
         yield lambda values: None
@@ -70,18 +81,15 @@ def recorded(
     began = time.monotonic()
     figures = {name: value for name, value in earlier.items() if name in KEPT}
 
-    def tell(values: Mapping[str, object]) -> None:
-        figures.update(
-            {
-                k: float(v)
-                for k, v in values.items()
-                if k in HELP and isinstance(v, (bool, int, float))
-            }
-        )
+    def note_figures(values: Mapping[str, object]) -> None:
+        """Note the values that are figures."""
+        for name, value in values.items():
+            if name in HELP and isinstance(value, (bool, int, float)):
+                figures[name] = float(value)
 
     code = 0
     try:
-        yield tell
+        yield note_figures
     except BaseException as e:
         code = exit_code_of(e)
         raise
@@ -98,20 +106,20 @@ def recorded(
             every["last_success_timestamp_seconds"] = every["end_timestamp_seconds"]
         _refuse_other(Path(path))
         with written(Path(path), force=True, option="--metrics") as file:
-            file.write(text(every, labels).encode())
+            file.write(_format(every, labels).encode())
             os.fchmod(file.fileno(), 0o644)  # readable for the collector, whoever it runs as
 
 
-def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
-    """The figures as gauges ``topicstream_NAME{command="train", ...}``."""
-    of = _labels(dimensions)
+def _format(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
+    """Format figures as gauges ``topicstream_NAME{command="train", ...}``."""
+    labels = _labels(dimensions)
     lines: list[str] = []
     for name, value in figures.items():
         full = f"topicstream_{name}"
         lines += [
             f"# HELP {full} {HELP[name]}",
             f"# TYPE {full} gauge",
-            f"{full}{{{of}}} {value:.17g}",
+            f"{full}{{{labels}}} {value:.17g}",
         ]
     body = "\n".join(lines) + "\n"
     return f"{_first_line(body.encode())}\n{body}"
@@ -123,7 +131,7 @@ def _first_line(body: bytes) -> str:
 
 
 def _refuse_other(path: Path) -> None:
-    """Raise NotOurs where a file is not what a run wrote there."""
+    """Raise NotOurs if a file is not as a run wrote it."""
     if not os.path.lexists(path):
         return
     first, _, body = path.read_bytes()[:MOST].partition(b"\n")
@@ -135,9 +143,9 @@ def _refuse_other(path: Path) -> None:
 
 
 def _earlier_figures(path: Path, dimensions: Mapping[str, object]) -> dict[str, float]:
-    """Read the figures that a run with the same labels left; none where the file is another."""
+    """Read the figures that an earlier run with the same labels has left, if any."""
     try:
-        content = read_given(path).decode()
+        content = read_text(path).decode()
     except (OSError, ValueError):
         return {}
     line = re.compile(
@@ -151,9 +159,11 @@ def _earlier_figures(path: Path, dimensions: Mapping[str, object]) -> dict[str, 
 
 
 def _labels(dimensions: Mapping[str, object]) -> str:
+    """Format the labels of a figure."""
     return ",".join(f'{name}="{_escaped(str(value))}"' for name, value in dimensions.items())
 
 
 def _escaped(value: str) -> str:
+    """Escape the value of a label."""
     value = value.encode("utf-8", "replace").decode()
     return re.sub(r'["\\]', r"\\\g<0>", value).replace("\n", "\\n")

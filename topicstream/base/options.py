@@ -1,6 +1,7 @@
-"""The options of a command, written once: a field of its config dataclass is a keyword of the
-library's function, an option of the command line (cli/options.py), a line of the docs, and the
-check of what is given. See docs/internals/extending.md.
+"""Options, each declared once as a field of a config dataclass.
+
+A field is a keyword of the library's function, an option of the command line (cli/options.py), a
+line of the docs, and the check of its value. See docs/internals/extending.md.
 """
 
 from __future__ import annotations
@@ -31,67 +32,104 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def option(default: Any, help: str, **about: Any) -> Any:
-    """A field of a config or of an engine's or method's Options: becomes ``--name-with-dashes``
-    with this help.
+    """Declare an option: a field of a config, or of an engine's or method's ``Options``.
 
-    Checked, in the library and on the command line: the kind (``instead``: said beside a wrong
-    one), ``min``, ``max`` (inclusive), ``above`` (exclusive), ``choices`` (and ``more``: whether a
-    value is one more of them), ``parse`` (text -> value), ``stored`` (a store or a model to be
-    read, which may be at an address). Shown by the command line: ``flags`` (("-K", "--topics")),
-    ``metavar``, ``show`` (the default), ``env``, ``path`` (True, "exists" or "file"), ``pair``
-    (--x/--no-x), ``required``, ``cli`` (False: a keyword of the library alone; names of commands:
-    those alone), ``help_COMMAND`` (another help there), ``rest`` (a mapping that takes the
-    keywords that are no fields), ``after`` (comes behind that field, and those that follow behind
-    it: for configs that derive from others), ``last`` (comes behind all others), ``group`` (the
-    section of ``--help-all`` that shows it).
+    On the command line it is ``--name-with-dashes``. Its value is checked there and in the library
+    by the type of the field and the metadata.
 
-    What an option is, for those who ask with ``names_tagged``: ``machine`` (how the work is run;
-    the result does not depend on it). For training: ``recorded`` (the result depends on it: it
-    goes into the run's record), ``decided`` (by corpus or other options where not given: a resumed
-    run keeps it). For ingest:
+    Parameters
+    ----------
+    default
+        The default value.
+    help
+        The help text.
+    about
+        Metadata, as follows.
+
+    Checks
+        ``min``, ``max`` (inclusive), ``above`` (exclusive), ``choices``, ``more`` (a function that
+        accepts further choices), ``parse`` (a function that converts text), ``instead`` (advice in
+        the message about a wrong type).
+    Command line
+        ``flags`` (such as ("-K", "--topics")), ``metavar``, ``show`` (the default), ``env``,
+        ``path`` (True, "exists" or "file"), ``pair`` (--x/--no-x), ``multiple``, ``required``,
+        ``cli`` (False: only a keyword of the library; or the names of the commands that have the
+        option), ``help_COMMAND`` (help text of one command), ``advanced`` (an option for experts).
+    Order
+        ``after`` (place it and the fields that follow behind that field, for configs that derive
+        from others), ``last`` (place it behind all others), ``group`` (its section in
+        ``--help-all``), ``rest`` (a mapping that collects keywords that match no field).
+    Properties, which ``names_tagged`` finds
+        ``machine`` (the result does not depend on it), and of training ``recorded`` (the result
+        depends on it, so a run records it), ``decided`` (chosen from the corpus or other options
+        by default, and kept by a resumed run). Of ingest:
 
     decides
-        What of the store depends on it: ``reading`` (how the input is read), ``tokenizer``,
-        ``side`` (files beside the input), ``words`` (which words are kept), ``heldout``,
-        ``documents`` (which documents are kept), ``input`` (what is read), or ``nothing``.
-        Every option of an ingest says so.
+        Part of the store that depends on it: ``reading`` (how the input is read), ``tokenizer``,
+        ``side`` (files beside the input), ``words``, ``heldout``, ``documents``, ``input`` (the
+        input itself), or ``nothing``. Every option of an ingest has it.
     recalled
-        A store remembers it, and later inputs are read alike: ``fields`` (what fields and counts
-        mean), ``layout`` (how files name and part them), ``meta`` (the columns of metadata),
-        ``cut`` (how records become documents) or ``files`` (how these very files are read again;
-        others of the corpus may be unlike them).
+        The store remembers it for later inputs: ``fields`` (meaning of fields and counts),
+        ``layout`` (how files name and part them), ``meta`` (columns of metadata), ``cut`` (how
+        records become documents) or ``files`` (only for reading the same files again).
     new_store
-        Only a new store is made by it: an append may repeat it, but not change it.
+        It applies to a new store; an append may repeat, but not change it.
     set_by_retrain
         ``topics retrain`` sets it itself.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from topicstream.base.options import checked, option
+    >>> @dataclass(frozen=True)
+    ... class Options:
+    ...     depth: int = option(2, "Levels of the tree.", min=1, max=9)
+    >>> checked(Options, {"depth": 3}, "my engine")
+    {'depth': 3}
+    >>> checked(Options, {"depth": 10}, "my engine")
+    Traceback (most recent call last):
+      ...
+    topicstream.errors.UsageError: depth must be at most 9, not 10
     """
     return dataclasses.field(default=default, metadata={"help": help, **about})
 
 
 def like(config: type, name: str, **changes: Any) -> Any:
-    """The field of another config again, with what is different (``help``, ``default``, ...)."""
+    """Copy an option from another config, overriding default or metadata."""
     field = config.__dataclass_fields__[name]  # type: ignore[attr-defined]
     return option(**{"default": field.default, **field.metadata, **changes})
 
 
-def numbers(given: int | str | Sequence[int | str]) -> Sequence[int]:
-    """``20,50``, or some of these -> [20, 50]; numbers as they are; UsageError."""
-    listed = [given] if isinstance(given, (int, str)) else given
+def numbers(value: int | str | Sequence[int | str]) -> Sequence[int]:
+    """Read whole numbers: ``20,50``, a number, or a list of such texts and numbers.
+
+    Raises
+    ------
+    UsageError
+        If a text is no list of whole numbers.
+    """
+    texts = [value] if isinstance(value, (int, str)) else value
+    out: list[int] = []
     try:
-        return [
-            number
-            for one in listed
-            for number in (map(int, one.split(",")) if isinstance(one, str) else (one.__index__(),))
-        ]
+        for text in texts:
+            if isinstance(text, str):
+                out += map(int, text.split(","))
+            else:
+                out.append(text.__index__())
     except ValueError:
         raise UsageError(
-            f"{','.join(map(str, listed))}: expected numbers separated by commas, such as 20,50,100"
+            f"{','.join(map(str, texts))}: expected numbers separated by commas, such as 20,50,100"
         ) from None
+    return out
 
 
 def seconds(text: Any) -> Any:
-    """``90``, ``90s``, ``5min``, ``2h``, ``1d``, ``1 week`` -> seconds; a number as it is;
-    UsageError.
+    """Read a time in seconds: ``90``, ``90s``, ``5min``, ``2h``, ``1d``, ``1 week``.
+
+    Raises
+    ------
+    UsageError
+        If a text is no time. Other values are returned as they are.
     """
     if not isinstance(text, str):
         return text
@@ -103,7 +141,13 @@ def seconds(text: Any) -> Any:
 
 
 def share(text: Any) -> Any:
-    """``0.05`` or ``5%`` -> 0.05; a number as it is; UsageError."""
+    """Read a share: ``0.05`` or ``5%``.
+
+    Raises
+    ------
+    UsageError
+        If a text is no share. Other values are returned as they are.
+    """
     if not isinstance(text, str):
         return text
     try:
@@ -117,7 +161,13 @@ def share(text: Any) -> Any:
 
 
 def share_or_number(text: Any) -> Any:
-    """``0.5`` or ``50%`` -> 0.5; ``500`` -> 500 (an int); a number as it is; UsageError."""
+    """Read a share (``0.5``, ``50%``) or a whole number (``500``).
+
+    Raises
+    ------
+    UsageError
+        If a text is neither. Other values are returned as they are.
+    """
     if not isinstance(text, str):
         return text
     if re.fullmatch(r"\s*\d+\s*", text):
@@ -133,30 +183,31 @@ def share_or_number(text: Any) -> Any:
 
 
 def listed_names(names: str | Iterable[str]) -> list[str]:
-    """``a,b`` -> [a, b]; names that were given apart as a list.  Their letters are composed."""
-    listed = names.split(",") if isinstance(names, str) else names
-    stripped = [name.strip() for name in listed] if isinstance(names, str) else list(listed)
-    return [compose_text(name) for name in stripped if name]
+    """Split ``a,b`` into names, or list names that are separate already."""
+    listed = list(names)
+    if isinstance(names, str):
+        listed = [name.strip() for name in names.split(",")]
+    return [compose_text(name) for name in listed if name]
 
 
 def composed_names(names: Any) -> Any:
-    """Compose the letters of a name of a column, or of several: stores have them so."""
+    """Compose the letters of the name of a column, or of several, as stores have them."""
     return compose_text(names) if isinstance(names, str) else list(map(compose_text, names))
 
 
 def ordered(config: type) -> list[dataclasses.Field[Any]]:
-    """The fields of a config in the order in which they are shown."""
+    """Return the fields of a config in the order in which they are shown."""
     out: list[dataclasses.Field[Any]] = []
-    at = 0
-    for field in sorted(
-        dataclasses.fields(config), key=lambda field: bool(field.metadata.get("last"))
-    ):
+    position = 0
+    fields = sorted(dataclasses.fields(config), key=lambda field: bool(field.metadata.get("last")))
+    for field in fields:
+        after = field.metadata.get("after")
         if field.metadata.get("last"):
-            at = len(out)
-        elif (after := field.metadata.get("after")) is not None:
-            at = [f.name for f in out].index(after) + 1 if after else 0
-        out.insert(at, field)
-        at += 1
+            position = len(out)
+        elif after is not None:
+            position = [f.name for f in out].index(after) + 1 if after else 0
+        out.insert(position, field)
+        position += 1
     return out
 
 
@@ -167,13 +218,13 @@ def names_tagged(config: type, tag: str, *values: str) -> tuple[str, ...]:
 
 
 def flags(field: dataclasses.Field[Any]) -> tuple[str, ...]:
-    """How an option is spelt on the command line."""
+    """Return the names of an option on the command line."""
     return tuple(field.metadata.get("flags", ())) or ("--" + field.name.replace("_", "-"),)
 
 
 @functools.cache
 def field_types(config: type) -> dict[str, Any]:
-    """The types of a config's fields, by name."""
+    """Return the types of a config's fields, by name."""
     return typing.get_type_hints(config)
 
 
@@ -191,11 +242,11 @@ KINDS = {
     typing.BinaryIO: "a stream to write to",
 }
 LARGEST = 1 << 62
-"""Numbers lie between 0 and this unless the option has bounds of its own."""
+"""Upper bound of a number whose option has none."""
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value has a type; a list or a mapping, whether all its members have theirs."""
+    """Return if a value, with all members of a list or mapping, has a type."""
     if kind is Any:
         return True
     origin = typing.get_origin(kind) or kind
@@ -216,25 +267,34 @@ def fits(value: Any, kind: Any) -> bool:
         return False
     if origin is Path:
         return isinstance(value, os.PathLike)
-    within = (
-        value.values()
-        if origin is Mapping
-        else value
-        if isinstance(value, (list, tuple, set))
-        else ()
-    )
-    return not members or all(fits(one, members[-1]) for one in within)
+    if origin is Mapping:
+        contents = value.values()
+    else:
+        contents = value if isinstance(value, (list, tuple, set)) else ()
+    return not members or all(fits(item, members[-1]) for item in contents)
 
 
 def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
-    """A value as its option takes it; UsageError naming the option."""
+    """Convert a value to its option's type and check its bounds.
+
+    Parameters
+    ----------
+    name
+        Name of the option, for messages.
+    value, kind
+        The value and the option's type.
+    about
+        Metadata of the option.
+
+    Raises
+    ------
+    UsageError
+        If the option cannot take the value.
+    """
     if getattr(value, "shape", None) == ():
         value = value.item()  # a number of NumPy's
-    alternatives = (
-        typing.get_args(kind)
-        if typing.get_origin(kind) in (typing.Union, types.UnionType)
-        else (kind,)
-    )
+    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    alternatives = typing.get_args(kind) if is_union else (kind,)
     if value is None and {int, float}.isdisjoint(alternatives):
         return None
     if value is not None and "parse" in about:
@@ -251,23 +311,22 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
         and float not in alternatives
     ):
         value = int(value)
+    origins = [typing.get_origin(k) or k for k in alternatives]
     if not fits(value, kind):
-        expected = (
-            [f"one of {', '.join(map(str, about['choices']))}"]
-            if about.get("choices")
-            else dict.fromkeys(
-                KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}")
-                for k in alternatives
-                if (origin := typing.get_origin(k) or k) is not type(None)
-            )
-        )
+        expected = [
+            KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}")
+            for origin in origins
+            if origin is not type(None)
+        ]
+        if about.get("choices"):
+            expected = [f"one of {', '.join(map(str, about['choices']))}"]
         raise UsageError(
-            f"{name} must be {' or '.join(expected)}, not "
+            f"{name} must be {' or '.join(dict.fromkeys(expected))}, not "
             f"{' '.join(repr(value).split())[:60]}{about.get('instead', '')}"
         )
     if about.get("cli", True) is not False:  # others are data, which readers look at
-        kinds = [typing.get_origin(k) or k for k in alternatives]
-        check_text(name, value, file_names="path" in about or bool({Path, os.PathLike} & {*kinds}))
+        file_names = "path" in about or bool({Path, os.PathLike} & {*origins})
+        check_text(name, value, file_names=file_names)
     each = value if isinstance(value, (list, tuple, range)) else (value,)
     for number in each:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
@@ -276,7 +335,7 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
     if (
         about.get("choices")
         and value is not None
-        and not all(one in about["choices"] or more(one) for one in each)
+        and not all(choice in about["choices"] or more(choice) for choice in each)
     ):
         raise UsageError(
             f"{name} must be one of {', '.join(map(str, about['choices']))}, not {value}"
@@ -285,10 +344,7 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
 
 
 def check_text(name: str, value: Any, *, file_names: bool = False) -> None:
-    """Refuse a string that cannot be encoded; UsageError names the option.
-
-    Names of files may hold any byte.
-    """
+    """Raise UsageError if a string cannot be encoded (names of files may hold any byte)."""
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
     for text in value if isinstance(value, (list, tuple, set, frozenset)) else (value,):
@@ -300,6 +356,7 @@ def check_text(name: str, value: Any, *, file_names: bool = False) -> None:
 
 
 def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
+    """Raise UsageError if a number is out of its option's bounds."""
     least = about.get("min", 0)
     most = about.get("max", LARGEST)
     if "above" in about and not number > about["above"]:
@@ -310,24 +367,29 @@ def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
         raise UsageError(f"{name} must be at most {most}, not {number}")
 
 
-def by_name(
-    config: type, given: Mapping[str, Any], whose: str, beside: type | None = None
+def check_names(
+    config: type, values: Mapping[str, Any], whose: str, beside: type | None = None
 ) -> dict[str, Any]:
-    """Check the names of options; UsageError for a name that is none, or one of
-    ``beside`` mistyped.
+    """Check the names of options, and collect keywords that match no field (``rest``).
+
+    Raises
+    ------
+    UsageError
+        If there is no option of a name. The message suggests one of ``config`` or ``beside``.
     """
     fields = config.__dataclass_fields__  # type: ignore[attr-defined]
-    values = dict(given)
-    if (
-        rest := next((name for name, field in fields.items() if field.metadata.get("rest")), None)
-    ) is not None:
+    values = dict(values)
+    collecting = [name for name, field in fields.items() if field.metadata.get("rest")]
+    if collecting:
+        rest = collecting[0]
         others = {name: values.pop(name) for name in list(values) if name not in fields}
-        values |= {rest: {**others, **(values.get(rest) or {})}} if others else {}
+        if others:
+            values[rest] = {**others, **(values.get(rest) or {})}
     for name in values:
         if name not in fields:
-            others = fields | (beside or config).__dataclass_fields__  # type: ignore[attr-defined]
-            flagged = [known for known, field in others.items() if f"-{name}" in flags(field)]
-            near = flagged or difflib.get_close_matches(name, others, 1)
+            known = fields | (beside or config).__dataclass_fields__  # type: ignore[attr-defined]
+            flagged = [other for other, field in known.items() if f"-{name}" in flags(field)]
+            near = flagged or difflib.get_close_matches(name, known, 1)
             hint = (
                 f"did you mean {near[0]!r}?"
                 if near
@@ -339,43 +401,42 @@ def by_name(
 
 def checked(
     config: type,
-    values_given: Mapping[str, Any],
+    values: Mapping[str, Any],
     whose: str,
     spell: Callable[[Any], str] | None = None,
     beside: type | None = None,
 ) -> dict[str, Any]:
-    """Options of a config by name, each with its type and within its bounds.
+    """Check options of a config by name, type and bounds, and convert their values.
 
     Parameters
     ----------
     config
         The dataclass of options.
-    values_given
+    values
         Values by name.
     whose
         The function or engine that has these options, for messages.
     spell
-        Makes the name that a message shows of an option's field; by default the field's name.
+        Makes the name of an option in messages from its field; by default the field's name.
     beside
-        The dataclass of options that these are given with, one of which an unknown name may have
-        meant.
+        Another dataclass of options, one of which an unknown name may have meant.
 
     Raises
     ------
     UsageError
-        Naming the option and what it takes.
+        If an option does not exist or cannot take its value.
     """
     fields = config.__dataclass_fields__  # type: ignore[attr-defined]
     kinds = field_types(config)
     spelling = {name: spell(fields[name]) if spell else name for name in fields}
     return {
         name: _checked_value(spelling[name], value, kinds[name], fields[name].metadata)
-        for name, value in by_name(config, values_given, whose, beside).items()
+        for name, value in check_names(config, values, whose, beside).items()
     }
 
 
 class Verb(Protocol[P, C_in, R_out]):
-    """A function of the library that takes its config's fields as arguments, or one config."""
+    """A function of the library that takes the fields of its config, or one config."""
 
     __name__: str
 
@@ -386,20 +447,25 @@ class Verb(Protocol[P, C_in, R_out]):
 
 
 def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C, R]]:
-    """Make ``f(config)`` callable with the config's fields too; signature and docstring
-    show them.
+    """Make ``f(config)`` callable with the config's fields, too.
+
+    Its signature and its docstring show them.
     """
     kind = cast(Any, config)
     signature = inspect.signature(config)
 
     def wrap(function: Callable[[C], R]) -> Verb[P, C, R]:
+        """Make the function of the fields."""
+
         @functools.wraps(function)
-        def call(*args: Any, **given: Any) -> R:
-            if len(args) == 1 and isinstance(args[0], kind) and not given:
+        def call(*args: Any, **keywords: Any) -> R:
+            """Make the config and call the function."""
+            if len(args) == 1 and isinstance(args[0], kind) and not keywords:
                 config = args[0]
             else:
                 name = function.__name__
-                named = signature.bind_partial(*args, **by_name(kind, given, name)).arguments
+                keywords = check_names(kind, keywords, name)
+                named = signature.bind_partial(*args, **keywords).arguments
                 config = kind(**checked(kind, named, name))
             earlier = current_openings()
             try:
@@ -415,7 +481,7 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
         call.__annotations__ = {f.name: f.type for f in dataclasses.fields(kind)} | {
             "return": returns
         }
-        call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{listed(kind)}"
+        call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{_list_parameters(kind)}"
         del call.__wrapped__
         return cast("Verb[P, C, R]", call)
 
@@ -423,9 +489,7 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
 
 
 class OpenVerb(Verb[P, C_in, R_out], Protocol):
-    """A verb that takes more keywords than its config has fields: options of what another keyword
-    names.
-    """
+    """A verb that takes more keywords than its config has fields."""
 
     @overload
     def __call__(self, config: C_in, /) -> R_out: ...
@@ -436,15 +500,16 @@ class OpenVerb(Verb[P, C_in, R_out], Protocol):
 
 
 def openly_configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], OpenVerb[P, C, R]]:
-    """``configured`` for a config with a field that is ``rest``."""
+    """Do as ``configured`` for a config with a field that collects keywords (``rest``)."""
     return cast("Callable[[Callable[[C], R]], OpenVerb[P, C, R]]", configured(config))
 
 
-def listed(config: type) -> str:
-    """The fields of a config for a docstring: name, type, default and help."""
+def _list_parameters(config: type) -> str:
+    """List the fields of a config for a docstring, with type, default and help."""
     lines = []
     for f in ordered(config):
-        if text := f.metadata.get("help"):
+        text = f.metadata.get("help")
+        if text:
             default = "" if f.default in (None, dataclasses.MISSING) else f", default {f.default!r}"
             lines.append(
                 f"{f.name} : {f.type}{default}\n"

@@ -1,9 +1,9 @@
 """Places that a user names: files and folders of this machine, and addresses such as ``s3://``.
 
-The core asks one object, ``places()``, and never whether a name is an address.  Names of this
-machine are answered by ``Places``.  Addresses are answered by the provider of their scheme: the
-add-on cloud, or another package's (entry points ``topicstream.places``,
-docs/internals/extending.md).  A provider is imported when the first address of its scheme is used.
+The core asks one object, ``places()``, and never tests if a name is an address. ``Places`` answers
+for names of this machine. The provider of its scheme answers for an address: the add-on cloud, or
+another package (entry points ``topicstream.places``, docs/internals/extending.md). A provider is
+imported when the first address of its scheme is used.
 """
 
 from __future__ import annotations
@@ -24,39 +24,53 @@ from topicstream.base.errors import InputError, UsageError
 T = TypeVar("T")
 Name = str | os.PathLike[str]
 MIRROR = ".address"
-"""The file of a folder that stands for an address, which it holds."""
+"""The file in a mirror that contains its address."""
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,2}([^/].*)", re.DOTALL)
-"""An address, also as a ``Path`` writes it, which keeps one slash of two."""
+"""An address, also as ``Path`` writes it, which keeps one slash of two."""
 
 
 class Product(Protocol):
-    """A store that is made wherever it is to lie, and known again when it was made before."""
+    """A store that a place can make, wherever it is to lie.
+
+    Attributes
+    ----------
+    kind
+        The kind in the mark of its folder.
+    appends, force
+        Settings of the ingest that makes it.
+    progress
+        Its progress listener.
+    """
 
     kind: Literal["corpus"]
-    """As marks of folders name it: ``corpus``."""
     appends: bool
     force: bool
     progress: Any
 
     @property
     def inputs(self) -> str:
-        """Return a digest of what it is made of, "" where that cannot be known."""
+        """Return a digest of its inputs, "" if they cannot be known."""
 
     def make(self, folder: Name) -> dict[str, Any]:
-        """Make it in a folder of this machine; return its summary."""
+        """Make it in a folder of this machine, and return its summary."""
 
     def is_made(self, folder: Path) -> bool:
-        """Tell whether a folder holds it, or what a killed run has left of it."""
+        """Return if a folder holds it, whole or as a killed run has left it."""
 
     def describe_made(self, folder: Path) -> dict[str, Any]:
-        """Return the summary of one that was made before."""
+        """Return the summary of a store that was made before."""
 
 
 class Places:
-    """Files and folders of this machine."""
+    """Files and folders of this machine.
+
+    Attributes
+    ----------
+    schemes
+        Schemes of the addresses that a provider answers for.
+    """
 
     schemes: tuple[str, ...] = ()
-    """Schemes of the addresses that a provider answers for."""
 
     def resolve(self, place: T) -> T | Path:
         """Return the folder through which a store or a model is read.
@@ -69,12 +83,14 @@ class Places:
         Returns
         -------
         Path
-            Of an address its mirror on this machine; anything else is returned as it is.
+            The mirror of an address on this machine; anything else is returned as it is.
 
         Raises
         ------
         InputError
-            Where the address cannot be read, or holds neither a store nor a model (StoreError).
+            If the address cannot be read.
+        StoreError
+            If it holds neither a store nor a model.
         """
         return place
 
@@ -84,19 +100,19 @@ class Places:
         Parameters
         ----------
         path
-            A file that is not there, below a folder with the file ``.address``.
+            A missing file below a folder with the file ``.address``.
 
         Returns
         -------
         int or None
-            A descriptor; None where the folder is no mirror of this provider.
+            A descriptor; None if the folder is no mirror of this provider.
 
         Raises
         ------
         FileNotFoundError
-            Where there is no such object.
+            If there is no such object.
         InputError
-            Where it cannot be read.
+            If it cannot be read.
         """
         return None
 
@@ -113,29 +129,29 @@ class Places:
         return os.path.abspath(name)
 
     def on_this_machine(self, name: Name) -> bool:
-        """Tell whether a name is a path, which means nothing to another machine."""
+        """Return if a name is a path, which means nothing to another machine."""
         return True
 
     def exists(self, name: Name) -> bool:
-        """Tell whether something lies at a place; an address is asked when it is read."""
+        """Return if something lies at a place, as an address does until it is read."""
         return os.path.exists(name)
 
     def is_file(self, name: Name) -> bool:
-        """Tell whether a file or an object lies at a place, and may be read.
+        """Return if a file or an object lies at a place, and may be read.
 
         Raises
         ------
         InputError
-            Where the address cannot be asked.
+            If the address cannot be asked.
         """
         return os.path.isfile(name)
 
     def names_file(self, text: str) -> bool:
-        """Tell whether a text names a file; an address by its looks, without a request."""
+        """Return if a text names a file or, without a request, an object."""
         return os.path.isfile(text)
 
     def is_stream(self, name: Name) -> bool:
-        """Tell whether a place is a pipe, a socket or a device, which may never end."""
+        """Return if a place is a pipe, a socket or a device, which may never end."""
         return os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name))
 
     def expand(self, name: str) -> list[str]:
@@ -144,17 +160,18 @@ class Places:
         Returns
         -------
         list of str
-            The name itself, what a pattern matches, an object, the mirror of a store; nothing
-            where the place is a folder of objects, which ``list_objects`` lists.
+            The name itself, the matches of a pattern, an object, or the mirror of a store; nothing
+            for a folder of objects, which ``list_objects`` lists.
 
         Raises
         ------
         InputError
-            Where a pattern matches nothing, or nobody reads such addresses.
+            If a pattern matches nothing, or no provider reads such addresses.
         """
         if os.path.exists(name):
             return [name]
-        if (scheme := re.match(r"([a-z][a-z0-9+]{1,9}):/{1,2}[^/]", name)) is not None:
+        scheme = re.match(r"([a-z][a-z0-9+]{1,9}):/{1,2}[^/]", name)
+        if scheme is not None:
             address = re.sub(":/+", "://", name, count=1)  # a Path has one slash of them
             raise InputError(
                 f"{address}: only files and s3, gs, az and https are read; fetch it first "
@@ -168,12 +185,12 @@ class Places:
         return matched
 
     def list_objects(self, name: str) -> list[str]:
-        """Return the addresses of all objects below a folder; of this machine none.
+        """Return the addresses of all objects below a folder at an address.
 
         Raises
         ------
         InputError
-            Where they cannot be listed.
+            If they cannot be listed.
         """
         return []
 
@@ -183,29 +200,31 @@ class Places:
         Raises
         ------
         OSError, InputError
-            Where there is none, or it may not be read.
+            If there is none, or it may not be read.
         """
         return os.stat(name).st_size
 
     def stamp(self, name: str, most: float = math.inf) -> list[int | str] | None:
-        """Return what tells a raw input from a changed one.
+        """Return values that change when a raw input changes.
 
         Parameters
         ----------
+        name
+            The input, a file or a folder.
         most
-            Files of a folder; one with more has no stamp.
+            Files of a folder, at most; one with more has no stamp.
 
         Returns
         -------
         list or None
-            Files, bytes, and a digest of names, sizes and times; of an object 1, its bytes and
-            its version.  None for standard input, and for what is gone.
+            Files, bytes, and a digest of names, sizes and times; for an object 1, its bytes and
+            its version. None for standard input, and for an input that is gone.
         """
         if name == "-" or not os.path.exists(name):
             return None
         paths: list[str] = [] if os.path.isdir(name) else [name]
-        for at, _, inside in os.walk(name):
-            paths += [os.path.join(at, f) for f in inside]
+        for folder, _, names in os.walk(name):
+            paths += [os.path.join(folder, inside) for inside in names]
             if len(paths) > most:
                 return None
         digest = hashlib.sha256()
@@ -215,8 +234,8 @@ class Places:
             if not os.path.exists(path):
                 continue
             about = os.stat(path)
-            files = files + 1
-            size = size + about.st_size
+            files += 1
+            size += about.st_size
             digest.update(
                 b"%s\0%d\0%d\n"
                 % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns)
@@ -224,46 +243,50 @@ class Places:
         return [files, size, digest.hexdigest()[:32]]
 
     def open(self, name: Name) -> BinaryIO:
-        """Open raw bytes for reading from start to end; a provider reads ahead.
+        """Open raw bytes for reading from start to end.
+
+        A provider reads ahead.
 
         Returns
         -------
         BinaryIO
-            Buffered, with ``peek``.
+            A buffered file with ``peek``.
 
         Raises
         ------
         OSError, InputError
-            Where there is none, or it may not be read.
+            If there is none, or it may not be read.
         """
         return open(name, "rb")
 
     def open_file(self, name: Name) -> Any:
-        """Return what a library opens that goes to and fro in a file.
+        """Return a path or file for libraries that seek in it.
 
         Returns
         -------
         Path or BinaryIO
-            The path; an object is a file that is read by ranges.
+            The path; for an object, a file that is read by ranges.
 
         Raises
         ------
         InputError
-            Where the object may not be read.
+            If the object may not be read.
         """
         return Path(name)
 
     def refuse_output(self, name: Name, option: str) -> None:
-        """Raise UsageError where a file cannot be written.
+        """Raise UsageError if a file cannot be written.
 
         Parameters
         ----------
+        name
+            The file.
         option
-            How the command calls it, for the message.
+            The option that names it, for the message.
         """
 
     def refuse_folder(self, folder: Name) -> None:
-        """Raise UsageError where a folder cannot be written to: an address, or its mirror."""
+        """Raise UsageError if a folder cannot be written to: an address, or its mirror."""
         if self.origin(folder) is not None:
             raise _read_only(folder)
 
@@ -273,22 +296,22 @@ class Places:
         Returns
         -------
         dict
-            The summary; of an address with ``out`` and ``version``.
+            The summary; for an address, with ``out`` and ``version``.
 
         Raises
         ------
         TopicsError
-            Where the place holds something else, or cannot be written to.
+            If the place holds something else, or cannot be written to.
         """
         return product.make(place)
 
     def check_upload(self, address: str) -> str:
-        """Return an address to which folders can be published.
+        """Return an address if folders can be published there.
 
         Raises
         ------
         UsageError
-            For any other place.
+            If they cannot.
         """
         raise UsageError(f"{address}: versions are uploaded to s3://, gs:// or az://")
 
@@ -298,111 +321,148 @@ class Places:
         Returns
         -------
         dict
-            ``uploaded`` (files), and what else the provider tells.
+            ``uploaded`` (files), and further values of the provider.
 
         Raises
         ------
         UsageError
-            Where nothing can be published.
+            If nothing can be published there.
         Busy
-            Where another publisher was faster.
+            If another publisher was faster.
         """
         self.check_upload(address)
         raise UsageError(f"{address}: cannot be published to")
 
     def traffic(self) -> dict[str, int]:
-        """Return ``requests`` and ``bytes`` since the last call; {} where none were fetched."""
+        """Return ``requests`` and ``bytes`` since the last call, {} without any."""
         return {}
 
     def renew(self) -> None:
-        """Ask anew for what lies at addresses, of which a command reads one version."""
+        """Forget the versions of addresses, of which a command reads one each."""
 
 
 class Addresses(Places):
-    """Base of a provider: methods are called with a whole address, ``scheme://rest``.
+    """Base of a provider of addresses.
 
-    Each refuses in one line what the provider does not override.
+    Its methods are called with a whole address, ``scheme://rest``. A method that the provider does
+    not override refuses the address in one line, or answers as for an object that is not read yet.
+
+    Examples
+    --------
+    >>> import io
+    >>> from topicstream.base.places import Addresses
+    >>> class Notes(Addresses):
+    ...     schemes = ("note",)
+    ...
+    ...     def size(self, name):
+    ...         return len(name)
+    ...
+    ...     def open(self, name):
+    ...         return io.BufferedReader(io.BytesIO(name.removeprefix("note://").encode()))
+    >>> Notes().open("note://cats and dogs").read()
+    b'cats and dogs'
     """
 
     def refusal(self, address: Name, doing: str) -> UsageError:
-        """Return the error for what the provider cannot do."""
+        """Make the error about work that the provider cannot do."""
         return UsageError(f"{address}: {doing}; copy it to this machine")
 
     def resolve(self, place: T) -> T | Path:
+        """Refuse to read a store or a model."""
         raise self.refusal(str(place), "stores and models are not read from such addresses")
 
     def origin(self, folder: Name) -> str | None:
+        """Return None: an address is no mirror."""
         return None
 
     def describe(self, name: Name) -> str:
+        """Return the address."""
         return os.fspath(name)
 
     def on_this_machine(self, name: Name) -> bool:
+        """Return False: every machine reads an address."""
         return False
 
     def exists(self, name: Name) -> bool:
+        """Return True, without a request."""
         return True
 
     def is_file(self, name: Name) -> bool:
+        """Return True, without a request."""
         return True
 
     def names_file(self, text: str) -> bool:
+        """Return True, without a request."""
         return True
 
     def is_stream(self, name: Name) -> bool:
+        """Return False: an object has an end."""
         return False
 
     def expand(self, name: str) -> list[str]:
+        """Return the address: there are no patterns."""
         return [name]
 
     def size(self, name: Name) -> int:
+        """Refuse to read a raw file."""
         raise self.refusal(name, "raw files are not read from such addresses")
 
     def stamp(self, name: str, most: float = math.inf) -> list[int | str] | None:
+        """Return None: changes are not noticed."""
         return None
 
     def open(self, name: Name) -> BinaryIO:
+        """Refuse to read a raw file."""
         raise self.refusal(name, "raw files are not read from such addresses")
 
     def open_file(self, name: Name) -> Any:
+        """Open the object as ``open`` does."""
         return self.open(name)
 
     def refuse_output(self, name: Name, option: str) -> None:
+        """Refuse to write a file."""
         raise UsageError(
             f"{option} {name}: files are written to this machine only; name one, and copy it there"
         )
 
     def refuse_folder(self, folder: Name) -> None:
+        """Refuse to write to a folder."""
         raise _read_only(folder)
 
     def make(self, place: Name, product: Product) -> dict[str, Any]:
+        """Refuse to make a store."""
         raise _read_only(place)
 
 
 class _Missing(Addresses):
-    """Addresses of the add-on cloud, where that is not there."""
+    """The addresses of the add-on cloud if that is not installed."""
 
     schemes = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
 
     def refusal(self, address: Name, doing: str) -> UsageError:
+        """Make the error about the missing add-on."""
         return UsageError(f"{address}: addresses need the add-on cloud, which is not installed")
 
     def expand(self, name: str) -> list[str]:
+        """Refuse an input."""
         raise self.refusal(name, "")
 
     def make(self, place: Name, product: Product) -> dict[str, Any]:
+        """Refuse to make a store."""
         raise self.refusal(place, "")
 
     def check_upload(self, address: str) -> str:
+        """Refuse an upload."""
         raise self.refusal(address, "")
 
 
 def _read_only(folder: Name) -> UsageError:
+    """Make the error about writing to an address."""
     return UsageError(f"{folder}: addresses are read only; name a folder of this machine")
 
 
 class _Registered(Places):
-    """Places of this machine and of all providers; each name goes to who answers for it."""
+    """The places of this machine and of all providers, one of which answers for each name."""
 
     def __init__(self) -> None:
         self._local = Places()
@@ -410,8 +470,8 @@ class _Registered(Places):
         self._by_scheme: dict[str, Places] = {}
 
     def _providers(self) -> Iterator[Places]:
-        """Load the providers one after the other, ours first."""
-        for name in plugins.own(plugins.PLACES):
+        """Yield the providers, ours first, and load each only when it is reached."""
+        for name in plugins.own_names(plugins.PLACES):
             yield self._make_provider(name, plugins.load(plugins.PLACES, name))
         for name, provider in plugins.loaded(plugins.PLACES):
             yield self._make_provider(name, provider)
@@ -419,12 +479,13 @@ class _Registered(Places):
         yield self._local
 
     def _make_provider(self, name: str, provider: type[Places]) -> Places:
+        """Make a provider, once."""
         if name not in self._loaded:
             self._loaded[name] = provider()
         return self._loaded[name]
 
-    def _at(self, name: Name) -> tuple[Places, str]:
-        """Return who answers for a name, and the name as that takes it."""
+    def _find_provider(self, name: Name) -> tuple[Places, str]:
+        """Find the provider of a name, and return the name as the provider takes it, too."""
         text = os.fspath(name)
         match = _ADDRESS.fullmatch(text)
         if match is None:
@@ -437,21 +498,22 @@ class _Registered(Places):
         provider = self._by_scheme[scheme]
         return provider, text if provider is self._local else f"{scheme}://{match[2]}"
 
-    def _at_input(self, name: str) -> tuple[Places, str]:
-        """Return who answers for a raw input: a file of this machine may have an address's name."""
-        return (self._local, name) if os.path.exists(name) else self._at(name)
+    def _find_input(self, name: str) -> tuple[Places, str]:
+        """Find the provider of a raw input, which may be a file whose name is like an address."""
+        return (self._local, name) if os.path.exists(name) else self._find_provider(name)
 
     def resolve(self, place: T) -> T | Path:
         if not isinstance(place, str | os.PathLike):
             return place
-        provider, address = self._at(place)
+        provider, address = self._find_provider(place)
         return place if provider is self._local else Path(provider.resolve(address))
 
     def fetch(self, path: Name) -> int | None:
         whole = Path(os.path.abspath(path))
         for folder in whole.parents:
-            if (address := self.origin(folder)) is not None:
-                provider, _ = self._at(address)
+            address = self.origin(folder)
+            if address is not None:
+                provider, _ = self._find_provider(address)
                 return provider.fetch(whole)
         return None
 
@@ -459,63 +521,63 @@ class _Registered(Places):
         return self._local.origin(folder)
 
     def describe(self, name: Name) -> str:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.describe(place)
 
     def on_this_machine(self, name: Name) -> bool:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.on_this_machine(place)
 
     def exists(self, name: Name) -> bool:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.exists(place)
 
     def is_file(self, name: Name) -> bool:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.is_file(place)
 
     def names_file(self, text: str) -> bool:
-        provider, place = self._at(text)
+        provider, place = self._find_provider(text)
         return provider.names_file(place)
 
     def is_stream(self, name: Name) -> bool:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.is_stream(place)
 
     def expand(self, name: str) -> list[str]:
-        provider, place = self._at_input(name)
+        provider, place = self._find_input(name)
         return provider.expand(place)
 
     def list_objects(self, name: str) -> list[str]:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.list_objects(place)
 
     def size(self, name: Name) -> int:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.size(place)
 
     def stamp(self, name: str, most: float = math.inf) -> list[int | str] | None:
-        provider, place = self._at_input(name)
+        provider, place = self._find_input(name)
         return provider.stamp(place, most)
 
     def open(self, name: Name) -> BinaryIO:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.open(place)
 
     def open_file(self, name: Name) -> Any:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         return provider.open_file(place)
 
     def refuse_output(self, name: Name, option: str) -> None:
-        provider, place = self._at(name)
+        provider, place = self._find_provider(name)
         provider.refuse_output(place, option)
 
     def refuse_folder(self, folder: Name) -> None:
-        provider, place = self._at(folder)
+        provider, place = self._find_provider(folder)
         provider.refuse_folder(place)
 
     def make(self, place: Name, product: Product) -> dict[str, Any]:
-        provider, name = self._at(place)
+        provider, name = self._find_provider(place)
         if provider is self._local and _ADDRESS.fullmatch(name) is not None:
             # Arrow takes such a relative path for an address, too
             address = re.sub(":/+", "://", name, count=1)
@@ -526,17 +588,19 @@ class _Registered(Places):
         return provider.make(name, product)
 
     def check_upload(self, address: str) -> str:
-        provider, place = self._at(address)
+        provider, place = self._find_provider(address)
         return provider.check_upload(place)
 
     def publish(self, folder: Name, address: str) -> dict[str, Any]:
-        provider, place = self._at(address)
+        provider, place = self._find_provider(address)
         return provider.publish(folder, place)
 
     def traffic(self) -> dict[str, int]:
-        each = [fetched for p in self._loaded.values() if (fetched := p.traffic())]
-        names = ("requests", "bytes")
-        return {name: sum(fetched[name] for fetched in each) for name in names} if each else {}
+        total: dict[str, int] = {}
+        for provider in self._loaded.values():
+            for name, number in provider.traffic().items():
+                total[name] = total.get(name, 0) + number
+        return total
 
     def renew(self) -> None:
         for provider in self._loaded.values():
@@ -545,5 +609,5 @@ class _Registered(Places):
 
 @cache
 def places() -> Places:
-    """Return the one object that answers for every place; it loads no provider yet."""
+    """Return the one object that answers for every place."""
     return _Registered()

@@ -1,11 +1,10 @@
 """Find commands, engines, methods, readers, executors, scorers and views by name.
 
-Those of other packages are found by their entry points.
-
-A package lists them in its ``pyproject.toml`` (docs/internals/extending.md); the name is that of
-``--algo``, ``--method``, ``--format`` or ``--score``, the ``executor`` of ``topicstream.train``, or
-the option of ``topics show`` that asks for a view. A name of ours cannot be taken. Nothing is
-imported before it is asked for by name, or all are listed.
+Another package lists its own as entry points in its ``pyproject.toml``
+(docs/internals/extending.md). The name is the value of ``--algo``, ``--method``, ``--format`` or
+``--score``, the ``executor`` of ``topicstream.train``, or the option of ``topics show`` that asks
+for a view. A name of ours cannot be taken. Nothing is imported before it is asked for by name, or
+all are listed.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ FORMATS = "topicstream.formats"
 CONVERTERS = "topicstream.converters"
 COMMANDS = "topicstream.commands"
 OPTIONS = "topicstream.options"
-"""Of existing commands: the group of `topics train` is ``topicstream.options.train``."""
+"""Options of existing commands: the group of `topics train` is ``topicstream.options.train``."""
 FUNCTIONS = "topicstream.functions"
 MODULES = "topicstream.modules"
 
@@ -140,8 +139,8 @@ def addons() -> dict[str, ModuleType]:
 
 
 @cache
-def own(group: str) -> dict[str, str]:
-    """Return this package's names of a group, the core's first, with their ``module:attribute``."""
+def own_names(group: str) -> dict[str, str]:
+    """Return the ``module:attribute`` of this package's names of a group, the core's first."""
     names = dict(OWN.get(group, {}))
     for addon in addons().values():
         names |= getattr(addon, "ENTRY_POINTS", {}).get(group, {})
@@ -156,19 +155,24 @@ def installed() -> Any:
 
 @cache
 def entries(group: str) -> dict[str, EntryPoint]:
-    """name -> entry point, ours first, then those of the packages that are installed."""
-    ours = {name: EntryPoint(name, value, group) for name, value in own(group).items()}
+    """Return the entry points of a group by name, ours first, then other packages'."""
+    ours = {name: EntryPoint(name, value, group) for name, value in own_names(group).items()}
     others = sorted(installed().select(group=group), key=lambda e: (e.name, e.value))
     return ours | {entry.name: entry for entry in others if entry.name not in ours}
 
 
 @cache
 def load(group: str, name: str) -> Any:
-    """Import what an entry point names; TopicsError where that fails.
+    """Import the object of an entry point.
 
-    Ours are found without a look at what is installed, which takes some 20 milliseconds.
+    For a name of ours the installed packages are not searched, which takes some 20 milliseconds.
+
+    Raises
+    ------
+    TopicsError
+        If the import fails.
     """
-    ours = own(group)
+    ours = own_names(group)
     entry = EntryPoint(name, ours[name], group) if name in ours else entries(group)[name]
     try:
         return entry.load()
@@ -181,25 +185,28 @@ def load(group: str, name: str) -> Any:
 
 
 def find(group: str, name: str, option: str) -> Any:
-    """What the name that an option gives stands for; UsageError with the nearest name, or all,
-    where there is none.
+    """Import the object that an option names.
+
+    Raises
+    ------
+    UsageError
+        If there is no such name. The message has the nearest name, or all.
     """
     names = entries(group)
     if name not in names:
         near = get_close_matches(name, names, 1)
-        hint = (
-            f"did you mean {near[0]}?"
-            if near
-            else f"choose one of {', '.join(sorted(names))}"
-            if names
-            else "no installed package has one"
-        )
+        if near:
+            hint = f"did you mean {near[0]}?"
+        elif names:
+            hint = f"choose one of {', '.join(sorted(names))}"
+        else:
+            hint = "no installed package has one"
         raise UsageError(f"{option} {name}: not known; {hint}")
     return load(group, name)
 
 
 def loaded(group: str) -> Iterator[tuple[str, Any]]:
-    """All of a group that can be loaded; a line in the log for one that cannot."""
+    """Yield name and object of each entry point that can be loaded, and log the others."""
     for name in entries(group):
         try:
             yield name, load(group, name)

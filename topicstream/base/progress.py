@@ -1,4 +1,4 @@
-"""Progress of a command, the same for all: to a ``Progress``, to a plain callable, or nowhere.
+"""Progress of a command: to a ``Progress``, to a plain callable, or nowhere.
 
 Lines also go to the logger ``topicstream`` (level INFO, warnings WARNING), which is silent unless
 the program that uses the library sets up logging.
@@ -47,10 +47,25 @@ STEPS = {
 
 @runtime_checkable
 class Progress(Protocol):
-    """A listener.  Derive from it and override what is wanted: by itself it only logs."""
+    """A listener to the progress of a command. Derive from it and override what is wanted.
+
+    By itself it only logs lines.
+
+    Examples
+    --------
+    >>> import topicstream
+    >>> from topicstream.base.progress import Progress
+    >>> class Passes(Progress):
+    ...     def end_pass(self, record, passes):
+    ...         if record["pass"]:  # 0 is the start
+    ...             print("pass", record["pass"], "of", passes)
+    >>> trained = topicstream.train("corpus.zarr", "small", topics=2, passes=2, progress=Passes())
+    pass 1 of 2
+    pass 2 of 2
+    """
 
     def say(self, line: str) -> None:
-        """One line, at once."""
+        """Report a line at once."""
         LOG.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", named(line))
 
     def step(
@@ -61,30 +76,48 @@ class Progress(Protocol):
         unit: str = "",
         documents: int = 0,
     ) -> None:
-        """``phase`` is so far: ``done`` of ``total`` (None: not known) of a unit, or without one,
-        it begins and will tell nothing on the way. Called often. Units: cell, B (bytes; with the
-        documents in them), piece, documents, words.
+        """Report that ``done`` of ``total`` units of a phase are finished.
+
+        It is called often.
+
+        Parameters
+        ----------
+        phase
+            The phase, such as ``"topics of documents"``.
+        done, total
+            Finished units and all of them (None: unknown).
+        unit
+            ``cell``, ``B`` (bytes), ``piece``, ``documents`` or ``words``; without a unit, the
+            phase only begins, and nothing is reported on the way.
+        documents
+            Documents in the bytes.
         """
         return
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
-        """A pass of a training has ended, of so many at most; ``record`` is its line of the
-        history.
+        """Report the end of a training pass.
+
+        Parameters
+        ----------
+        record
+            The pass's line of the history.
+        passes
+            Passes of the training, at most.
         """
         return
 
     def close(self) -> None:
-        """No more to say."""
+        """End the report."""
         return
 
 
 Told = Progress | Callable[[str, int, int], None] | bool | None
-"""What a function takes as ``progress``: a Progress; a function called with (what, done, total or
-0); True: stderr; False: silence; None: the function's default."""
+"""Values of an argument ``progress``: a ``Progress``; a function called with (phase, done, total
+or 0); True: stderr; False: silence; None: the function's default."""
 
 
 class Calls(Progress):
-    """Tells a plain function how far it is."""
+    """A listener that calls a plain function."""
 
     def __init__(self, function: Callable[[str, int, int], None]) -> None:
         self._function = function
@@ -101,17 +134,17 @@ class Calls(Progress):
 
 
 class Silent(Progress):
-    """Only logs."""
+    """A listener that only logs."""
 
 
 def in_notebook() -> bool:
-    """Whether a Jupyter kernel runs us: its stderr is no terminal, but shows bars."""
+    """Return if a Jupyter kernel runs us, whose stderr is no terminal but shows bars."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "IPKernelApp" in getattr(shell, "config", ())
 
 
-def _bars(terminal: bool) -> Any:
-    """tqdm's class of bars for a terminal or a notebook."""
+def _bar_class(terminal: bool) -> Any:
+    """Return tqdm's class of bars for a terminal or a notebook."""
     if terminal:
         from tqdm import tqdm
 
@@ -123,9 +156,18 @@ def _bars(terminal: bool) -> Any:
 
 
 class Shown(Progress):
-    """On a stream (default: stderr): a bar on a terminal and in a notebook, else a plain line at
-    least every 10 s. ``verbose`` < 0: nothing; > 0: every pass. ``stamped``: every line begins
-    with the time [default: where verbose > 0].
+    """A listener that writes to a stream.
+
+    It shows a bar on a terminal and in a notebook, and elsewhere a plain line at least every 10 s.
+
+    Parameters
+    ----------
+    verbose
+        Below 0: nothing is written; above 0: every pass is.
+    stream
+        The stream (default: stderr).
+    stamped
+        Begin every line with the time, as it does if ``verbose`` is above 0.
     """
 
     def __init__(
@@ -141,10 +183,11 @@ class Shown(Progress):
         self._bars = self._terminal or (stream is None and in_notebook())
 
     def say(self, line: str) -> None:
+        """Write a line in the place of a bar, and log it."""
         Progress.say(self, line)
         self.close()
         if self._verbose >= 0:
-            self._line(named(line))
+            self._write(named(line))
 
     def step(
         self,
@@ -154,6 +197,7 @@ class Shown(Progress):
         unit: str = "",
         documents: int = 0,
     ) -> None:
+        """Move the bar, or write a line if one is due."""
         if self._verbose < 0:
             return
         if phase != self._what:
@@ -164,17 +208,18 @@ class Shown(Progress):
         if not unit:
             self.close()
             if self._terminal or due:
-                self._line(phase)
+                self._write(phase)
         elif self._bars:
-            self._show(done, total, unit, documents)
+            self._move_bar(done, total, unit, documents)
         elif (
             due
             and time.monotonic() - self._began >= DELAY.get(unit, 0.0)
             and (unit != "cell" or done < (total or 0))
         ):
-            self._line(self._text(done, total, unit, documents))
+            self._write(self._describe_step(done, total, unit, documents))
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
+        """Write a line about the pass, unless passes follow each other too fast to read."""
         self.close()
         self._what = ""
         number = record["pass"]
@@ -203,11 +248,13 @@ class Shown(Progress):
             self.say(*render(PASS, {**record, **about}))
 
     def close(self) -> None:
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
-    def _line(self, text: str) -> None:
+    def _write(self, text: str) -> None:
+        """Write a line, with the time or wrapped."""
         if self._stamped:
             text = f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}"
         elif self._terminal:
@@ -217,7 +264,8 @@ class Shown(Progress):
         print(text, file=self._stream, flush=True)
         self._last = time.monotonic()
 
-    def _text(self, done: int, total: int | None, unit: str, documents: int) -> str:
+    def _describe_step(self, done: int, total: int | None, unit: str, documents: int) -> str:
+        """Describe a step by share, speed and time left."""
         seconds = max(time.monotonic() - self._began, 1e-9)
         whole = total or 0
         about = {
@@ -232,11 +280,12 @@ class Shown(Progress):
         }
         return render(STEPS.get(unit, STEP), about)[0]
 
-    def _show(self, done: int, total: int | None, unit: str, documents: int) -> None:
+    def _move_bar(self, done: int, total: int | None, unit: str, documents: int) -> None:
+        """Move the bar, and make it if the phase takes long enough."""
         if self._bar is None:
             if time.monotonic() - self._began < DELAY.get(unit, 0.0):
-                return  # over soon: no bar
-            self._bar = _bars(self._terminal)(
+                return
+            self._bar = _bar_class(self._terminal)(
                 total=total or None,
                 initial=done,
                 desc=self._what,
@@ -253,12 +302,20 @@ class Shown(Progress):
             self.close()
 
 
-def listener(told: Told, default: Callable[[], Progress] = Silent) -> Progress:
-    """The Progress that a function's ``progress`` asks for; ``default`` makes that of None."""
-    if isinstance(told, Progress):
-        return told
-    if told is None:
+def listener(progress: Told, default: Callable[[], Progress] = Silent) -> Progress:
+    """Make the ``Progress`` that a function's argument ``progress`` asks for.
+
+    Parameters
+    ----------
+    progress
+        The argument.
+    default
+        Makes the listener for None.
+    """
+    if isinstance(progress, Progress):
+        return progress
+    if progress is None:
         return default()
-    if isinstance(told, bool):
-        return Shown() if told else Silent()
-    return Calls(told)
+    if isinstance(progress, bool):
+        return Shown() if progress else Silent()
+    return Calls(progress)

@@ -27,7 +27,8 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 """A part of a whole."""
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-"""A value that JSON has: what a command prints.  Who reads a result by its keys needs a record."""
+"""A value that JSON has, as a command prints. Code that reads a result by its keys needs a record.
+"""
 
 RESTORE = "The file is corrupt; restore it from a backup"
 
@@ -36,9 +37,9 @@ RESTORE = "The file is corrupt; restore it from a backup"
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records.
 
-    A field without a default has to be there; a member that the type does not know is ignored, so
-    that a newer version may add some. What a type cannot say is checked in ``__post_init__`` by
-    raising ValueError.
+    A field without a default must be present. A member that the type does not know is ignored, so
+    that a newer version may add some. Conditions that no type expresses are checked in
+    ``__post_init__``, which raises ValueError.
     """
 
 
@@ -55,12 +56,12 @@ def read_record(path: str | os.PathLike[str], kind: type[R], advice: str = RESTO
     kind
         The type that it must have: a ``Record``, or anything that msgspec decodes.
     advice
-        What to do about a file that does not have it.
+        Advice to the user about a file of another type.
 
     Raises
     ------
     StoreError
-        Where the file is missing, does not match its checksum, or has a field of another type; the
+        If the file is missing, does not match its checksum, or has a field of another type. The
         message names the field: ``manifest.json: `$.parts.train`: expected `int`, got `str`.``
     """
     return decode_record(read_json(path), kind, path, advice)
@@ -73,8 +74,18 @@ def decode_record(
     advice: str = RESTORE,
     error: type[TopicsError] = StoreError,
 ) -> R:
-    """Plain JSON values as a record; ``error`` naming ``where`` and the field (see
-    ``read_record``).
+    """Decode plain JSON values as a record.
+
+    Parameters
+    ----------
+    value
+        The values.
+    kind, advice
+        As of ``read_record``.
+    where
+        The file or place, for messages.
+    error
+        The error that is raised, with the name of a field of another type.
 
     Examples
     --------
@@ -94,18 +105,26 @@ def decode_record(
 
 
 def _problem(message: str) -> str:
-    """``Expected `int`, got `str` - at `$.x` `` -> `` `$.x`: expected `int`, got `str` ``."""
+    """Put the field first: ``Expected `int` - at `$.x` `` to `` `$.x`: expected `int` ``."""
     problem, _, place = message.partition(" - at ")
     return f"{place or '`$`'}: {re.sub('^[A-Z]', lambda m: m[0].lower(), problem)}"
 
 
 def plain(record: Any) -> Any:
-    """A record as JSON has it: dicts with text keys, lists, numbers, strings."""
+    """Convert a record to plain JSON values: dicts with text keys, lists, numbers, strings."""
     return msgspec.json.decode(msgspec.json.encode(record))
 
 
 def write_record(path: str | os.PathLike[str], record: Any, *, durable: bool = True) -> None:
-    """Replace ``path`` by a record as JSON with a checksum, in one rename; ``durable``: survives a
-    power cut.
+    """Replace a file by a record as JSON with a checksum, in one rename.
+
+    Parameters
+    ----------
+    path
+        The file.
+    record
+        The record.
+    durable
+        Make the change survive a power cut.
     """
     write_json(path, plain(record), durable=durable)

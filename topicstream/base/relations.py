@@ -1,8 +1,7 @@
-"""Tables larger than memory, sorted, joined and counted by SQL: DuckDB within a memory limit, its
-overflow in a folder.
+"""Tables larger than memory, which DuckDB sorts, joins and counts within a memory limit.
 
-Every result that is stored is ordered by a complete key, so it does not depend on DuckDB's threads
-or on what it spills.
+Every result that is stored is ordered by a complete key, so that it does not depend on DuckDB's
+threads or on what it spills.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ class Relations:
     Parameters
     ----------
     folder
-        Of ours; what does not fit memory goes into ``duckdb_temp`` below it.
+        A folder of ours; data that does not fit memory goes into ``duckdb_temp`` below it.
     memory
         Bytes that tables, sorts and joins may take together (at least LEAST_MEMORY).
     """
 
     def __init__(self, folder: Path, memory: int) -> None:
-        import duckdb  # 70 ms, which only what writes stores needs
+        import duckdb  # 70 ms, which only commands that write stores need
 
         memory = max(memory, LEAST_MEMORY)
         overflow = str(folder / OVERFLOW)
@@ -64,15 +63,13 @@ class Relations:
                 "autoload_known_extensions": False,
             },
         )
-        with contextlib.suppress(
-            duckdb.Error
-        ):  # a notebook without ipywidgets, which has no bar and refuses the setting
-            self._connection.execute(
-                "set enable_progress_bar = false"
-            )  # else a program of `python -c` shows one
+        # a program of `python -c` would show a bar; a notebook without ipywidgets, which has
+        # none, refuses the setting
+        with contextlib.suppress(duckdb.Error):
+            self._connection.execute("set enable_progress_bar = false")
 
     def insert(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
-        """Append rows to a table; the first ones create it."""
+        """Append rows to a table, which is created by the first ones."""
         self._connection.register("arriving", rows)
         self.execute(
             f"insert into {name} from arriving"
@@ -82,34 +79,38 @@ class Relations:
         self._created.add(name)
 
     def execute(self, sql: str) -> None:
-        """Run a statement.  DoesNotFit where memory or the disk is too small for it."""
-        self._finish(self._connection, lambda: self._connection.execute(sql))
+        """Run a statement, or raise DoesNotFit if memory or the disk is too small for it."""
+        self._run(self._connection, lambda: self._connection.execute(sql))
 
     def number(self, sql: str) -> int:
-        """The only value of a query."""
+        """Return the only value of a query."""
         [(value,)] = self._rows(sql)
         return int(value)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self._finish(
+        """Return all rows of a query."""
+        rows: list[tuple[Any, ...]] = self._run(
             self._connection, lambda: self._connection.execute(sql).fetchall()
         )
         return rows
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """The result of a query, in its order, a batch at a time."""
+        """Yield the result of a query in its order, a batch at a time."""
         cursor = self._connection.cursor()
-        reader = self._finish(cursor, lambda: cursor.sql(sql).to_arrow_reader(ROWS))
-        while (batch := self._finish(cursor, lambda: next(reader, None))) is not None:
+        reader = self._run(cursor, lambda: cursor.sql(sql).to_arrow_reader(ROWS))
+        while True:
+            batch = self._run(cursor, lambda: next(reader, None))
+            if batch is None:
+                break
             yield batch
 
-    def _finish(self, connection: Any, work: Callable[[], Result]) -> Result:
-        """Have a thread do work of a connection; whatever ends the wait for it ends the work.
+    def _run(self, connection: Any, work: Callable[[], Result]) -> Result:
+        """Run work of a connection in a thread, and interrupt it if the wait for it ends early.
 
-        In the main thread the query engine would run the handlers of signals, and lose what they
-        raise.
+        In the main thread the query engine would run the handlers of signals, and lose the errors
+        that they raise.
         """
-        with self._fitting():
+        with self._rewrite_errors():
             if threading.current_thread() is not threading.main_thread():
                 return work()
             future = self._thread.submit(work)
@@ -122,7 +123,8 @@ class Relations:
                 raise
 
     @contextlib.contextmanager
-    def _fitting(self) -> Iterator[None]:
+    def _rewrite_errors(self) -> Iterator[None]:
+        """Raise DoesNotFit for errors of the query engine, which are about memory or disk."""
         try:
             yield
         except self._errors as e:
@@ -132,9 +134,7 @@ class Relations:
             ) from e
 
     def clear(self) -> None:
-        """Drop all tables and views: a connection takes longer to open than a small corpus
-        to sort.
-        """
+        """Drop all tables and views, which is faster than a new connection."""
         for name, kind in self._rows(
             "select table_name, table_type from information_schema.tables"
         ):
@@ -142,7 +142,7 @@ class Relations:
         self._created.clear()
 
     def close(self) -> None:
-        """Give back memory and files."""
+        """Release memory and files."""
         self._thread.shutdown()
         self._connection.close()  # removes its folder
 

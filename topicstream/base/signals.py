@@ -1,8 +1,7 @@
-"""Signals that end a command: their exit codes, and the last one that a handler raised an error
-for.
+"""The signal that ends a command.
 
-Libraries written in C run our handlers, too, and some put an error of their own in the place of
-what a handler raises; the command then knows from here that it was a signal.
+Libraries written in C run our handlers, too, and some replace the error that a handler raises by
+one of their own. The command then learns from here that it was a signal.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from topicstream.base.errors import Interrupted, Stopped
 
 @dataclass(frozen=True)
 class Received:
-    """A signal that came, and what its handler said."""
+    """A signal that came, and the message of its handler."""
 
     signum: int
     message: str
@@ -23,19 +22,19 @@ class Received:
 _received: list[Received] = []
 
 
-def stopped(signum: int, message: str) -> Stopped:
-    """Remember a signal; the error that its handler raises."""
+def note_signal(signum: int, message: str) -> Stopped:
+    """Note a signal, and return the error that its handler is to raise."""
     _received[:] = [Received(signum, message)]
     return Stopped(message, signum)
 
 
 def forget_signals() -> None:
-    """Begin a command."""
+    """Forget the signals of an earlier command."""
     _received.clear()
 
 
-def behind(error: BaseException) -> BaseException:
-    """What a command ends with: a signal that an error stands for, else the error itself."""
+def find_cause(error: BaseException) -> BaseException:
+    """Return the error of the signal that an error stands for, or else the error itself."""
     if not _received or isinstance(error, (Interrupted, Stopped)):
         return error
     return Stopped(_received[0].message, _received[0].signum)

@@ -1,4 +1,4 @@
-"""Calls that Linux and macOS make each in its own way, or that one of them lacks.
+"""Calls of the system that differ between Linux and macOS.
 
 This module and ``machine`` alone ask for such names; tests/project/test_other_systems.py hides
 them.
@@ -40,7 +40,7 @@ def peak_bytes() -> int:
 
 
 def trim_freed_memory() -> None:
-    """Let glibc give freed memory back early; other libraries are left as they are."""
+    """Let glibc return freed memory to the system early."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -63,17 +63,24 @@ def flush(fd: int) -> None:
 
 
 def lock(fd: int, *, wait: bool = False) -> bool:
-    """Lock an open file or folder; False where another process holds it.
+    """Lock an open file or folder.
 
     Parameters
     ----------
+    fd
+        Its descriptor.
     wait
-        Until the other process lets go, instead of returning False.
+        Wait for another process that holds the lock.
+
+    Returns
+    -------
+    bool
+        False if another process holds the lock.
 
     Raises
     ------
     OSError
-        Where the file system has no locks.
+        If the file system has no locks.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +95,7 @@ def allocate(fd: int, size: int) -> None:
     Raises
     ------
     OSError
-        Where the disk has no room.
+        If the disk is full.
     """
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, 0, size)
@@ -103,13 +110,13 @@ def allocate(fd: int, size: int) -> None:
 
 
 def read_ahead(fd: int, offset: int, size: int) -> None:
-    """Ask for a part of a file before it is needed, where the system takes such advice."""
+    """Ask the system, if it takes such advice, to read a part of a file ahead."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, offset, size, os.POSIX_FADV_WILLNEED)
 
 
 def release_pages(mapped: mmap.mmap, fd: int, start: int, size: int) -> None:
-    """Take pages of a file's shared mapping out of this process; the file keeps their values.
+    """Release pages of a file's shared mapping from this process.
 
     Linux has an advice for it.  macOS takes the same advice as a hint and keeps the pages, so there
     the part is mapped anew over itself.
@@ -140,8 +147,8 @@ def release_pages(mapped: mmap.mmap, fd: int, start: int, size: int) -> None:
 
 
 def exchange_names(first: Path, second: Path) -> bool:
-    """Let two folders change names in one step; False where that cannot be."""
-    names = os.fsencode(first), os.fsencode(second)
+    """Exchange the names of two folders in one step, if the system can, and return if it did."""
+    names = (os.fsencode(first), os.fsencode(second))
     library = ctypes.CDLL(None)
     with suppress(OSError, AttributeError):
         if sys.platform == "darwin":
@@ -152,7 +159,13 @@ def exchange_names(first: Path, second: Path) -> bool:
 
 
 def open_nameless(folder: Path) -> int | None:
-    """Open a new file without a name, which a kill leaves nowhere; None where there is no such."""
+    """Open a new file without a name, which a kill does not leave behind.
+
+    Returns
+    -------
+    int or None
+        A descriptor; None if the system or the file system has no such files.
+    """
     if not hasattr(os, "O_TMPFILE") or not os.path.exists("/proc/self/fd"):
         return None
     with suppress(OSError):  # a file system without them, such as a network's

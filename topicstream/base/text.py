@@ -1,17 +1,13 @@
-"""Text for people: results by templates whose missing parts fall away, curves in one line, and what
-a payload is called.
+"""Text for people: templates whose missing parts are left out, and curves in one line.
 
 A template holds the lines of a record. ``{heldout.perplexity:.1f}`` is a value by its path,
-formatted as by ``str.format``, and ``[, {skipped:,} left out]`` a part that is left out where one
-of its values is missing, empty or zero:
-
->>> render("{model}: {topics:,} topics[, {dropped:,} dropped][, share {share:.1p} %]", {"model":
-"m", "topics": 1200, "share": 0.25}) ['m: 1,200 topics, share 25.0 %']
+formatted as by ``str.format``, and ``[, {skipped:,} left out]`` is a part that is left out if one
+of its values is missing, empty or zero.
 
 Formats beside Python's: ``.1p`` shows a share in percent, a blank or ``; `` joins a list, ``?``
 shows nothing (a condition), ``size`` is an amount of memory, and a count before a word
 (``{n:document}``) becomes "1 document" or "2 documents". A missing value outside of brackets is a
-dash. A line without anything in it is left out. Text of others is escaped for a terminal.
+dash. An empty line is left out. Text of others is escaped for a terminal.
 """
 
 from __future__ import annotations
@@ -31,11 +27,17 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 class _Missing(Exception):
-    """A part of a template whose value is not there."""
+    """A value of an optional part is missing, empty or zero."""
 
 
 class _Fields(Formatter):
-    """Looks up paths of a record; ``optional``: refuses values that are missing, empty or zero."""
+    """A formatter that finds values by their paths in a record.
+
+    Parameters
+    ----------
+    optional
+        Raise ``_Missing`` for a value that is missing, empty or zero.
+    """
 
     def __init__(self, optional: bool) -> None:
         self._optional = optional
@@ -43,6 +45,7 @@ class _Fields(Formatter):
     def get_field(
         self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Any, str]:
+        """Find a value by its path."""
         value: Any = kwargs
         for name in field_name.split("."):
             value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
@@ -51,6 +54,7 @@ class _Fields(Formatter):
         return value, field_name
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        """Format a value, with a dash in the width of a missing one."""
         if value is None:
             return format("-", re.sub(r"^(?=\d)", ">", re.sub(r"[,.].*|[a-z ]+$", "", format_spec)))
         if format_spec == "?":
@@ -69,18 +73,19 @@ class _Fields(Formatter):
 
 
 def counted(n: object, noun: str) -> str:
-    """``1 document`` or ``2 documents``, ``1 pass`` or ``2 passes``."""
+    """Format a count with its noun: ``1 document``, ``2 documents``, ``2 passes``."""
     return f"{n:,} {noun}{('es' if noun.endswith('s') else 's') * (n != 1)}"
 
 
 def escaped(value: object) -> str:
-    """Text of others in one line, for a terminal."""
+    """Put text of others on one line, escaped for a terminal."""
     return terminal_safe(str(value).replace("\n", " "))
 
 
-def _parts(pieces: Iterator[str], record: Mapping[str, object], optional: bool) -> str:
-    """The template up to the bracket that ends this part; nothing of an optional one with a missing
-    value.
+def _render_part(pieces: Iterator[str], record: Mapping[str, object], optional: bool) -> str:
+    """Render a template up to the bracket that ends this part.
+
+    An optional part with a missing value is empty.
     """
     fields = _Fields(optional)
     out = ""
@@ -89,7 +94,7 @@ def _parts(pieces: Iterator[str], record: Mapping[str, object], optional: bool) 
         if piece == "]" and optional:
             break
         if piece == "[":
-            out += _parts(pieces, record, True)
+            out += _render_part(pieces, record, True)
             continue
         try:
             out += fields.vformat(piece, (), record)
@@ -99,18 +104,29 @@ def _parts(pieces: Iterator[str], record: Mapping[str, object], optional: bool) 
 
 
 def render(template: str, record: Mapping[str, object]) -> list[str]:
-    """The lines of a template with the values of a record."""
-    text = _parts(iter(re.split(r"([\[\]])", template)), record, False)
+    """Render a template with the values of a record, as lines.
+
+    Examples
+    --------
+    >>> from topicstream.base.text import render
+    >>> template = "{model}: {topics:,} topics[, {dropped:,} dropped][, share {share:.1p} %]"
+    >>> render(template, {"model": "m", "topics": 1200, "share": 0.25})
+    ['m: 1,200 topics, share 25.0 %']
+    """
+    text = _render_part(iter(re.split(r"([\[\]])", template)), record, False)
     return [line.rstrip() for line in text.split("\n") if line.strip()]
 
 
 def each(template: str, records: Iterable[Mapping[str, object]]) -> list[str]:
-    """The lines of several records."""
-    return [line for record in records for line in render(template, record)]
+    """Render a template with each of several records."""
+    lines = []
+    for record in records:
+        lines += render(template, record)
+    return lines
 
 
 def wrapped(head: str, text: str, width: int | None) -> list[str]:
-    """``text`` behind ``head``, in lines of ``width`` columns below each other (None: one line)."""
+    """Wrap ``text`` to the right of ``head``, in lines of ``width`` columns (None: one line)."""
     if width is None:
         return [head + text]
     return textwrap.wrap(
@@ -123,14 +139,15 @@ def wrapped(head: str, text: str, width: int | None) -> list[str]:
 
 
 def shortened(text: object, length: int) -> str:
-    """Text in at most so many characters, on one line; not escaped."""
+    """Shorten text to one line of at most ``length`` characters, not escaped."""
     line = " ".join(str(text).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """Values as bars from the least to the greatest, thinned to ``width``; a blank for what is not
-    finite.
+    """Draw values as bars between the least and the greatest, thinned to ``width``.
+
+    A value that is not finite is a blank.
     """
     if len(values) > width:
         values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
@@ -147,10 +164,10 @@ def compose_text(text: str) -> str:
 
 
 def noun_of(width: int | None) -> str:
-    """``documents``, or ``vectors`` where there is a width."""
+    """Return ``vectors`` for dense rows, which have a width, and else ``documents``."""
     return "vectors" if width else "documents"
 
 
 def payload_of(width: int | None) -> str:
-    """``documents``, or ``vectors of 63 numbers``."""
+    """Return ``documents``, or ``vectors of 63 numbers`` for dense rows."""
     return f"{noun_of(width)} of {width} numbers" if width else noun_of(width)

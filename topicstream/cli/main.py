@@ -25,7 +25,7 @@ from topicstream.base import plugins
 from topicstream.base.errors import Stopped, TopicsError
 from topicstream.base.files.openings import rewriting_behind
 from topicstream.base.machine import __version__
-from topicstream.base.signals import behind, forget_signals
+from topicstream.base.signals import find_cause, forget_signals
 from topicstream.cli.process import end_by_signals, reserve_streams, set_verbosity, verbosity
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
@@ -69,7 +69,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, if there is one of that name."""
         # other packages are searched only for a name that is not ours
-        known = cmd_name in plugins.own(plugins.COMMANDS)
+        known = cmd_name in plugins.own_names(plugins.COMMANDS)
         if not known and cmd_name not in plugins.entries(plugins.COMMANDS):
             return None
         command: click.Command = plugins.load(plugins.COMMANDS, cmd_name)
@@ -236,7 +236,7 @@ def _call(args: Sequence[str] | None) -> int:
     except click.exceptions.Exit:
         raise
     except Exception as e:
-        raise (rewriting_behind(e) or behind(e)) from e
+        raise (rewriting_behind(e) or find_cause(e)) from e
     return code if isinstance(code, int) else 0
 
 

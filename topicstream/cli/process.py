@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from topicstream.base.signals import stopped
+from topicstream.base.signals import note_signal
 
 _verbosity = 0
 
@@ -33,7 +33,7 @@ def make_handler(message: str) -> Callable[[int, object], None]:
         """Ignore further signals and raise the error that ends the command."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        raise stopped(signum, message)
+        raise note_signal(signum, message)
 
     return handle
 

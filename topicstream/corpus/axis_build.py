@@ -182,7 +182,7 @@ def _named(
     )
     size = len(stored_names) + relations.number("select count(*) from added")
     if size > len(stored_names) and room is not None:
-        room.ask(size * NAME_BYTES, f"a list of {size:,} {name}")
+        room.check(size * NAME_BYTES, f"a list of {size:,} {name}")
     relations.execute(
         f"insert into names select name, {len(stored_names)} + row_number() over (order by "
         f"times desc, name) - 1 from added"

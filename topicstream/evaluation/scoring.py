@@ -177,7 +177,7 @@ def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
     UsageError
         If no other package has a scorer of that name.
     """
-    ours = plugins.own(plugins.SCORERS)
+    ours = plugins.own_names(plugins.SCORERS)
     names_asked = (names,) if isinstance(names, str) else names
     theirs = [name for name in plugins.entries(plugins.SCORERS) if name not in ours]
     if unknown := [name for name in names_asked if name not in theirs]:
@@ -203,7 +203,7 @@ def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
     Raises UsageError for an unknown option.
     """
     every = scorers(config.score)
-    foreign = every[len(plugins.own(plugins.SCORERS)) :]
+    foreign = every[len(plugins.own_names(plugins.SCORERS)) :]
     given = checked(options_of(every), config.options or {}, "evaluate", beside=type(config))
     chosen = []
     asked = bool(config.heldout or foreign)

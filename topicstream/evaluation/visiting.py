@@ -61,7 +61,7 @@ def visit_blocks(
             grid.span(first, last),
             of_documents[grid.first_doc[first] : grid.first_doc[last - 1] + grid.docs[last - 1]],
         )
-        for first, last in threads.spans(grid.cells.tolist(), CELLS_OF_TASK)
+        for first, last in threads.task_ranges(grid.cells.tolist(), CELLS_OF_TASK)
     )
     for results in threads.map(
         partial(_visit_span, visit=visit, corpus=corpus, threads=threads.threads), spans

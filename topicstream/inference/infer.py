@@ -370,7 +370,7 @@ def _parts(
     )
     return cluster.map(
         partial(_answer, config=worker_config, folder=folder),
-        cluster.spans([1] * batches, BATCHES_OF_TASK),
+        cluster.task_ranges([1] * batches, BATCHES_OF_TASK),
     )
 
 

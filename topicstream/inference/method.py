@@ -153,5 +153,7 @@ class Method(ABC):
                 blocks_held.append(block)
             else:
                 blocks_held.clear()
-        self.room.ask(fixed, f"--method {self.name}, which reads all documents before it answers,")
+        self.room.check(
+            fixed, f"--method {self.name}, which reads all documents before it answers,"
+        )
         return blocks_held

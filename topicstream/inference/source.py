@@ -92,7 +92,7 @@ class DocumentSource(ABC):
         indptr, words, counts = cells
         longest = int(np.diff(indptr).max(initial=0))
         if not self.plan.load and self.model.phi is None and longest > self.plan.cells:
-            self.plan.room.ask(
+            self.plan.room.check(
                 4 * self.model.n_topics * longest, f"a document of {longest:,} different words"
             )
         for first, last in cut_cells(indptr, self.plan.docs, self.plan.cells):

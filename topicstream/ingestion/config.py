@@ -12,7 +12,7 @@ from typing import Any
 from topicstream.base.errors import Interrupted
 from topicstream.base.memory import WorkOptions
 from topicstream.base.options import SchedulerOptions, option, share_or_number
-from topicstream.base.signals import stopped
+from topicstream.base.signals import note_signal
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.tokens.recipe import Recipe
 
@@ -31,7 +31,8 @@ class Stop:
 
     def __call__(self, signum: int, frame: object = None) -> None:
         if self.signum or not self.deferring:
-            raise stopped(signum, CARRIES_ON)  # in the middle of something, which must not catch it
+            # in the middle of some work, which must not catch it
+            raise note_signal(signum, CARRIES_ON)
         self.signum = signum
 
     @staticmethod

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.marker import KINDS, kind_of
-from topicstream.base.files.plain import read_given
+from topicstream.base.files.plain import read_text
 from topicstream.base.options import checked, fits, like, names_tagged, option, seconds
 from topicstream.base.places import places
 from topicstream.ingestion.config import IngestConfig
@@ -278,7 +278,7 @@ def load_config(path: str | Path) -> Config:
     """Read a config file.  UsageError, one line, names what is wrong in it."""
     path = Path(path)
     try:
-        values = tomllib.loads(read_given(path).decode())
+        values = tomllib.loads(read_text(path).decode())
     except FileNotFoundError:
         raise UsageError(
             f"{path}: not found; `topics retrain --init --config {path}` writes one"

@@ -14,7 +14,7 @@ from topicstream.base.errors import FilesFailed, GateRefused, TopicsError
 from topicstream.base.files.durable import lock
 from topicstream.base.machine import parse_bytes
 from topicstream.base.memory import MemoryOptions
-from topicstream.base.metrics import recorded
+from topicstream.base.metrics import record_metrics
 from topicstream.base.options import configured, option, seconds
 from topicstream.base.progress import Shown
 from topicstream.base.text import counted
@@ -118,7 +118,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
     if config.init:
         return {"config": str(config.config), "raw": str(write_template(Path(str(config.config))))}
     name = config.config.folder if isinstance(config.config, Config) else config.config
-    with recorded(config.metrics, "retrain", config=name) as tell:
+    with record_metrics(config.metrics, "retrain", config=name) as tell:
         settings = config.settings()
         try:
             settings.folder.mkdir(parents=True, exist_ok=True)

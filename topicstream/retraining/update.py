@@ -19,7 +19,7 @@ from topicstream.base.files.durable import lock
 from topicstream.base.files.marker import kind_of, mark_of
 from topicstream.base.files.ownership import check_place, claim, folder_named, holds_files, not_ours
 from topicstream.base.memory import ThreadedOptions
-from topicstream.base.metrics import recorded
+from topicstream.base.metrics import record_metrics
 from topicstream.base.options import SchedulerOptions, configured, like, option
 from topicstream.base.places import places
 from topicstream.base.progress import Shown, Told, listener
@@ -192,7 +192,7 @@ def update(config: UpdateConfig) -> Updated:
     ... )
     >>> _ = topicstream.update("corpus.zarr", "model", passes=2, progress=False)
     """
-    with recorded(config.metrics, "update", model=config.model) as tell:
+    with record_metrics(config.metrics, "update", model=config.model) as tell:
         places().refuse_folder(config.model)
         old = folder_named(config.model)
         if read_manifest(old).engine in (None, "imported"):

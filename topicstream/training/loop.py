@@ -19,7 +19,7 @@ from topicstream.base.errors import Interrupted, TopicsError, UsageError, Worker
 from topicstream.base.files.durable import lock
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.memory import MemoryLimit
-from topicstream.base.metrics import recorded as recorded_metrics
+from topicstream.base.metrics import record_metrics
 from topicstream.base.options import openly_configured
 from topicstream.base.progress import Progress, Shown, listener
 from topicstream.base.records import Json
@@ -102,7 +102,7 @@ def train(config: TrainConfig) -> Trained:
     >>> topicstream.TopicModel.open("sixth").n_topics
     6
     """
-    with recorded_metrics(config.metrics, "train", model=config.model) as tell:
+    with record_metrics(config.metrics, "train", model=config.model) as tell:
         trained = _trained(config)
         tell({"passes": trained.passes, **figures_of(trained.last)})
     return trained

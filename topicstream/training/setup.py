@@ -318,7 +318,7 @@ def choose_start(config: TrainConfig, engine: Engine) -> str:
     if chosen is None and not config.force:
         chosen = recorded_start(Path(config.model), engine.name)
     chosen = chosen or default_start(engine)
-    foreign = set(plugins.entries(plugins.STARTS)) - set(plugins.own(plugins.STARTS))
+    foreign = set(plugins.entries(plugins.STARTS)) - set(plugins.own_names(plugins.STARTS))
     if chosen not in engine.about.starts and (engine.about.dense or chosen not in foreign):
         raise UsageError(
             f"{config.algo} cannot start from {chosen!r}; choose {', '.join(engine.about.starts)}"

@@ -144,7 +144,7 @@ class _TestAuthors:
         self._kept: list[_Piece] | None = None
         used_by_piece = [np.unique(p.ids[p.local]) for p in self.pieces()]
         self.used = used = np.unique(np.concatenate([np.zeros(0, np.int64), *used_by_piece]))
-        Room(limit, limit.bytes // 2, share=0.5).ask(
+        Room(limit, limit.bytes // 2, share=0.5).check(
             20 * topics * len(used), f"a table of {len(used):,} test authors x {topics} topics"
         )
         self.rows = TopicRows(model)

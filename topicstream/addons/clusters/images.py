@@ -90,7 +90,7 @@ def _grey(source: Source, options: ReadOptions) -> np.ndarray:
         if pixels > MOST_PIXELS:
             raise ValueError(f"{image.width} x {image.height} pixels are too many")
         if options.room is not None and 6 * pixels > options.piece_bytes:
-            options.room.ask(
+            options.room.check(
                 6 * pixels, f"{source.name}: an image of {image.width} x {image.height} pixels"
             )
         if image.mode in ("I", "F"):

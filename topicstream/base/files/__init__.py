@@ -1,3 +1,1 @@
-"""Files on disk: made, replaced and removed only where they are ours (owned), never seen
-half-written (durable), read without trust (plain).
-"""
+"""Files on disk: only our own are replaced or removed, none is seen half-written or trusted."""

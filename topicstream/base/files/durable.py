@@ -1,5 +1,6 @@
-"""Files that are never seen half-written: write beside, fsync, rename, fsync the folder; and
-advisory locks.
+"""Files that are never seen half-written, and locks of folders.
+
+A file is written beside its target, flushed and renamed, and then its folder is flushed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from topicstream.base.places import places
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """fsync a file's data, or a folder, so that the names in it survive a power cut."""
+    """Flush a file's data, or the names in a folder, so that they survive a power cut."""
     fd = os.open(path, os.O_RDONLY)
     try:
         system.flush(fd)
@@ -36,28 +37,37 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def sync_all(files: Sequence[Path], *, levels: int) -> None:
-    """fsync many files, several at a time (each waits for the disk, and the file system joins
-    them), then so many levels of the folders that they lie in.
+    """Flush many files, then ``levels`` levels of the folders that they lie in.
+
+    Several files at a time: each waits for the disk, and the file system joins them.
     """
-    folders = {folder for path in files for folder in list(path.parents)[:levels]}
+    folders: set[Path] = set()
+    for path in files:
+        folders.update(list(path.parents)[:levels])
     with ThreadPoolExecutor(8, thread_name_prefix="sync") as pool:
         for paths in (files, sorted(folders)):
-            list(pool.map(sync, paths))  # raises what one of them did
+            list(pool.map(sync, paths))  # raises an error of one of them
 
 
 @contextlib.contextmanager
 def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
-    """A new, empty file beside ``target``, which takes the place of a file of ours, or of none,
-    where the block ends without an error. ``durable=False`` leaves out the fsyncs (survives a
-    kill, not a power cut).
+    """Yield a new, empty file that replaces ``target`` if the block ends without an error.
+
+    Parameters
+    ----------
+    target
+        A file of ours, or none.
+    durable
+        Flush the file. Otherwise the change survives a kill, but not a power cut.
     """
     new = beside(target)
     try:
         yield Path(owned.reserve(new))
         if durable:
             sync(new)
-            if (home := home_of(target)) is not None:
-                sync(home / MARK)  # what is committed is listed there
+            home = home_of(target)
+            if home is not None:
+                sync(home / MARK)  # it must list whatever is committed
         owned.replace(new, target)
     except BaseException:
         owned.discard(new)
@@ -69,7 +79,7 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
 def write_bytes(
     path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True
 ) -> None:
-    """Replace ``path``, a file of ours or none, by ``data`` in one rename (see ``replacing``)."""
+    """Replace a file of ours, or none, by ``data`` in one rename (see ``replacing``)."""
     with replacing(Path(path), durable=durable) as new:
         new.write_bytes(data)
 
@@ -80,12 +90,25 @@ _HEAD = re.compile(rb'\{\n "checksum": "crc32c:([0-9a-f]{8})",\n')
 def write_json(
     path: str | os.PathLike[str], value: object, *, durable: bool = True, checked: bool = True
 ) -> None:
-    """Replace ``path`` by the JSON of ``value`` (UTF-8, sorted keys, NaN refused) in one rename.
+    """Replace a file by the JSON of a value (UTF-8, sorted keys) in one rename.
 
-    An object gets a first member ``checksum``, the crc32c of all that follows its line, which
-    ``read_json`` verifies and takes out again (``checked=False``: none, for files whose members
-    others lay down). StoreError where JSON cannot hold the value: numbers that are none, half a
-    character, lists without end come from files that a stranger made.
+    Parameters
+    ----------
+    path
+        The file.
+    value
+        The value.
+    durable
+        Make the change survive a power cut.
+    checked
+        Give an object a first member ``checksum``, the crc32c of all that follows its line.
+        ``read_json`` verifies and removes it. Files whose members others define have none.
+
+    Raises
+    ------
+    StoreError
+        If JSON cannot hold the value, which may come from a stranger's file: NaN, half a
+        character, a list that contains itself.
     """
     try:
         line = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
@@ -99,17 +122,19 @@ def write_json(
 
 
 def with_checksum(text: bytes) -> bytes:
-    """JSON with the first member ``checksum``; what is no object with a line break behind its brace
-    stays as it is.
-    """
+    """Insert a first member ``checksum`` into an object whose brace ends the first line."""
     if not text.startswith(b"{\n"):
         return text
     return b'{\n "checksum": "crc32c:%08x",\n' % google_crc32c.value(text[2:]) + text[2:]
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The JSON value in ``path``; StoreError naming the file when it is missing or damaged.  A file
-    without a checksum (written by hand) is taken as it is.
+    """Read a JSON file and verify its checksum, if it has one.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or damaged.
     """
     try:
         data = read_plain(path)
@@ -133,27 +158,25 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     return value
 
 
-_SEAL = re.compile(
-    rb', "[^"]*": "[0-9a-f]{8}"\}(?=.?$)'
-)  # perhaps with one byte damaged, its name or the line's end
+_SEAL = re.compile(rb', "[^"]*": "[0-9a-f]{8}"\}(?=.?$)')
+"""The checksum of a line, also if a byte of its name or the line's end is damaged."""
 
 
 def sealed_line(record: Mapping[str, object]) -> str:
-    """An object as one line of a ``.jsonl`` file, with the crc32c of the line before it as the last
-    member.
-    """
+    """Format an object as a line of a ``.jsonl`` file, its own crc32c as the last member."""
     text = json.dumps(dict(record))
     return f'{text[:-1]}, "crc32c": "{google_crc32c.value(text.encode()):08x}"}}\n'
 
 
 _LINES = "lines"
-"""Member of the last line of a log: how many lines it has."""
+"""Member of the last line of a log: the number of its lines."""
 
 
 def log_text(records: Sequence[Mapping[str, object]]) -> str:
-    """Return the text of a log: each line has its checksum, the last the number of lines.
+    """Format records as a log, which is always replaced as a whole.
 
-    The file is replaced as a whole, so that a part of it is never taken for all.
+    Each line has a checksum and the last line the number of lines, so that a part of the log is
+    never taken for all of it.
     """
     counted = [dict(record) for record in records]
     if counted:
@@ -162,9 +185,12 @@ def log_text(records: Sequence[Mapping[str, object]]) -> str:
 
 
 def read_log(path: Path, advice: str) -> list[dict[str, Any]]:
-    """Return the records of a log (``log_text``); no file: none.
+    """Read the records of a log (``log_text``), none if the file is missing.
 
-    StoreError, with advice, where any byte was lost or changed.
+    Raises
+    ------
+    StoreError
+        If any byte was lost or changed; the message ends with ``advice``.
     """
     if not os.path.lexists(path):
         return []
@@ -178,12 +204,18 @@ def read_log(path: Path, advice: str) -> list[dict[str, Any]]:
 
 
 def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The objects of a ``.jsonl`` file, and a sentence for each line that is damaged (and left
-    out).
+    """Read the objects of a ``.jsonl`` file, without damaged lines.
 
-    A last line without a newline, which a kill cut short, is left out without a sentence; who
-    knows how many lines there were looks for it.  Lines without a checksum (made by hand) are taken
-    as they are.  No file: nothing.
+    A last line without a newline, which a kill cut short, is left out silently. A caller that
+    knows the number of lines looks for it. Lines without a checksum, written by hand, are read. A
+    missing file has no lines.
+
+    Returns
+    -------
+    records
+        The objects.
+    damaged
+        A sentence for each damaged line.
     """
     records: list[dict[str, Any]] = []
     damaged: list[str] = []
@@ -208,11 +240,12 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
 
 
 def size_and_crc(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Bytes and crc32c of a file; StoreError when it is missing."""
-    crc = size = 0
+    """Compute size and crc32c of a file, or raise StoreError if it is missing."""
+    crc = 0
+    size = 0
     try:
         with open(open_plain(path), "rb") as file:
-            while data := file.read(1 << 20):
+            for data in iter(lambda: file.read(1 << 20), b""):
                 crc = int(google_crc32c.extend(crc, data))
                 size += len(data)
     except FileNotFoundError:
@@ -223,8 +256,16 @@ def size_and_crc(path: str | os.PathLike[str]) -> tuple[int, int]:
 def file_problem(
     path: str | os.PathLike[str], size: int, crc: int, remedy: str = "ingest again"
 ) -> str | None:
-    """What is wrong with a file whose size and crc32c were recorded, in a sentence; None when
-    nothing is.
+    """Describe in a sentence how a file differs from its record, or return None.
+
+    Parameters
+    ----------
+    path
+        The file.
+    size, crc
+        Its recorded size and crc32c.
+    remedy
+        Advice beside restoring the file.
     """
     try:
         length, actual_crc = size_and_crc(path)
@@ -234,16 +275,16 @@ def file_problem(
         return f"{path}: cannot be read ({e.strerror}); restore the file or {remedy}"
     if length != size:
         return f"{path}: has {length} bytes where the manifest says {size}; restore it or {remedy}"
-    return (
-        None
-        if actual_crc == crc
-        else f"{path}: does not match its checksum; restore the file or {remedy}"
-    )
+    if actual_crc != crc:
+        return f"{path}: does not match its checksum; restore the file or {remedy}"
+    return None
 
 
 def exchange_folders(new: Path, old: Path) -> None:
-    """Let two folders change names in one step; where the system or the file system cannot, in two
-    (a reader may then miss the old one for an instant).
+    """Exchange the names of two folders.
+
+    It is one step if the system and the file system can. Otherwise a reader may miss the old
+    folder for an instant.
     """
     if not system.exchange_names(new, old):
         aside = old.with_name(old.name + ".old")
@@ -257,13 +298,29 @@ def exchange_folders(new: Path, old: Path) -> None:
 def lock(
     folder: str | os.PathLike[str], doing: str, *, kind: Kind | None = None, wait: bool = False
 ) -> Iterator[None]:
-    """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or known
-    to be ours and of this
-    kind (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes
-    with the process,
-    however it ends.  A folder that was made here and holds nothing but lock and mark when the work
-    fails (refused before
-    it began) goes again.  kind: None for any folder of ours.
+    """Hold the writer's lock of a folder of ours, which is created if it is missing.
+
+    The lock is an flock on ``.lock`` in the folder, so it ends with the process, however that
+    ends. If the block fails before it has written anything into a new folder, the folder is
+    removed again.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    doing
+        The work, for the message: ``"training in"``.
+    kind
+        The kind that the folder must have or gets (``ownership.claim``); None: any of ours.
+    wait
+        Wait for another process that holds the lock.
+
+    Raises
+    ------
+    Busy
+        If another process holds the lock.
+    NotOurs
+        If the folder is not ours, or of another kind.
     """
     path = Path(folder) / LOCK
     parent_existed = path.parent.is_dir()
@@ -277,7 +334,7 @@ def lock(
             fd = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644
             )
-        except FileNotFoundError:  # who held it has removed the folder just now
+        except FileNotFoundError:  # the process that held it has removed the folder just now
             continue
         if not system.lock(fd, wait=wait):
             os.close(fd)
@@ -288,7 +345,7 @@ def lock(
             if os.path.samestat(os.fstat(fd), path.stat()):
                 claim(folder, kind)  # it may have been removed and made in between
                 break
-        os.close(fd)  # who held it has removed it: lock the one that is there now
+        os.close(fd)  # the process that held it has removed it: lock the new one
     began = time.time_ns()
     try:
         owned.sweep_removed(folder)

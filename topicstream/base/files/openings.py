@@ -1,8 +1,8 @@
-"""Folders that are open for reading, so that one that was rewritten is not called damaged.
+"""Folders that are open for reading, so that a rewritten one is not called damaged.
 
-Readers hold no lock, and a writer replaces or removes files that they have not read yet.  Whoever
-then misses a file compares the manifest with the one that was opened: another one says that the
-folder was rewritten meanwhile.
+Readers hold no lock, and a writer replaces or removes files that they have not read yet. A reader
+that misses a file compares the manifest with the one that it opened: if they differ, the folder
+was rewritten meanwhile.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from topicstream.base.errors import Busy, StoreError, TopicsError
 
 
 class Opening:
-    """A store or a model that is read, and the manifest that it had when it was opened.
+    """A store or a model that is open for reading, and the manifest that it had then.
 
     Parameters
     ----------
     folder
-        The folder; make the opening before its manifest is read.
+        The folder. Make the opening before its manifest is read.
     noun
-        How messages call it: ``store`` or ``model``.
+        ``store`` or ``model``, for messages.
     """
 
     def __init__(self, folder: Path, noun: str) -> None:
@@ -33,11 +33,11 @@ class Opening:
         _openings.add(self)
 
     def was_rewritten(self) -> bool:
-        """Tell whether another manifest, or none, lies in the folder now."""
+        """Return if the folder has another manifest, or none, by now."""
         return _manifest_identity(self.folder) != self._identity
 
     def error(self) -> Busy:
-        """Make the error that says so."""
+        """Make the error about the rewriting."""
         return Busy(
             f"{self.folder}: the {self.noun} was rewritten while it was read; run the command again"
         )
@@ -47,22 +47,22 @@ _openings: WeakSet[Opening] = WeakSet()
 
 
 def current_openings() -> WeakSet[Opening]:
-    """Return the openings that there are now."""
+    """Return all present openings."""
     return WeakSet(_openings)
 
 
 def rewriting_behind(error: Exception, earlier: Iterable[Opening] = ()) -> Busy | None:
-    """Find the rewriting that an error comes from; None where no folder was rewritten.
+    """Return an error about the rewriting that an error comes from, if any.
 
-    An error of ours, or of the system, names a file: it must lie in that folder.  Any other error
-    may come from the folders that the failed call has opened itself.
+    An error of ours, or of the system, names a file, which must lie in the rewritten folder. Any
+    other error may come from the folders that the failed call has opened itself.
 
     Parameters
     ----------
     error
         The error.
     earlier
-        Openings from before the call, which only an error that names a file of theirs concerns.
+        Openings from before the call. They count only for an error that names a file of theirs.
     """
     names_file = isinstance(error, (StoreError, OSError))
     if isinstance(error, TopicsError) and not names_file:
@@ -78,7 +78,7 @@ def rewriting_behind(error: Exception, earlier: Iterable[Opening] = ()) -> Busy 
 
 
 def _manifest_identity(folder: Path) -> tuple[int, int, int] | None:
-    """Return what differs between two manifests at one place; None where there is none."""
+    """Return numbers that tell a manifest from its successors, None without a manifest."""
     try:
         status = os.stat(folder / "manifest.json")
     except OSError:

@@ -1,10 +1,9 @@
-"""Files that a user names: an answer, a table, a figure, a page.
+"""Output files that a user names: an answer, a table, a figure, a page.
 
-Each appears when it is complete, in one rename; several of one command
-appear together (``written_together``).  One rule for what is there already, whatever it
-looks like: a file is replaced with ``force``, and only then.  Links, folders and special files
-are never replaced, nor is a file that a folder of ours holds for itself.  In an export or a sweep
-only files on its list are replaced.
+Each appears when it is complete, in one rename; several of one command appear together
+(``written_together``). An existing file is replaced only with ``force``, whatever it contains.
+Links, folders and special files are never replaced, nor is a file that a folder of ours needs for
+itself. In an export or a sweep only files on its list are replaced.
 """
 
 from __future__ import annotations
@@ -26,23 +25,33 @@ from topicstream.base.files.ownership import is_listed, owns, temporary
 from topicstream.base.places import places
 
 _HOLD_OUTPUTS = ("export", "sweep")
-"""Kinds of folders whose outputs are listed: only what is listed there is replaced."""
+"""Kinds of folders that list their outputs, and where only listed ones are replaced."""
 _MAY_HOLD = (None, "retrain", "demo", *_HOLD_OUTPUTS)
+"""Kinds of folders in which a user may put outputs; None: a folder that is not ours."""
 
 
 def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, force: bool) -> None:
-    """Raise an error, before any work, where an output cannot be written or must not be replaced.
+    """Raise an error, before any work, if an output cannot be written or replaced.
 
     Parameters
     ----------
     path
-        The file.  Its folder has to be there, and is neither a store nor a model.
+        The file. Its folder must exist and be neither a store nor a model.
     option
-        How the command calls it, for messages.
+        The option that names the file, for messages.
     inputs
-        What is read: paths, or open models and stores.  The file is none of them, nor in one.
+        Paths, or open models and stores, that are read. The file must not be one, nor in one.
     force
-        Whether a file that is there may be replaced.
+        Replace an existing file.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written there.
+    TopicsError
+        If it exists, and ``force`` is not set.
+    NotOurs
+        If it is none that ``force`` replaces.
     """
     places().refuse_output(path, option)
     if not path.parent.is_dir():
@@ -57,7 +66,8 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
                 f"{option} {path}: lies inside the input {place}; name a file outside it"
             )
     for folder in real.parents:
-        if (kind := kind_of(folder)) not in _MAY_HOLD:
+        kind = kind_of(folder)
+        if kind not in _MAY_HOLD:
             raise UsageError(
                 f"{option} {path}: lies in {folder}, {KINDS[str(kind)]}; name a file outside of it"
             )
@@ -68,7 +78,7 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
 
 
 def _refuse_other(path: Path) -> None:
-    """Raise NotOurs where --force does not replace what lies at the place of an output."""
+    """Raise NotOurs if --force does not replace the file, link or folder at the output's path."""
     mode = os.lstat(path).st_mode
     if not stat.S_ISREG(mode):
         noun = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no file"
@@ -151,8 +161,8 @@ _TOGETHER: ContextVar[list[_Unnamed] | None] = ContextVar("together", default=No
 def written_together() -> Iterator[None]:
     """Let the files of ``written`` in this block appear at its end, or none of them.
 
-    They are renamed one right after the other: a kill before that leaves what was there.  A block
-    within another one is part of it.
+    They are renamed one right after the other, and a kill before that leaves the earlier files. A
+    block within another one is part of it.
     """
     if _TOGETHER.get() is not None:
         yield
@@ -182,11 +192,12 @@ def _name_all(complete: Sequence[_Unnamed]) -> None:
 def written(
     path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()
 ) -> Iterator[BinaryIO]:
-    """Yield a file that appears as ``path`` where the block ends without an error.
+    """Yield a file that appears as ``path`` if the block ends without an error.
 
-    What was there stays where the block fails.  The file has no name before, so that a kill leaves
-    nothing, where the system and the file system have such files (Linux, not over NFS).  In a block
-    of ``written_together`` it appears at the end of that.  Parameters as of ``check_output``.
+    Otherwise an earlier file stays. Until then the new file has no name, so that a kill leaves
+    nothing behind, if the system and the file system have such files (Linux, not over NFS). In a
+    block of ``written_together`` it appears at the end of that. Parameters and errors are those of
+    ``check_output``.
     """
     check_output(path, option, inputs, force=force)
     waiting = _TOGETHER.get()

@@ -1,8 +1,7 @@
-"""Reading files of stores and models, which may come from anywhere: regular files alone, as bytes,
-arrays or Parquet.
+"""Files of stores and models, which may come from anywhere, read without trust.
 
-No link is followed (it could lead out of the folder), and nothing but a regular file is opened (a
-fifo or a device never answers, or never ends). SECURITY.md says what is promised.
+No link is followed, because it could lead out of the folder, and only regular files are opened,
+because a fifo or a device may never answer or never end. SECURITY.md has the promises.
 """
 
 from __future__ import annotations
@@ -30,11 +29,16 @@ _Where = str | os.PathLike[str]
 
 
 def open_plain(path: _Where, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a plain file; StoreError where a link or anything else lies there.
-    FileNotFoundError, OSError.
+    """Open a regular file and return its descriptor.
 
-    A file of a store at an address is fetched first where its mirror does not have it
-    (base/places.py).
+    A file that the mirror of a store at an address lacks is fetched first (base/places.py).
+
+    Raises
+    ------
+    StoreError
+        If a link or anything but a regular file lies there.
+    OSError
+        If the file is missing or cannot be read.
     """
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -48,10 +52,9 @@ def open_plain(path: _Where, flags: int = os.O_RDONLY) -> int:
 
 
 def arrow_file(file: BinaryIO) -> Any:
-    """The open file as Arrow reads it by itself.  What a Python file hands over, Arrow's threads
-    give back under Python's lock, and one that asks for it while the interpreter ends aborts the
-    process (134).
-    """
+    """Reopen a file so that Arrow reads it without Python."""
+    # Arrow's threads return buffers of a Python file under Python's lock, and a thread that asks
+    # for it while the interpreter ends aborts the process (exit 134)
     import pyarrow as pa
 
     try:
@@ -61,6 +64,7 @@ def arrow_file(file: BinaryIO) -> Any:
 
 
 def _kind(path: _Where) -> str:
+    """Name the kind of something that is no regular file."""
     mode = os.lstat(path).st_mode
     if stat.S_ISLNK(mode):
         return "a link"
@@ -68,42 +72,53 @@ def _kind(path: _Where) -> str:
 
 
 def read_plain(path: _Where) -> bytes:
-    """A plain file's bytes.  StoreError, FileNotFoundError, OSError."""
+    """Read a regular file, opened by ``open_plain``."""
     with open(open_plain(path), "rb") as file:
         return file.read()
 
 
 MOST_LISTED = 1 << 23
-"""Bytes of a list of words that are left out: they become Python strings, and stand in the
-manifest.
-"""
+"""Bytes of a list of words, at most: they become Python strings, and stand in the manifest."""
 
 
-def read_given(path: _Where, most: int = MOST_LISTED) -> bytes:
+def read_text(path: _Where, most: int = MOST_LISTED) -> bytes:
     """Read the text of a file that a user names, its lines ended by line feeds.
 
-    OSError too for a pipe or a device, which may never end, and beyond ``most``.
+    Raises
+    ------
+    OSError
+        If the file cannot be read, is a pipe or a device, which may never end, or has more than
+        ``most`` bytes.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise OSError("not a regular file, but a folder, a pipe or a device")
-    if os.path.exists(path) and (size := os.path.getsize(path)) > most:
-        raise OSError(f"{size:,} bytes, where a list of words has {most:,} at most")
+    if os.path.exists(path):
+        if not os.path.isfile(path):
+            raise OSError("not a regular file, but a folder, a pipe or a device")
+        size = os.path.getsize(path)
+        if size > most:
+            raise OSError(f"{size:,} bytes, where a list of words has {most:,} at most")
     with open(path, "rb") as f:
         return with_line_feeds(f.read())
 
 
 def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
-    """StoreError naming the first link or special file below ``folder`` (itself it may be a link),
-    or a folder that cannot be listed. ``but``: names directly in the folder that are not looked
-    into. Before anything is written or removed.
+    """Raise StoreError if a folder contains a link or a special file at any depth.
+
+    Call it before anything in the folder is written or removed.
+
+    Parameters
+    ----------
+    folder
+        The folder, which may itself be a link.
+    but
+        Names directly in the folder that are skipped.
     """
     folders = [os.fspath(folder)]
     skipped = set(but)
     while folders:
-        at = folders.pop()
-        with os.scandir(at) as entries:
+        current = folders.pop()
+        with os.scandir(current) as entries:
             for entry in entries:
-                if at == os.fspath(folder) and entry.name in skipped:
+                if current == os.fspath(folder) and entry.name in skipped:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
@@ -115,17 +130,19 @@ def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
 
 
 def refuse_linked_folders(folder: Path, inner: Iterable[str]) -> None:
-    """StoreError where one of the folders ``inner`` (below ``folder``) is not a folder of its own;
-    one may be missing.
-    """
+    """Raise StoreError if one of the folders ``inner`` below ``folder`` is a link or a file."""
     for place in (os.path.join(folder, name) for name in inner):
         if os.path.islink(place) or (os.path.lexists(place) and not os.path.isdir(place)):
             raise StoreError(f"{place}: {_kind(place)}, not a folder; restore it")
 
 
 def load_arrays(path: _Where) -> dict[str, np.ndarray]:
-    """The arrays of an ``.npz`` file by their names, or of an ``.npy`` file by the name ``array``;
-    StoreError where it is none, or holds Python objects.
+    """Read the arrays of an ``.npz`` file by name, or of an ``.npy`` file as ``array``.
+
+    Raises
+    ------
+    StoreError
+        If the file is neither, or contains Python objects.
     """
     data = read_plain(path)
     try:
@@ -139,8 +156,12 @@ def load_arrays(path: _Where) -> dict[str, np.ndarray]:
 
 @contextmanager
 def open_table(path: _Where) -> Iterator[pq.ParquetFile]:
-    """A Parquet file; StoreError where it is missing, or what is read of it in the block shows that
-    it is damaged.
+    """Open a Parquet file for the block.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing, or is found to be damaged within the block.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -162,9 +183,17 @@ def open_table(path: _Where) -> Iterator[pq.ParquetFile]:
 def batches(
     file: pq.ParquetFile, columns: list[str] | None, rows: int = 1 << 18
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of at most ``rows`` rows; columns that are not there are left out (None: all
-    of them).
+    """Yield record batches of a Parquet file.
+
+    Parameters
+    ----------
+    file
+        The open file.
+    columns
+        Columns to read, as far as the file has them; None: all.
+    rows
+        Rows of a batch, at most.
     """
-    wanted = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
-    for group in range(file.num_row_groups):  # a group at a time: no more is held
-        yield from file.iter_batches(rows, row_groups=[group], columns=wanted)
+    present = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
+    for group in range(file.num_row_groups):  # one group at a time bounds the memory
+        yield from file.iter_batches(rows, row_groups=[group], columns=present)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # importing the package to list the names must not load the k
 DEFAULT = "bp"
 
 
-METHOD_NAMES = list(plugins.own(plugins.METHODS))
+METHOD_NAMES = list(plugins.own_names(plugins.METHODS))
 """Those of ours."""
 
 

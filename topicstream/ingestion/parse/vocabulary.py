@@ -158,7 +158,7 @@ def read_vocabulary_file(path: Path, encoding: str | None = None) -> pa.LargeStr
 
 def _ask(size: int, name: str, options: ReadOptions | None) -> None:
     if options is not None and options.room is not None:
-        options.room.ask(A_WORD * size, f"{name}: a vocabulary of {size:,} words")
+        options.room.check(A_WORD * size, f"{name}: a vocabulary of {size:,} words")
 
 
 def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:

@@ -122,7 +122,7 @@ def _types_of(
 def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
     """The question whether a piece of very many words fits."""
     first = sources[0].as_py() if len(sources) else "no source"
-    return lambda needed, whole: room.ask(needed, f"counting the words of {first}", whole)
+    return lambda needed, whole: room.check(needed, f"counting the words of {first}", whole)
 
 
 def long_enough(

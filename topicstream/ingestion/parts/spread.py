@@ -103,7 +103,7 @@ class Spread:
             sources = [(reader, _absolute(source)) for reader, source in inputs.sources()]
             first = next((i for i, (_, source) in enumerate(sources) if source.key == begin), 0)
             sizes = [source.size or 0 for _, source in sources]
-            spans = self.cluster.spans(sizes[first:], PART_BYTES)
+            spans = self.cluster.task_ranges(sizes[first:], PART_BYTES)
             shares = (
                 SourceSpan(sources[first + a : first + b], sum(sizes[: first + a]))
                 for a, b in spans

@@ -208,7 +208,7 @@ def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa
     try:
         for batch in reader.batches(source, options):
             if options.room is not None and batch.nbytes > 2 * options.piece_bytes:
-                options.room.ask(WORK_BYTES * batch.nbytes, f"a document of {source.name}")
+                options.room.check(WORK_BYTES * batch.nbytes, f"a document of {source.name}")
             yield batch
         if source.damage:
             raise BadFile(source.name, source.line, source.damage)

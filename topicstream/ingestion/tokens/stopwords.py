@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
-from topicstream.base.files.plain import read_given
+from topicstream.base.files.plain import read_text
 from topicstream.base.relations import Relations
 from topicstream.base.text import compose_text
 from topicstream.ingestion.tokens.characters import lower_words
@@ -183,7 +183,7 @@ def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
 
 def _of_file(path: str) -> set[str]:
     try:
-        lines = read_given(path).decode("utf-8-sig").splitlines()
+        lines = read_text(path).decode("utf-8-sig").splitlines()
     except FileNotFoundError:
         near = get_close_matches(path.lower(), LANGUAGES.values(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""

@@ -85,7 +85,7 @@ def check_tools(recipe: Recipe, asked: Collection[str]) -> None:
         _check_pipeline_name(language)
     if recipe.lemmas and tool_name != "simplemma":
         _check_asked("--lemmas", recipe.lemmas, asked)
-    if recipe.segmenter and recipe.segmenter not in plugins.own(plugins.SEGMENTERS):
+    if recipe.segmenter and recipe.segmenter not in plugins.own_names(plugins.SEGMENTERS):
         _check_asked("--segmenter", recipe.segmenter, asked)
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.durable import replacing
-from topicstream.base.files.plain import batches, open_table, read_given
+from topicstream.base.files.plain import batches, open_table, read_text
 from topicstream.base.text import compose_text
 from topicstream.corpus.vocabulary import Vocabulary, string_buffers
 from topicstream.ingestion.tokens.normal import compose_strings
@@ -106,7 +106,7 @@ class TokenVocabulary(Vocabulary):
         if are_counted_words(path):
             return cls.read(path)
         try:
-            data = read_given(path, 1 << 31).removeprefix(b"\xef\xbb\xbf")
+            data = read_text(path, 1 << 31).removeprefix(b"\xef\xbb\xbf")
         except FileNotFoundError:
             raise InputError(f"{path}: no such vocabulary file") from None
         except OSError as e:
@@ -153,7 +153,7 @@ def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
     if are_counted_words(path):
         return set(TokenVocabulary.read(path).words.to_pylist())
     try:
-        lines = read_given(path).decode("utf-8-sig").split("\n")
+        lines = read_text(path).decode("utf-8-sig").split("\n")
     except FileNotFoundError:
         raise UsageError(
             f"--drop-words {path}: no such file; expected a file with one word per line"

@@ -281,6 +281,6 @@ def _numbered(words: pa.Array) -> pa.Table:
 
 def ask_for_words(words: int, room: Room) -> None:
     """DoesNotFit where there is no room for the words of a vocabulary."""
-    room.ask(
+    room.check(
         words * WORD_BYTES, f"a vocabulary of {words:,} words (--min-df and --max-vocab keep fewer)"
     )
