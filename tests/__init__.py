@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,3 @@ def few_quick(values: Iterable[Any], quick: Collection[Any]) -> list[Any]:
 
 def _arguments(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
-
-
-def needs(*addons: str) -> pytest.MarkDecorator:
-    """Mark a test outside of an add-on's folder that uses it: skipped where it is not there."""
-    missing = [name for name in addons if find_spec(f"topicstream.addons.{name}") is None]
-    return pytest.mark.skipif(bool(missing), reason=f"without add-on {', '.join(missing)}")

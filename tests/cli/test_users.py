@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import topicstream
-from tests import needs
 from topicstream.base.errors import TopicsError, UsageError
 from topicstream.cli.main import run
 
@@ -59,14 +58,14 @@ def _inside(folder, monkeypatch):
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(["show", "--table", "x.csv"], marks=needs("views")),
-        pytest.param(["show", "--correlations", "x.csv"], marks=needs("views")),
-        pytest.param(["show", "--correlations", "x.jsonl"], marks=needs("views")),
+        ["show", "--table", "x.csv"],
+        ["show", "--correlations", "x.csv"],
+        ["show", "--correlations", "x.jsonl"],
         ["show", "--theta", "x.csv", "--wide", "--with", "date"],
         ["show", "--over-time", "--by", "party", "--out", "x.csv"],
-        pytest.param(["effects", "party", "--out", "x.csv"], marks=needs("covariates")),
-        pytest.param(["effects", "party", "--out", "x.jsonl"], marks=needs("covariates")),
-        pytest.param(["export", "--out", "x.csv"], marks=needs("exchange")),
+        ["effects", "party", "--out", "x.csv"],
+        ["effects", "party", "--out", "x.jsonl"],
+        ["export", "--out", "x.csv"],
         ["infer", "corpus.zarr", "--out", "x.csv"],
         ["eval", "--heldout", "--per-document", "x.csv"],
     ],

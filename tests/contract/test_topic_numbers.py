@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 
 import topicstream
-from tests import needs
 from tests.report_store import data_of, made, planted_model, unpack
 from topicstream import TopicModel
 from topicstream.base.records import write_record
@@ -221,7 +220,6 @@ def test_documents(published):
     assert alike["topics"][0]["topic"] == 31
 
 
-@needs("covariates")
 def test_groups_and_effects(published):
     shown = topicstream.show(published.path, published.store, by="party", min_docs=1)
     rows = topicstream.effects("party", published.path, published.store).table()

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import topicstream
-from tests import needs
 from tests.report_store import data_of, made, planted_model, unpack
 from topicstream import TopicModel
 from topicstream.cli.main import run
@@ -151,7 +150,6 @@ def test_lists_mark_them(trained, tmp_path, capsys):
     assert "(dead) " in TopicModel.open(trained.path)._repr_html_()
 
 
-@needs("covariates", "views")
 def test_views_of_documents_mark_them(trained):
     effects = topicstream.effects("party", trained.path, trained.store)
     rows = effects.table().to_pylist()

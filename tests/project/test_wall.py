@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.wall import USES, find_missing
 
 ADDONS = ROOT / "topicstream" / "addons"
 NAMES = sorted(path.parent.name for path in ADDONS.glob("*/__init__.py"))
@@ -122,6 +123,10 @@ def test_what_an_absent_addon_did_is_refused_in_a_line(core):
         "TopicModel.convert to_gensim: not known; no installed package has one",
         "topicstream.sklearn needs topicstream/addons/sklearn, which is not there",
     ]
+
+
+def test_tests_know_every_addon_by_the_words_that_use_it():
+    assert sorted(USES) == NAMES and find_missing() == set()
 
 
 @pytest.mark.slow
