@@ -80,6 +80,7 @@ def start(
     inverse = np.zeros(topics, np.float32)
     theta = np.empty(topics, np.float32)
     gained = np.empty(topics, np.float32)
+    # p(w|k) = base_wk / lam_k of the seed topics
     if seeded:
         for k in range(topics):
             inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
@@ -91,6 +92,7 @@ def start(
             continue
         rows = authors[aptr[d] : aptr[d + 1]] if aptr[d + 1] > aptr[d] else private
         n = len(rows) * topics
+        # the mixture of the document: theta_k <- alpha_k + sum x theta_k p(w|k) / p(w), in rounds
         theta[:] = _ONE
         if seeded:
             for _ in range(rounds):
@@ -106,12 +108,14 @@ def start(
                             gained[k] += scale * theta[k] * inverse[k] * row[k]
                 for k in range(topics):
                     theta[k] = gained[k] + alpha[k]
+        # its pairs: theta_k times a random weight for each author, the largest kept
         state = rng.stream(seed, 0, first_doc + d)
         for q in range(n):
             state = rng.step(state)
             value[q] = theta[q % topics] * np.float32(0.5 + rng.uniform(rng.bits(state)))
         own = pairs[pptr[d] : pptr[d + 1]]
         largest_numbers(value, n, count, own)
+        # the messages: mu_j ~ weight_j p(w|k), or one random pair
         for i in range(indptr[d], indptr[d + 1]):
             at = mptr[d] + (i - indptr[d]) * count
             x = np.float32(counts[i])
@@ -128,6 +132,7 @@ def start(
                 for j in range(count):
                     messages[at + j] = _ONE if j == drawn else _ZERO
                 s = _ONE
+            # the block contributes x mu_j to the word, and to the author
             for j in range(count):  # a word that no seed topic has: every pair alike
                 m = messages[at + j] / s if s > _ZERO else _ONE / np.float32(count)
                 messages[at + j] = m
@@ -315,9 +320,12 @@ def visit(
     sums = np.zeros(len(have), np.float64)
     mass = np.float64(0.0)
     for k in range(topics):
+        # lam_k + W beta
         lam[k] = totals[k] + smooth
+    # sum alpha
     for k in range(topics):
         mass += alpha[k]
+    # tokens of each named author
     for a in range(private):
         for k in range(topics):
             sums[a] += have[a, k]
@@ -366,6 +374,7 @@ def visit(
         n_authors = len(writers)
         was = before[pptr[d] : pptr[d + 1]]
         now = pairs[pptr[d] : pptr[d + 1]]
+        # pairs as the old messages have them, and own_j = sum over the cells of x mu_j
         n_slots = _open(was, topics, writers, slot_of, rows, topic, place, author, tops)
         own[:count] = _ZERO
         for i in range(indptr[d], indptr[d + 1]):
@@ -373,6 +382,7 @@ def visit(
             at = mptr[d] + (i - indptr[d]) * count
             for j in range(count):
                 own[j] += x * old[at + j]
+        # a private author has the tokens of this document alone
         if aptr[d + 1] == aptr[d]:
             have[private, :] = _ZERO
             change[private, :] = _ZERO
@@ -381,8 +391,10 @@ def visit(
             sums[private] = 0.0
             for j in range(count):
                 sums[private] += own[j]
+        # denominators of the authors: n_a
         for a in range(n_authors):
             asum[a] = sums[writers[a]]
+        # the document chooses its pairs again, by an estimate of the tokens of each
         if looks[d] and count < n_authors * topics:
             for j in range(count):
                 t[j] = have[rows[j], topic[j]] + (_ZERO if sync else change[rows[j], topic[j]])
@@ -392,6 +404,8 @@ def visit(
             score[:] = _ZERO
             for k in range(topics):
                 inverse[k] = _ONE / np.float32(lam[k])
+            # score_k = sum over the cells of x (phi_wk + beta) / (lam_k + W beta) / p(w), with p(w)
+            # of the present pairs
             for i in range(indptr[d], indptr[d + 1]):
                 x = np.float32(counts[i])
                 at = mptr[d] + (i - indptr[d]) * count
@@ -433,22 +447,27 @@ def visit(
                             * (max(flat_phi[r + k] + moves[c0 + k], _ZERO) + beta)
                             * inverse[k]
                         )
+            # an outside pair would have (T_ak + alpha_k + gain) / (n_a + sum alpha) score_k tokens
             for a in range(n_authors):
                 owner = writers[a]
                 each = np.float32(1.0 / (max(asum[a], 0.0) + mass))
                 for k in range(topics):
                     c = have[owner, k] + (_ZERO if sync else change[owner, k])
                     value[a * topics + k] = (max(c, _ZERO) + alpha[k] + gain) * each * score[k]
+            # a present pair has own_j
             for j in range(count):
                 value[was[j]] = own[j]
             largest_numbers(value, n_authors * topics, count, now)
         else:
             now[:] = was
+        # pairs of the new messages; for each, its place among the old ones
         for s in range(n_slots):
             slot_of[tops[s]] = -1
         n_slots = _open(now, topics, writers, slot_of, rows, topic, place, author, tops)
         n_gone = 0
         b = 0
+        # source_j: the old pair that is the same, or -1. gone: the old pairs that are not among the
+        # new
         for j in range(count):  # both ascend
             while b < count and was[b] < now[j]:
                 gone[n_gone] = b
@@ -462,6 +481,7 @@ def visit(
             gone[n_gone] = b
             n_gone += 1
             b += 1
+        # t_j = T_ak of the pairs, al_j = alpha_k, and what moves in them
         for j in range(count):
             t[j] = have[rows[j], topic[j]] + (_ZERO if sync else change[rows[j], topic[j]])
             al[j] = alpha[topic[j]]
@@ -475,6 +495,7 @@ def visit(
             r = index[words[i]] * width
             here = np.int64(words[i]) * width
             c0 = 0 if sync else here
+            # o_j = x mu_j of the cell's old message, and its sums m over authors, na over topics
             if n_gone == 0:
                 for j in range(count):
                     o[j] = x * old[at + j]
@@ -483,6 +504,8 @@ def visit(
                 for j in range(count):
                     o[j] = x * old[at + source[j]] if source[j] >= 0 else _ZERO
                 _collect(o, count, place, author, n_slots, n_authors, m, na)
+                # pairs that are gone give their share back: to the sums at once, or (sync) as
+                # excluded only
                 for e in range(n_gone):
                     q = was[gone[e]]
                     a = q // topics
@@ -501,6 +524,8 @@ def visit(
                             slots_moved[slot_of[k]] -= share
                         else:
                             lam[k] -= share
+            # p_j ~ (T_ak - o_j + alpha_k) / (n_a - na + sum alpha) (phi_wk - m + beta) / (lam_k - m
+            # + W beta)
             total = _weigh(
                 o,
                 count,
@@ -531,10 +556,12 @@ def visit(
             else:  # alpha or beta are 0 and nothing is left
                 p[:count] = _ONE
                 total = np.float32(count)
+            # the new message mu_j = p_j / sum p
             scale = x / total
             part = _ONE / total
             for j in range(count):
                 new[at + j] = part * p[j]
+            # o_j becomes what the cell adds to the sums: x mu_j, or (async) its change
             if sync:
                 for j in range(count):
                     o[j] = scale * p[j]
@@ -544,6 +571,7 @@ def visit(
                     t[j] += o[j]
             for j in range(count):
                 moved[j] += o[j]
+            # phi_w moves by the sum over authors, and when async lam and n_a, too
             _collect(o, count, place, author, n_slots, n_authors, m, na)
             for s in range(n_slots):
                 flat_delta[here + tops[s]] += m[s]
@@ -553,6 +581,7 @@ def visit(
                     slots_moved[s] += m[s]
                 for a in range(n_authors):
                     asum[a] += na[a]
+        # the author table moves by what moved in the pairs
         for j in range(count):
             change[rows[j], topic[j]] += moved[j]
         for s in range(n_slots):

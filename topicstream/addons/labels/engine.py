@@ -208,8 +208,10 @@ def sweep(
     out_ptr[0] = 0
     share = np.empty(len(change))
     state = np.zeros(len(mass) if mode == RANDOM else 0, np.uint64)
+    # RANDOM: a stream of draws for each document
     for d in range(len(state)):
         state[d] = stream(key[0], key[1], key[2] + d)
+    # word by word, and document by document within a word
     for u in range(len(ptr) - 1):
         for i in range(ptr[u], ptr[u + 1]):
             d = doc[i]
@@ -217,6 +219,7 @@ def sweep(
             n = lists[d + 1] - lists[d]
             c = np.float64(x[i])
             likely[i] = 1.0
+            # one topic: mu = 1, which is counted once, at the start
             if not stored[d]:
                 if n == 1:
                     t = topics[first]
@@ -226,16 +229,19 @@ def sweep(
                     else:
                         change[t] += c
                 continue
+            # no label: its messages begin in pass 1, as all zero
             if mode != VISIT and waits[d]:
                 for j in range(n):
                     new[at + j] = 0
                 at += n
                 continue
+            # the stored message q_j: mu_j = q_j / sum q, so x mu_j = scale q_j
             total = 0.0
             if mode == VISIT:
                 for j in range(n):
                     total += old[at + j]
             scale = c / total if total > 0.0 else 0.0
+            # p_j ~ (theta_dj - own + a_j) (phi_wt - own + beta) / (lam_t - own), own = x mu_j
             norm = 0.0
             peak = 0.0
             for j in range(n):
@@ -250,6 +256,7 @@ def sweep(
                     )
                     share[j] = p
                     norm += prior[first + j]
+                # a draw of Exp(1), so that the messages are uniform on the simplex
                 elif mode == RANDOM:
                     p = -np.log(1.0 - uniform(bits(state[d])))
                     state[d] = step(state[d])
@@ -258,17 +265,20 @@ def sweep(
                     p = base[index[u], t] / lam[t] if lam[t] > 0.0 else 0.0
                     share[j] = p
                 peak = max(peak, p)
+            # p(w | the other cells) = sum_j p_j / (sum a + n_d - x)
             if mode == VISIT:
                 s = 0.0
                 for j in range(n):
                     s += share[j]
                 likely[i] = max(s / max(norm + mass[d] - scale * total, 1e-300), 1e-300)
+            # the new message as 16-bit integers, the largest near TOP
             stretch = TOP / peak if peak > 0.0 else 0.0
             s = 0.0
             for j in range(n):
                 q = np.uint16(share[j] * stretch + 0.5) if stretch > 0.0 else np.uint16(1)
                 share[j] = q
                 s += q
+            # theta_d and phi_w move by x (new mu_j - old mu_j)
             for j in range(n):
                 moved = (
                     c * (share[j] / s) - scale * old[at + j]
@@ -282,6 +292,7 @@ def sweep(
             if mode == VISIT:
                 mass[d] += c - scale * total
             at += n
+        # the word's changes as entries of the delta, each topic once
         for i in range(ptr[u], ptr[u + 1]):
             d = doc[i]
             if mode != VISIT or stored[d]:

@@ -89,6 +89,7 @@ def link_messages(
         sums[d] = _ZERO
         weight[d] = _ZERO
         degree = 0
+        # mean_k = sum over the linked documents of theta_d'k / n_d', and sums_k that of theta_d'k
         for e in range(ptr[d], ptr[d + 1]):
             other = theta[row[local[e]]]
             n = _ZERO
@@ -102,6 +103,7 @@ def link_messages(
                     sums[d, k] += other[k]
         if degree == 0:
             continue
+        # eq. (29): m_eta = eta mean / degree
         each = _ONE / np.float32(degree)
         total = _ZERO
         for k in range(k_all):
@@ -109,6 +111,7 @@ def link_messages(
             for j in range(k_all):
                 s += eta[k, j] * mean[j]
             link[d, k] = each * s
+        # its sum, by which a visit weighs it, or (renormalise) scale it to 1
         for k in range(k_all):
             total += link[d, k]
         weight[d] = total

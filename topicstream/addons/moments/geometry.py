@@ -240,6 +240,7 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
     k_all = len(gram)
     c[:] = 0.0
     barred[:] = False
+    # begin at the vertex c = e_k where f(c) = G_kk - 2 b_k is least
     best = 0
     for k in range(1, k_all):
         if gram[k, k] - 2.0 * b[k] < gram[best, best] - 2.0 * b[best]:
@@ -249,15 +250,18 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
     support[0] = best
     known = 0  # columns of the factor that stand: an anchor that leaves takes those behind it
     for _ in range(20 * k_all + 20):
+        # half the gradient of f: G c - b
         gradient[:] = -b
         for i in range(n):
             share = c[support[i]]
             row = gram[support[i]]
             for k in range(k_all):
                 gradient[k] += share * row[k]
+        # its level on the support, c^T (G c - b)
         level = 0.0
         for i in range(n):
             level += c[support[i]] * gradient[support[i]]
+        # the anchor that lowers f most enters. If none lies below the level, c is the minimum
         new = -1
         least = level - TOLERANCE * scale
         for k in range(k_all):
@@ -269,6 +273,7 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
         support[n] = new
         n += 1
         while True:
+            # minimise over the support: the Cholesky factor of G there
             bad = known = _factor(gram, b, known, n, work)
             if bad < n:  # the same point as a mixture of the others: nothing is gained by it
                 gone = support[bad]
@@ -282,12 +287,14 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
                 if gone == new:
                     break
                 continue
+            # x = G^-1 b and y = G^-1 1, then x - (sum x - 1) / sum y y has the sum 1
             _solve(n, work)
             over = -1.0
             ones = 0.0
             for i in range(n):
                 over += x[i]
                 ones += y[i]
+            # the longest step towards it that keeps all weights above zero
             step = 1.0
             first = -1
             for i in range(n):
@@ -300,8 +307,10 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
                         first = i
             for i in range(n):
                 c[support[i]] += step * (x[i] - c[support[i]])
+            # nothing in the way: the minimum over this support
             if first < 0:
                 break
+            # else the anchor whose weight becomes zero leaves, and the rest is minimised again
             kept = 0
             for i in range(n):
                 if i == first or c[support[i]] <= 0.0:

@@ -92,6 +92,8 @@ def expect(
         if tokens < 2:
             continue
         docs += 1.0
+        # few pairs: all of them, m_uv = weight x_u x_v in both orders, x_u (x_u - 1) for a word
+        # with itself
         if limit == 0 or n * (n + 1) // 2 <= limit:
             weight = scale / (float(tokens) * (float(tokens) - 1.0))
             for c in range(first, stop):
@@ -105,6 +107,8 @@ def expect(
                     loglik += _pair(m, words[c], words[e], x, y, z)
                     mass += m
         else:
+            # many pairs: ``limit`` pairs of different tokens drawn at random, each of the same
+            # weight
             ends = np.empty(n, np.int64)
             at = 0
             for c in range(n):
@@ -119,6 +123,7 @@ def expect(
                 two = rng.below(rng.bits(state), tokens - 1)
                 if two >= one:
                     two += 1
+                # the words of the tokens, by their numbers in the document
                 c = np.searchsorted(ends, one, side="right")
                 e = np.searchsorted(ends, two, side="right")
                 loglik += _pair(m, words[first + c], words[first + e], x, y, z)
