@@ -34,7 +34,7 @@ memory.
 """
 
 
-def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
+def read_cells(source: Input, group: Any, options: ReadOptions) -> Matrix:
     """Read the matrix of an open file of AnnData or 10x, its rows the cells.
 
     Raises
@@ -48,56 +48,9 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
     genomes = [key for key in group if hasattr(group[key], "keys") and "barcodes" in group[key]]
     genomes = [options.layer] if options.layer in genomes else genomes
     if "obs" in group:
-        if hasattr(group["obs"], "shape"):
-            raise BadFile(
-                name,
-                0,
-                "written by AnnData before 0.7; write it again: "
-                "anndata.read_h5ad(file).write(file)",
-            )
-        layers_group = group.get("layers", {})
-        var = group["var"]
-        layer = options.layer
-        if layer is None:
-            layers_group = group
-            layer = "X"
-        elif layer == "raw" and layer not in layers_group and "raw/X" in group:
-            layers_group = group["raw"]
-            layer = "X"
-            var = group["raw/var"]
-        if layer not in layers_group:
-            layers = ", ".join(
-                [*sorted(group.get("layers", {})), *(["raw"] if "raw/X" in group else [])]
-            )
-            choose = (
-                f"choose one of its layers with --layer: {layers}" if layers else "it has no layers"
-            )
-            choose = (
-                f"choose one of its modalities with --layer: {', '.join(group['mod'])}"
-                if "mod" in group
-                else choose
-            )
-            raise InputError(
-                f"{name}: has no {'X' if layers_group is group else f'layer {layer!r}'}; {choose}"
-            )
-        cells = index_names(group["obs"])
-        features = index_names(var)
-        matrix, by_cell, shape = _annotated_cells(layers_group[layer])
+        cells, features, (matrix, by_cell, shape) = _read_anndata(name, group, options.layer)
     elif len(genomes) == 1 and (options.layer in (None, *genomes) or "layer" in options.recalled):
-        inner = group[genomes[0]]
-        cells = strings(inner["barcodes"])
-        shape = inner["shape"][:][::-1]
-        features = unique_names(
-            strings(inner["features/name" if "features" in inner else "gene_names"])
-        )
-        tell_kinds(
-            source,
-            strings(inner["features/feature_type"]).to_pylist()
-            if "features/feature_type" in inner
-            else [],
-        )
-        matrix = Compressed(inner["indptr"], inner["indices"], inner["data"], len(cells))
-        by_cell = True
+        cells, features, (matrix, by_cell, shape) = _read_tenx(source, group[genomes[0]])
     elif genomes:
         raise BadFile(name, 0, f"choose one of its matrices with --layer: {', '.join(genomes)}")
     else:
@@ -116,6 +69,54 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
     asked = options.fit(group.get("obs", ())).meta
     meta = {c: _column(name, group, c, f, options.list_separator) for c, f in asked.items()}
     return Matrix(matrix, by_cell, Side(len(cells), cells, meta), Side(len(features), features))
+
+
+Stored = tuple[Compressed | Dense, bool, Any]
+"""A matrix, True if its lines are the cells, and its shape."""
+
+
+def _read_anndata(name: str, group: Any, layer: str | None) -> tuple[pa.Array, pa.Array, Stored]:
+    """Read names of cells and features, and the matrix, as AnnData keeps them."""
+    if hasattr(group["obs"], "shape"):
+        raise BadFile(
+            name,
+            0,
+            "written by AnnData before 0.7; write it again: anndata.read_h5ad(file).write(file)",
+        )
+    layers_group = group.get("layers", {})
+    var = group["var"]
+    if layer is None:
+        layers_group = group
+        layer = "X"
+    elif layer == "raw" and layer not in layers_group and "raw/X" in group:
+        layers_group = group["raw"]
+        layer = "X"
+        var = group["raw/var"]
+    if layer not in layers_group:
+        missing = "X" if layers_group is group else f"layer {layer!r}"
+        raise InputError(f"{name}: has no {missing}; {_advise_layer(group)}")
+    return index_names(group["obs"]), index_names(var), _read_matrix(layers_group[layer])
+
+
+def _advise_layer(group: Any) -> str:
+    """Say what ``--layer`` may name in a file of AnnData."""
+    if "mod" in group:
+        return f"choose one of its modalities with --layer: {', '.join(group['mod'])}"
+    layers = [*sorted(group.get("layers", {})), *(["raw"] if "raw/X" in group else [])]
+    if not layers:
+        return "it has no layers"
+    return f"choose one of its layers with --layer: {', '.join(layers)}"
+
+
+def _read_tenx(source: Input, matrix: Any) -> tuple[pa.Array, pa.Array, Stored]:
+    """Read names of cells and features, and the matrix, as 10x keeps them."""
+    cells = strings(matrix["barcodes"])
+    names = matrix["features/name" if "features" in matrix else "gene_names"]
+    features = unique_names(strings(names))
+    typed = "features/feature_type" in matrix
+    tell_kinds(source, strings(matrix["features/feature_type"]).to_pylist() if typed else [])
+    entries = Compressed(matrix["indptr"], matrix["indices"], matrix["data"], len(cells))
+    return cells, features, (entries, True, matrix["shape"][:][::-1])
 
 
 def modality(group: Any, options: ReadOptions) -> tuple[Any, ReadOptions]:
@@ -145,14 +146,8 @@ def tell_kinds(source: Input, kinds: Sequence[str]) -> None:
         )
 
 
-def _annotated_cells(node: Any) -> tuple[Compressed | Dense, bool, Any]:
-    """Read a matrix as AnnData encodes it.
-
-    Returns
-    -------
-    tuple
-        The matrix, True if its lines are the cells, and its shape.
-    """
+def _read_matrix(node: Any) -> Stored:
+    """Read a matrix as AnnData encodes it."""
     if hasattr(node, "shape"):
         return Dense(node), True, node.shape
     kind = node.attrs.get("encoding-type") or node.attrs.get("h5sparse_format") or "array"
@@ -237,7 +232,7 @@ class H5AD(MatrixReader):
         with _opened(source) as file:
             try:
                 group, options = modality(file, options)
-                matrix = annotated(source, group, options)
+                matrix = read_cells(source, group, options)
                 problem = "cannot be read ({}); the file is damaged"
                 if "obs" in group and not options.transpose:
                     index = {"__categories", group["obs"].attrs.get("_index", "_index")}
