@@ -125,7 +125,7 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
 def compare(config: CompareConfig) -> dict[str, Any]:
     """Match the topics of two models one to one and say what changed.
 
-    Topics are those that `topics show` lists, under their numbers.  The time grows with words x
+    Topics are those that `topics show` lists, under their numbers. The time grows with words x
     topics of a x topics of b.
 
     Returns
@@ -226,12 +226,10 @@ def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> Top
     """Assign ids to the new model's topics, so that an id stays with its topic.
 
     A topic of the new model inherits the id of the old topic that the assignment of least total l1
-    distance gives it, where
-    what is beyond ``far`` counts as ``far``, when the two are nearer than that; else it is *born*
-    with a new id.  An old topic
-    that hands its id to none has *died*.  A born topic has *split* from the old one nearest to it,
-    and a dead topic has
-    *merged* into the new one nearest to it, where those are nearer than ``far``.
+    distance gives it, where what is beyond ``far`` counts as ``far``, when the two are nearer than
+    that; else it is *born* with a new id. An old topic that hands its id to none has *died*. A born
+    topic has *split* from the old one nearest to it, and a dead topic has *merged* into the new one
+    nearest to it, where those are nearer than ``far``.
 
     Parameters
     ----------

@@ -31,13 +31,12 @@ SMALLEST = "atbp"
 FEW_DISTINCT = 128
 LARGE = 5_000_000
 # learned from the first pass on, alpha follows topics that are not there yet: some die, one grows;
-# without a pull it is
-# fitted to the training documents, and too small for short ones
+# without a pull it is fitted to the training documents, and too small for short ones
 # (docs/internals/decisions/priors.md)
 PRIORS = {"learn_after": 20, "prior_pull": 3.0, "prior_reach": 100.0}
 # A background topic takes the words that otherwise stand first in many topics; with 48 active ones
-# topics share fewer words yet
-# (docs/internals/decisions/reading.md).  Its alpha, in tokens, is this part of a mean document
+# topics share fewer words yet (docs/internals/decisions/reading.md).  Its alpha, in tokens, is this
+# part of a mean document
 READING = {"sparsity": 48}
 BACKGROUND = 0.05
 # the pull where documents are hardly more than topics: alpha learned there ends most of them

@@ -55,9 +55,8 @@ class Share(float):
 
 
 # Running perplexity of a small corpus lingers for ten passes and falls again (cora, 20 topics: held
-# out 3.4 % above 200 passes at
-# pass 41): as many passes are made as visit so many cells, some seconds' work, but no more than
-# LONG (docs/internals/decisions/stopping.md)
+# out 3.4 % above 200 passes at pass 41): as many passes are made as visit so many cells, some
+# seconds' work, but no more than LONG (docs/internals/decisions/stopping.md)
 CELLS = 20_000_000
 LONG = 100
 # passes: engines that look at a topic outside a document's own every few passes move in steps

@@ -4,7 +4,7 @@ One sparse product, no iteration, nothing drawn (Yao, Mimno and McCallum 2009):
 
     theta[k]  ~  exp((sum_w x_w weights[w, k] + bias[k]) / temperature)
 
-`topics classifier` trains the weights.  A document without a known word gets the prior's mean, as
+`topics classifier` trains the weights. A document without a known word gets the prior's mean, as
 with every method.
 """
 

@@ -49,8 +49,8 @@ EAGER = 0.1
 # 398 to 340 ns a cell (without AVX-512 1,100 to 490), K = 500 from 159 to 155
 GATHERED = 64
 # bits of a stored number: its dtype and its largest value, so small that squares sum to whole
-# float32 numbers: with 4095 the
-# first messages of 10,000 articles added up to the tokens only within 1.2e-8
+# float32 numbers: with 4095 the first messages of 10,000 articles added up to the tokens only
+# within 1.2e-8
 STORED = {"8": ("uint8", 255.0), "16": ("uint16", 2047.0), "32": ("float32", 1.0)}
 
 

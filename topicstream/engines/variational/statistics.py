@@ -222,7 +222,7 @@ def topic_terms(
 
     term[k] = psi(lam_k) (or log lam_k); factor[k] = exp(min term - term[k]).
 
-    totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here.  Padding topics get 0 and
+    totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here. Padding topics get 0 and
     0.
     """
     term[:] = 0.0

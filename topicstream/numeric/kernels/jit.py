@@ -272,13 +272,11 @@ def kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
 def fast_kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
     """Compile with reassociation and contraction: vectorised reductions, FMA.
 
-    A loop may sum or store, not both.  Where LLVM cannot see that two arrays are apart it compiles
-    the loop twice, with
-    and without SIMD, and looks at their addresses each time (arrays less than 256 bytes apart take
-    the second).  With
-    reassociation a sum differs in its last bits between the two, so the bits of a result would hang
-    on where malloc had
-    put its arrays.  (tests/project/test_structure.py looks for such loops.)
+    A loop may sum or store, not both. Where LLVM cannot see that two arrays are apart it compiles
+    the loop twice, with and without SIMD, and looks at their addresses each time (arrays less than
+    256 bytes apart take the second). With reassociation a sum differs in its last bits between the
+    two, so the bits of a result would hang on where malloc had put its arrays.
+    (tests/project/test_structure.py looks for such loops.)
     """
     every = {**_COMMON, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, **flags}
     return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)

@@ -2,13 +2,10 @@
 
 Yao, Mimno & McCallum (2009), section 3.4.
 
-m is the number of bits of a topic, ``topic_bits(K)``.  An entry is uint32, or uint64 where a count
-does not fit 32 - m
-bits.  Rows descend in count; the order of topics of equal count is free, so that one exchange past
-the entries of equal
-count does what the paper's bubble step does in many.  A *tight* row (in a table) has no room behind
-it; in a block's
-*arena* it has.
+m is the number of bits of a topic, ``topic_bits(K)``. An entry is uint32, or uint64 where a count
+does not fit 32 - m bits. Rows descend in count; the order of topics of equal count is free, so that
+one exchange past the entries of equal count does what the paper's bubble step does in many. A
+*tight* row (in a table) has no room behind it; in a block's *arena* it has.
 
     entries  uint32|uint64[...]   packed entries          ptr     int64[U+1]  row u: entries[ptr[u]
              .. ptr[u+1]]
