@@ -1,21 +1,16 @@
 """Asynchronous tiny belief propagation (Zeng, Liu & Cao 2012, Fig. 3).
 
 No message is stored. Before a cell's update each of its three sums is shrunk by the share that the
-cell has in it, which stands for the message that is taken out; then the new message is put in:
+cell has in it, which stands for the message that is taken out. Then the new message is put in:
 
-    phi[w,:] *= 1 - x/n_w    theta[d,:] *= 1 - x/n_d    lam *= 1 - x/N                      (lines
-                             13-15)
-    eta_k = (phi[w,k] + beta)(theta[d,k] + alpha_k) / (lam_k + W beta) / sum                (lines
-    16-17)
-    phi[w,:] += x eta        theta[d,:] += x eta        lam += x eta                        (lines
-                             18-20)
+    lines 13-15   phi[w,:] *= 1 - x/n_w    theta[d,:] *= 1 - x/n_d    lam *= 1 - x/N
+    lines 16-17   eta_k = (phi[w,k] + beta)(theta[d,k] + alpha_k) / (lam_k + W beta) / sum
+    lines 18-20   phi[w,:] += x eta        theta[d,:] += x eta        lam += x eta
 
     symbol        array
-    phi[w, :]     base[index[u], :] + delta[u, :]   float32[., KP]; base is only read, the change
-                  alone accumulates
+    phi[w, :]     base[index[u], :] + delta[u, :]   float32[., KP]; base is only read
     theta[d, :]   theta[d, :]                       float32[D, KP]
-    lam           lam + dl + fresh                  float32[KP]; the change since the block began
-                  accumulates alone
+    lam           lam + dl + fresh                  float32[KP]; the block's change apart
     1/n_w         per_n_w[u]                        float32[U], from the row's own sum
     u_k           u                                 float32[KP]
 

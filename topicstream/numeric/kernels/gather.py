@@ -2,28 +2,26 @@
 
 More of ``kernels.simd``.
 
-numba does not vectorise indexed loads and stores.  ``llvm.masked.gather`` and
-``llvm.masked.scatter`` become one AVX-512
-instruction each.  AMD's processors take it apart again and run nothing else beside it, so there,
-and where there is no
-AVX-512, they are 16 single loads and stores, from and into the lanes of a register.  The same bits
-either way.  A cell of the
+numba does not vectorise indexed loads and stores. ``llvm.masked.gather`` and
+``llvm.masked.scatter`` become one AVX-512 instruction each. AMD's processors take it apart again
+and run nothing else beside it, so there, and where there is no AVX-512, they are 16 single loads
+and stores, from and into the lanes of a register. The bits are the same either way. A cell of the
 sweep of ``engines.message.sparse_messages`` took, with instructions and with single ones: Intel,
 Sapphire Rapids, 67 and 76 ns (K = 100), 78 and 92 (500), 100 and 120 (2000); AMD, Zen 5, 70 and 59
 (K = 100).
 
-``gather(array, i, topics, at)``      array[i + topics[at]], ..., array[i + topics[at + 15]];
-                                      topics: uint16
-``scatter(array, i, topics, at, v)``  the reverse; equal topics: the last lane stays
-``widen(array, i)``           16 uint8, uint16 or float32 -> floats
-``narrow(array, i, v)``       floats -> nearest uint8 or uint16 (v >= 0 and in range; float32: as
-                              they are), returns what was stored, as floats
-``root(v)``                    square root, lane by lane;   ``highest(v)`` the largest lane
-``squeeze(topics, values, i, first, v)``  append the lanes of v that are not zero, with their
-                                          numbers first, first + 1,
-                              ..., to topics (uint16) and values (float32) at i; writes 16 entries,
-                              the rest zeros; returns how many count
-``append(topics, values, i, numbers, at, v)``  the same with numbers[at], ..., numbers[at + 15]
+- ``gather(array, i, topics, at)``: array[i + topics[at]], ..., array[i + topics[at + 15]], topics
+  uint16.
+- ``scatter(array, i, topics, at, v)``: the reverse. Of equal topics the last lane stays.
+- ``widen(array, i)``: 16 uint8, uint16 or float32 as floats.
+- ``narrow(array, i, v)``: store floats as the nearest uint8 or uint16 (v >= 0 and in range; float32
+  as they are), and return the stored values as floats.
+- ``root(v)``: square root, lane by lane.
+- ``highest(v)``: the largest lane.
+- ``squeeze(topics, values, i, first, v)``: append the lanes of v that are not zero, with their
+  numbers first, first + 1, ..., to topics (uint16) and values (float32) at i. It writes 16 entries,
+  the rest zeros, and returns how many count.
+- ``append(topics, values, i, numbers, at, v)``: the same with numbers[at], ..., numbers[at + 15].
 """
 
 from __future__ import annotations

@@ -2,39 +2,34 @@
 
 The fixed point of
 
-    n[k] = sum_j x[j] t[k] own[j,k] / z[j],     z[j] = sum_k t[k] own[j,k],     t[k] = weight of
-    n[k] + alpha[k]
+    n[k] = sum_j x[j] t[k] own[j,k] / z[j]
+    z[j] = sum_k t[k] own[j,k]
+    t[k] = weight of n[k] + alpha[k]
 
 over the document's cells j, each x[j] tokens of a word whose row of topic weights is own[j, :].
 
-    weight          own[j,k]                                       what it is
-    POINT           p(w_j|k) = (phi[w_j,k] + beta) / Z[k]          t = n + alpha: EM, or BP without
-                    exclusion (Zeng et al.
-                                                                   2012)
-    DIRICHLET       exp E[log phi[w_j,k]], any factor a row        t = exp psi(n + alpha):
-                    variational Bayes (Blei et al.
-                                                                   2003)
+- POINT: own[j,k] = p(w_j|k) = (phi[w_j,k] + beta) / Z[k] and t = n + alpha. This is EM, or BP
+  without exclusion (Zeng et al. 2012).
+- DIRICHLET: own[j,k] = exp E[log phi[w_j,k]], with any factor a row, and t = exp psi(n + alpha).
+  This is variational Bayes (Blei et al. 2003).
 
-Start: t = 1 for every topic that is possible (inverse > 0): EVEN; or the weights of n = 0, alpha or
-exp psi(alpha):
-       FROM_PRIOR, which is another place only where alpha is not the same for all topics.
+Start: t = 1 for every topic that is possible (inverse > 0), EVEN; or the weights of n = 0, alpha or
+exp psi(alpha), FROM_PRIOR, which is another place only where alpha is not the same for all topics.
+
 Stop: when the change of n, summed over topics, is at most ``tol`` of the document's tokens, or
-after ``inner`` inner iterations. Given: theta[k] = (n[k] + alpha[k]) / (sum n + sum alpha). A cell
-with z <= LEAST is of a word that is impossible in every
-       topic and is no part of it; a document without any other gets the prior's mean.
+after ``inner`` inner iterations. The result is theta[k] = (n[k] + alpha[k]) / (sum n + sum alpha).
+A cell with z <= LEAST is of a word that is impossible in every topic, and is no part of it. A
+document without any other gets the prior's mean.
 
-Everything is float32 but exp psi, which is taken in float64, and the two sums of the last line,
-which are float64 in the
-order of topics.  A sum over topics is formed in sixteen lanes, then as a tree (``simd.total``,
-``lanes.totals``); one over
-cells adds eight cells at a time, in the order of the document's cells.  No sum crosses documents
-and nothing depends on
-where the rows came from, so a document has the same bits alone and in company, in any block, with
-any number of threads.
+Everything is float32 but exp psi, which is taken in float64, and the two sums of theta, which are
+float64 in the order of topics. A sum over topics is formed in sixteen lanes, then as a tree
+(``simd.total``, ``lanes.totals``). A sum over cells adds eight cells at a time, in the order of the
+document's cells. No sum crosses documents and nothing depends on where the rows came from, so a
+document has the same bits alone and in company, in any block, with any number of threads.
 
-    own    float32[cells up to a multiple of 8, KP], flat; KP is a multiple of 16; zero in the
-           padding and past the cells
-    x, z   float32[cells + 32], x zero past the cells
+    own         float32[cells up to a multiple of 8, KP], flat; KP is a multiple of 16; zero in
+                the padding and past the cells
+    x, z        float32[cells + 32], x zero past the cells
     t, acc, n   float32[KP], zero in the padding
 """
 

@@ -1,38 +1,27 @@
 """Packed word rows of whole counts, ``count << m | topic``, descending.
 
-Yao, Mimno & McCallum (2009), section 3.4.
+Yao, Mimno & McCallum (2009), section 3.4. m is the number of bits of a topic, ``topic_bits(K)``. An
+entry is uint32, or uint64 where a count does not fit 32 - m bits. Rows descend in count. The order
+of topics of equal count is free, so that one exchange past the entries of equal count does what the
+paper's bubble step does in many. A *tight* row (in a table) has no room behind it. In a block's
+*arena* it has.
 
-m is the number of bits of a topic, ``topic_bits(K)``. An entry is uint32, or uint64 where a count
-does not fit 32 - m bits. Rows descend in count; the order of topics of equal count is free, so that
-one exchange past the entries of equal count does what the paper's bubble step does in many. A
-*tight* row (in a table) has no room behind it; in a block's *arena* it has.
+    entries  uint32|uint64[...]   packed entries
+    ptr      int64[U+1]           tight row u: entries[ptr[u] .. ptr[u+1]]
+    arena    as entries           a block's working rows
+    start    int64[U]             first entry of row u in the arena
+    length   int32[U]             entries of row u
+    tokens   int32[U]             the block's tokens of local word u
 
-    entries  uint32|uint64[...]   packed entries          ptr     int64[U+1]  row u: entries[ptr[u]
-             .. ptr[u+1]]
-    arena    the same             a block's working rows  start   int64[U]    first entry of row u
-             in the arena
-    length   int32[U]             entries of row u        tokens  int32[U]    the block's tokens of
-             local word u
+Tables use the same rows: copied out, merged with a round's deltas, spread out, summed up.
 
-Packed rows (packed.py) as a table needs them: copied out, merged with a round's deltas, spread out,
-summed up.
+Two functions read 8 and 16 entries at a time, as explicit SIMD values that LLVM splits into what
+the machine has. They read eights of entries, so the arena must hold 16 entries more than its rows:
 
-entries  uint32|uint64[...]   length  int32[n], of each row     start  int64[n], its first entry,
-         or, where rows are tight,
-                                                                ptr    int64[n+1], row i:
-                                                                entries[ptr[i] .. ptr[i+1]]
-
-Packed rows (packed.py) 8 and 16 entries at a time, as explicit SIMD values that LLVM splits into
-what the machine has.
-
-Both read eights of entries: the arena must hold 16 entries more than its rows.
-
-``row_mass(arena, at, n, coef, m)``         sum of coef[topic] * count over arena[at .. at+n),
-                                            float64
-``find(arena, at, n, topic, m)``            position of a topic in the row arena[at .. at+n), or -1
-``passing(arena, at, n, coef, m, x)``       (position, what is left of x) of the vector of 8 entries
-                                            at which the running sum of coef[topic] * count passes
-                                            x; the last vector when none does
+- ``row_mass(arena, at, n, coef, m)``: sum of coef[topic] * count over arena[at .. at+n), float64.
+- ``find(arena, at, n, topic, m)``: position of a topic in the row arena[at .. at+n), or -1.
+- ``passing(arena, at, n, coef, m, x)``: (position, what is left of x) of the vector of 8 entries at
+  which the running sum of coef[topic] * count passes x, or of the last vector if none does.
 """
 
 from __future__ import annotations

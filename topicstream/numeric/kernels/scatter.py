@@ -1,21 +1,20 @@
 """Addition of a round's deltas to the rows of a dense table.
 
-Sums are float64, rounded once a row and round.
+Sums are float64, rounded once a row and round. Deltas are rounded to a quantum before they are
+summed, so their order does not matter (numeric/tables/spec.py). Where the quantum is 0.0 they are
+summed in block order.
 
-Deltas are rounded to a quantum before they are summed, so their order does not matter
-(numeric/tables/spec.py); where the quantum is 0.0 they are summed in block order.
-
-table    [n, P]        rows first_row .. first_row + n - 1 of the table (float32, float64 or int32)
-arena    float32[R, U, P]   the round's deltas, one slot a block;  vocabs int32[R, U] the words of
-         each slot, ascending
-lo, hi   int64[R]      rows of each slot that fall into this range
-quantum  float64       what deltas are rounded to
-factor   float64       multiplies the sum (1.0 but for BLEND)
-n_w      float64[n]    the words' counts, or length 0: hold each touched row to this sum (negatives
-         clipped)
-change   float64[P]    receives the change of the column sums
-worst    float64[3]    max |row sum / n_w - 1| before the rescale, most negative entry / n_w, NaN or
-         inf seen
+    table    [n, P]             rows first_row .. first_row + n - 1 (float32, float64 or int32)
+    arena    float32[R, U, P]   the round's deltas, one slot a block
+    vocabs   int32[R, U]        the words of each slot, ascending
+    lo, hi   int64[R]           rows of each slot that fall into this range
+    quantum  float64            unit that deltas are rounded to
+    factor   float64            multiplies the sum (1.0 but for BLEND)
+    n_w      float64[n]         the words' counts: each touched row is held to this sum (negatives
+                                clipped). Length 0: rows are not held
+    change   float64[P]         receives the change of the column sums
+    worst    float64[3]         max |row sum / n_w - 1| before the rescale, most negative entry /
+                                n_w, True if NaN or inf was seen
 """
 
 from __future__ import annotations
