@@ -32,6 +32,10 @@ EXTENDED = [
     "cli.extension:CommandOptions",
     "display.formula:parse_formula",
     "display.view:ModelView",
+    "evaluation.scoring:Scorer",
+    "inference.method:Method",
+    "model.parts:ModelPart",
+    "training.executor:Executor",
 ]
 """What docs/extending.md names, or has an example beside."""
 PUBLIC = [name for name in topicstream.__all__ if not name.startswith("__")]

@@ -150,6 +150,16 @@ class Scorer:
         Formats an entry by its name, in lines for people.
     bytes_held
         Bytes that it holds beside the model, given the corpus and the number of topics.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> def count_words(run, options):
+    ...     return {"words": {"value": run.model.n_words, "measured": "words of the model"}}
+    >>> scorer = Scorer(name="words", score=count_words)
+    >>> run = SimpleNamespace(model=TopicModel.open("model"))
+    >>> scorer.score(run, scorer.Options())["words"]["value"]
+    40
     """
 
     name: str

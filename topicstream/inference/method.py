@@ -90,6 +90,22 @@ class Method(ABC):
         Number of tables of the size of the topics that it reads.
     dense
         True if it answers for dense rows of numbers, not for words.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from topicstream.inference.documents import documents_of_cells
+    >>> class Prior(Method):
+    ...     name = "prior"
+    ...     cites = "no paper"
+    ...
+    ...     def shares(self, docs):
+    ...         return np.tile(self.rows.prior, (len(docs), 1))
+    >>> method = Prior(TopicRows(TopicModel.open("model")))
+    >>> word = np.array([0])  # twice in the only document
+    >>> docs = documents_of_cells(pa.array(["a"]), np.array([0, 1]), word, np.array([2.0]), word)
+    >>> method.shares(docs).shape
+    (1, 4)
     """
 
     name: ClassVar[str]

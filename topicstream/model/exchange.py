@@ -39,22 +39,23 @@ class Format:
     about
         A line of the help.
     write, read
-        ``package.module:function``: (Export) -> summary, and (path, Given) -> Imported; empty
+        ``package.module:function``: (Export) -> summary, and (path, Given) -> Imported. Empty
         where the format goes the other way only. Topics of documents make no model: ``read`` is
         (path, out, force=) -> summary, and writes a table.
     files
-        Those of a folder; none: it is one file.
+        Files of a folder. Empty: the format is one file.
     suffix
-        By which a file is known.
+        Suffix that identifies a file.
     options
-        Those of ``topics export`` that it takes.
+        Options of ``topics export`` that it takes.
     reads_table
-        Whether ``read`` makes a table of the topics of documents, not a model.
+        True if ``read`` makes a table of the topics of documents, not a model.
     edited
-        Whether topics can be written as they are shown, merged and dropped (`topics edit`); else as
-        they were trained.
+        True if topics can be written as they are shown, merged and dropped (`topics edit`).
+        Otherwise they are written as they were trained.
     numbered
-        Whether topics keep the numbers that `topics show` prints; else they are counted from 0.
+        True if topics keep the numbers that `topics show` prints. Otherwise they are counted from
+        0.
     """
 
     name: str

@@ -18,12 +18,20 @@ class ModelPart:
     Attributes
     ----------
     files
-        Names of the part's files in a folder, empty without the part; a version that `topics
+        Names of the part's files in a folder, empty without the part. A version that `topics
         retrain` publishes has them, too.
     describe
         Plain values for `topics info`, None without the part.
     line
-        The template of its line in `topics info`; its values stand under the part's name.
+        The template of its line in `topics info`, where its values stand under the part's name.
+
+    Examples
+    --------
+    >>> def list_notes(folder):
+    ...     return [path.name for path in folder.glob("notes.txt")]
+    >>> part = ModelPart(files=list_notes, describe=lambda model: None)
+    >>> part.files(Path("model"))
+    []
     """
 
     files: Callable[[Path], list[str]]

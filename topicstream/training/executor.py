@@ -195,6 +195,20 @@ class Executor(abc.ABC):
 
     ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``. Entry points in the
     group ``topicstream.executors`` give such functions names.
+
+    Examples
+    --------
+    >>> import topicstream
+    >>> from topicstream.training.threads import Threads
+    >>> visited = []
+    >>> class Counting(Threads):
+    ...     def compute(self, visit, out):
+    ...         visited.append(visit.block.n_docs)
+    ...         return super().compute(visit, out)
+    >>> given = {"topics": 2, "passes": 2, "executor": Counting, "progress": False}
+    >>> _ = topicstream.train("corpus.zarr", "counted", **given)
+    >>> sum(visited)  # a start and two passes over 360 documents
+    1080
     """
 
     tables: RunTables
