@@ -255,12 +255,10 @@ def constants_of(
     entries: Sequence[SeedEntry] | None, vocabulary: Vocabulary, columns: int
 ) -> Constants | None:
     """Build the pseudo-counts that a model's manifest lists, None without any."""
-    every = [
-        (i, entry.topic, weight)
-        for entry, ids in zip(
-            entries or (), find_seed_words(entries or (), vocabulary), strict=True
-        )
-        for i, weight in zip(ids.tolist(), entry.weights, strict=True)
-        if i >= 0 and weight > 0
-    ]
+    listed = entries or ()
+    every = []
+    for entry, ids in zip(listed, find_seed_words(listed, vocabulary), strict=True):
+        for i, weight in zip(ids.tolist(), entry.weights, strict=True):
+            if i >= 0 and weight > 0:
+                every.append((i, entry.topic, weight))
     return _constants(every, columns) if every else None

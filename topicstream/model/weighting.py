@@ -120,12 +120,13 @@ class Weights:
         vocab = block.vocab
         indptr = block.indptr
         counts = block.counts
-        if self.per_word is not None and not (kept := self.per_word[vocab] > 0).all():
-            cells_kept = kept[words]
-            indptr = np.concatenate(([0], np.cumsum(cells_kept)))[indptr].astype(np.int64)
-            words = (np.cumsum(kept) - 1).astype(np.int32)[words[cells_kept]]
-            vocab = vocab[kept]
-            counts = counts[cells_kept]
+        weighty = np.ones(len(vocab), bool) if self.per_word is None else self.per_word[vocab] > 0
+        if not weighty.all():
+            cells = weighty[words]
+            indptr = np.concatenate(([0], np.cumsum(cells)))[indptr].astype(np.int64)
+            words = (np.cumsum(weighty) - 1).astype(np.int32)[words[cells]]
+            vocab = vocab[weighty]
+            counts = counts[cells]
         weights = self.cells(indptr, vocab[words], counts)
         tokens = float(weights.sum(dtype=np.float64))
         return replace(

@@ -307,12 +307,12 @@ def check_pass(
         If a table breaks one of these rules.
     """
     where = "the start" if number == 0 else f"pass {number}"
+    tolerance = ROW_TOLERANCE + FLOAT32_STEP * additions
     for name, spec in engine.tables.items():
         # a seed table is scaled to the corpus as a whole, its rows are not the words' counts yet
         mass = "none" if number == 0 and engine.phases[0].start != "visit" else spec.mass
-        if problem := _problem(
-            mass, totals[name], worst[name], tokens, ROW_TOLERANCE + FLOAT32_STEP * additions
-        ):
+        problem = _problem(mass, totals[name], worst[name], tokens, tolerance)
+        if problem:
             raise TopicsError(
                 f"{engine.name}: table {name} {problem} after {where}; the last checkpoint is "
                 f"intact, report this"

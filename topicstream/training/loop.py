@@ -212,9 +212,8 @@ def _planned(config: TrainConfig, run: TrainingRun) -> Session:
     for line in plan.lines():
         run.progress.say(line)
     width = run.layout.round_blocks
-    if config.round_blocks is None and (
-        note := wider_rounds(run.engine, width, plan.threads, len(run.grid))
-    ):
+    note = wider_rounds(run.engine, width, plan.threads, len(run.grid))
+    if note and config.round_blocks is None:
         run.progress.say(note)
     if config.force:  # not before it is known that the new run can be made
         forget_runs(folder)
@@ -231,7 +230,8 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
     began = time.monotonic()
     run = session.run
     finished = session.resume()
-    if finished is not None and (message := _nothing_to_do(session, finished, run.stopping)):
+    message = "" if finished is None else _nothing_to_do(session, finished, run.stopping)
+    if finished is not None and message:
         run.progress.say(f"{run.folder}: finished already{message}, --force starts over")
         return Trained(
             run.folder,

@@ -306,6 +306,7 @@ class Session:
             heldout, low = self.course.measure(number, self.readable, self.params, figures)
         if run.stopping.tol_params:
             figures["topics_moved"] = self._topics_moved(number, self.readable)
+        fetched = places().traffic()
         record = {
             "pass": number,
             "seconds": round(seconds, 6),
@@ -317,7 +318,7 @@ class Session:
             "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
             **figures,
             **self.executor.effort(),
-            **({"fetched": fetched} if (fetched := places().traffic()) else {}),
+            **({"fetched": fetched} if fetched else {}),
             **({"phase": phase.name} if len(self.engine.phases) > 1 else {}),
             **({"start": run.record.start} if number == 0 else {}),
         }

@@ -41,11 +41,10 @@ class Vectors(Reader):
             width = 0
             options = options.fit(names)
             fields = vector_fields(options, file.schema_arrow, source.name)
-            columns = [
-                *fields,
-                *options.meta.values(),
-                *([id_column] if (id_column := options.id_column(names)) is not None else []),
-            ]
+            columns = [*fields, *options.meta.values()]
+            id_column = options.id_column(names)
+            if id_column is not None:
+                columns.append(id_column)
             for name in columns:
                 if name not in names:
                     raise InputError(

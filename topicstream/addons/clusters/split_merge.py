@@ -136,7 +136,8 @@ def propose_moves(groups: Partition) -> Iterator[np.ndarray]:
     together = costs(merged, gaussians.posterior(merged, groups.prior), groups.prior)
     losses = together - groups.costs[first] - groups.costs[second]
     cheapest = np.argsort(losses, kind="stable")[: 2 * k]
-    halves = {group: half for group in range(k) if (half := split_group(groups, group)) is not None}
+    splits = {group: split_group(groups, group) for group in range(k)}
+    halves = {group: half for group, half in splits.items() if half is not None}
     likely = sorted(halves, key=lambda group: -halves[group][0])[:SPLITS]
     promises = [
         (halves[group][0] - losses[pair], pair, group)

@@ -169,7 +169,8 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
 def _as_shown(model: TopicModel, view: View) -> TopicModel:
     """Apply a model's edits, with the names that they give."""
     shown = copy.copy(apply_view(model, view))
-    names = {str(j): name for j, i in enumerate(view.ids) if (name := view.label_of(i)) is not None}
+    labels = {str(j): view.label_of(i) for j, i in enumerate(view.ids)}
+    names = {j: name for j, name in labels.items() if name is not None}
     if names:
         shown.manifest = origin_of(shown.manifest, topic_names=names)
     return shown

@@ -198,9 +198,10 @@ def fields_of(root: Any) -> dict[str, str]:
     """Read the document's fields from the header."""
     fields: dict[str, str] = {}
     for name, paths in FIELDS.items():
-        values = [
-            value for path in paths for element in root.iterfind(path) if (value := _said(element))
-        ]
+        values: list[str] = []
+        for path in paths:
+            values += map(_read_field, root.iterfind(path))
+        values = list(filter(None, values))
         if name == "date":
             values.sort(key=lambda value: parse(value) or (9999,))
         if values:
@@ -208,7 +209,7 @@ def fields_of(root: Any) -> dict[str, str]:
     return fields
 
 
-def _said(element: Any) -> str:
+def _read_field(element: Any) -> str:
     """Read the value of a header element.
 
     Its date as it is encoded, or its text; for a person the full name, without identifiers.

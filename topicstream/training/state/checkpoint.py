@@ -230,11 +230,9 @@ def read_checkpoint(path: Path) -> State:
     """
     listing = read_listing(path)
     for name, (size, crc) in listing.files.items():
-        if (
-            problem := file_problem(
-                path / name, size, crc, f"remove {path} to go back to the checkpoint before it"
-            )
-        ) is not None:
+        advice = f"remove {path} to go back to the checkpoint before it"
+        problem = file_problem(path / name, size, crc, advice)
+        if problem is not None:
             raise StoreError(problem)
     return State(listing.passes, listing.rounds, load_arrays(path / "arrays.npz"), listing.facts)
 
