@@ -4,6 +4,7 @@ counts.
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from topicstream.base.errors import InputError
 from topicstream.base.relations import Relations
 from topicstream.corpus.documents import hash_ids
-from topicstream.ingestion.parts.prepare import as_stream
+from topicstream.ingestion.parts.part_files import PieceRows
 from topicstream.ingestion.settings import Heldout
 from topicstream.ingestion.store.decide import (
     DELETED,
@@ -69,21 +70,24 @@ def plainly(events, rule):
     return reason
 
 
-def ids_of(names: list[str]) -> dict[str, np.ndarray]:
-    high, low = hash_ids(pa.array(names, pa.large_string()))
-    return {"high": high, "low": low}
+def piece_of(names: list[str], gone: list[str] = ()) -> PieceRows:
+    """A piece of documents with these ids, and of withdrawn ids."""
+    documents, withdrawn = (
+        pa.record_batch({"id": pa.array(ids, pa.large_string()), "source": ["y"] * len(ids)})
+        for ids in (names, gone)
+    )
+    return PieceRows(documents, withdrawn)
 
 
-class Docs(list):
-    """Frames of the spool of documents, as ``decide`` reads them."""
-
-    def read(self, number):
-        return self[number]
+def folder_of(pieces: list[PieceRows], folder: Path) -> SimpleNamespace:
+    """The pieces as ``decide`` reads them from a working folder."""
+    return SimpleNamespace(pieces=lambda *columns: iter(pieces), folder=folder)
 
 
-def decided(journal, rule, heldout=0):
-    with Relations(journal.folder, 1 << 20) as relations:
-        return decide(journal, None, rule, Heldout.of(heldout), relations, np.zeros(0, np.int64))
+def decided(working, rule, heldout=0, memory=1 << 20):
+    with Relations(working.folder, 1 << 20) as relations:
+        relations.memory = memory
+        return decide(working, None, rule, Heldout.of(heldout), relations, np.zeros(0, np.int64))
 
 
 @settings(max_examples=60, deadline=None)
@@ -92,10 +96,11 @@ def decided(journal, rule, heldout=0):
     rule=st.sampled_from(["skip", "replace"]),
     pieces=st.integers(1, 5),
     wanted=st.integers(0, 10),
+    memory=st.sampled_from([16, 1 << 20]),
 )
-def test_duplicates_as_one_by_one(tmp_path_factory, listed, rule, pieces, wanted):
+def test_duplicates_as_one_by_one(tmp_path_factory, listed, rule, pieces, wanted, memory):
     plain = []
-    docs = Docs()
+    docs = []
     documents = []
     for part in np.array_split(
         np.arange(len(listed)), pieces
@@ -108,31 +113,30 @@ def test_duplicates_as_one_by_one(tmp_path_factory, listed, rule, pieces, wanted
             (name, None) for name in gone
         ]
         documents += names
-        docs.append(ids_of(names) | {f"gone_{k}": v for k, v in ids_of(gone).items()})
-    journal = SimpleNamespace(docs=docs, folder=tmp_path_factory.mktemp("ids"))
-    decision = decided(journal, rule, wanted)
+        docs.append(piece_of(names, gone))
+    working = folder_of(docs, tmp_path_factory.mktemp("ids"))
+    decision = decided(working, rule, wanted, memory)  # ids are sorted, or all related
     expected = plainly(plain, rule)
     assert {d: int(r) for d, r in enumerate(decision.reason) if r} == expected
-    alive = sorted(int(h) for d, h in enumerate(ids_of(documents)["high"]) if d not in expected)
+    alive = sorted(int(h) for d, h in enumerate(piece_of(documents).hashes[0]) if d not in expected)
     held = alive[: min(wanted, len(alive))]
     kinds = np.concatenate(decision.classes)
     assert (kinds == DROPPED).sum() == len(expected) and set(
         np.flatnonzero(kinds == DROPPED)
     ) == set(expected)
-    assert sorted(ids_of(documents)["high"][kinds == HELDOUT].tolist()) == held
-    assert not list(journal.folder.iterdir())
+    assert sorted(piece_of(documents).hashes[0][kinds == HELDOUT].tolist()) == held
+    assert not list(working.folder.iterdir())
 
 
 @pytest.mark.parametrize("rule", ["skip", "replace"])
 def test_one_id_of_many_documents(tmp_path, rule):
-    docs = Docs()
-    for start in range(0, 200_000, 20_000):
-        docs.append(ids_of(["b" if n % 5 == 0 else "a" for n in range(start, start + 20_000)]))
-        docs[-1] |= {"gone_high": docs[-1]["high"][:0], "gone_low": docs[-1]["low"][:0]}
-    journal = SimpleNamespace(docs=docs, folder=tmp_path)
-    decision = decided(journal, rule)
+    docs = [
+        piece_of(["b" if n % 5 == 0 else "a" for n in range(start, start + 20_000)])
+        for start in range(0, 200_000, 20_000)
+    ]
+    working = folder_of(docs, tmp_path)
+    decision = decided(working, rule, memory=1 << 26)
     kept = np.flatnonzero(decision.reason == 0).tolist()
     assert kept == ([0, 1] if rule == "skip" else [199_995, 199_999])
-    with pytest.raises(InputError, match="the same id as"):
-        docs[0]["metadata"] = as_stream(pa.table({"id": ["x"] * 20_000, "source": ["y"] * 20_000}))
-        decided(journal, "fail")
+    with pytest.raises(InputError, match="y: document 'a': the same id as y: document 'a'"):
+        decided(working, "fail", memory=1 << 26)

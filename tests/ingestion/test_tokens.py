@@ -26,7 +26,7 @@ from topicstream.ingestion.tokens.phrases import learn_phrases
 from topicstream.ingestion.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.ingestion.tokens.stopwords import read_stopwords
 from topicstream.ingestion.tokens.tokenizer import Counted, Tokenizer
-from topicstream.ingestion.tokens.word_counts import totals
+from topicstream.ingestion.tokens.word_counts import add_totals
 
 PLAIN = Recipe(stopwords=(), stopwords_from="none")
 
@@ -298,15 +298,17 @@ def test_a_run_is_cut_anywhere_and_counts_add_up():
     texts = array_of("one two", "", "two three two")
     assert counters(tokenizer.count(texts[1:])) == [Counter(), Counter(two=2, three=1)]
     counted = tokenizer.count(texts)
-    cells = np.diff(counted.indptr), counted.words, counted.counts
-    counts, df = totals(*cells, np.ones(3, np.bool_), 3)
+    cells = counted.indptr, counted.words, counted.counts
+    counts = np.zeros(3, np.int64)
+    df = np.zeros(3, np.int64)
+    add_totals(cells, np.ones(3, np.bool_), counts, df)
     assert dict(zip(counted.types.to_pylist(), zip(counts.tolist(), df.tolist()))) == {
         "one": (1, 1),
         "two": (3, 2),
         "three": (1, 1),
     }
-    counts, df = totals(*cells, np.array([True, True, False]), 3)
-    assert counts.tolist() == [1, 1, 0] and df.tolist() == [1, 1, 0]
+    add_totals(cells, np.array([True, True, False]), counts, df)  # to those so far
+    assert counts.tolist() == [2, 4, 1] and df.tolist() == [2, 3, 1]
 
 
 def test_recipe_goes_through_json_and_refuses_nonsense():

@@ -37,13 +37,15 @@ class Relations:
     folder
         A folder of ours; data that does not fit memory goes into ``duckdb_temp`` below it.
     memory
-        Bytes that tables, sorts and joins may take together (at least LEAST_MEMORY).
+        Bytes that tables, sorts and joins may take together (at least LEAST_MEMORY); also an
+        attribute.
     """
 
     def __init__(self, folder: Path, memory: int) -> None:
         import duckdb  # 70 ms, which only commands that write stores need
 
         memory = max(memory, LEAST_MEMORY)
+        self.memory = memory
         overflow = str(folder / OVERFLOW)
         overflow.encode()  # UnicodeEncodeError here: DuckDB crashes on a name that is not UTF-8
         self._errors = (duckdb.Error, pa.ArrowException, MemoryError)

@@ -1,4 +1,4 @@
-"""``ingest``: raw files -> spools -> vocabulary -> a corpus store, committed by one rename (see
+"""``ingest``: raw files -> parts -> vocabulary -> a corpus store, committed by one rename (see
 reading.py, finishing.py and what they use).
 """
 
@@ -32,10 +32,10 @@ from topicstream.ingestion.open.inputs import input_places
 from topicstream.ingestion.open.inputs_record import InputsRecord
 from topicstream.ingestion.open.memory import KEY, InMemory, as_inputs
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, META
-from topicstream.ingestion.parts.journal import Journal, read_state
 from topicstream.ingestion.parts.reading import Reading
 from topicstream.ingestion.parts.spread import Spread
 from topicstream.ingestion.parts.tasks import pieces
+from topicstream.ingestion.parts.working_folder import WorkingFolder, read_state
 from topicstream.ingestion.plan import plan_ingest
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.store.finishing import Finishing
@@ -243,22 +243,24 @@ class _Ingest:
                 **self.options.reading(),
                 "append to": base,
             }  # what decides the sequence and the content of the pieces
-            journal = Journal(self.wip, key, None if lost else unfinished)
-            state = journal.state
+            working = WorkingFolder(
+                self.wip, key, None if lost else unfinished, self.plan.relations
+            )
+            state = working.state
             same = state.record is not None and inputs_record.are_same(record, state.record)
             if state.record is None:
                 state.record = record
                 state.places = [] if isinstance(self.names, InMemory) else input_places(self.names)
             try:
-                return self._run(journal, same)
+                return self._run(working, same)
             except BaseException as e:
                 if state.pieces == 0 or isinstance(
                     e, NothingKept
                 ):  # a run that has read nothing leaves nothing
-                    journal.remove()
+                    working.remove()
                 raise
             finally:
-                journal.close()
+                working.close()
 
     def _with_phrases(self, recipe: Recipe, threshold: float) -> Recipe:
         """The recipe with the phrases of a reading of its own; the same on a resume, as it is
@@ -323,10 +325,10 @@ class _Ingest:
             owned.remove(self.wip, "ingest")
         return _made_once(store.manifest, record, self.options.given)
 
-    def _run(self, journal: Journal, same: bool) -> dict[str, Json]:
-        state = journal.state
-        config = dataclasses.replace(self.options.given, scratch=journal.folder)
-        if journal.resumed and state.pieces:
+    def _run(self, working: WorkingFolder, same: bool) -> dict[str, Json]:
+        state = working.state
+        config = dataclasses.replace(self.options.given, scratch=working.folder)
+        if working.resumed and state.pieces:
             self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
         if not state.done:
             names = self.names if isinstance(self.names, list) else []
@@ -344,7 +346,7 @@ class _Ingest:
                 )
                 read = dataclasses.replace(config, piece_bytes=state.piece_bytes, room=plan.room)
                 workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
-                reading = Reading(journal, read, self.progress, self.stop, same=same)
+                reading = Reading(working, read, self.progress, self.stop, same=same)
                 reading.run(self.names, self._tokenizer(), workers)
         options = dataclasses.replace(self.options, given=config)
-        return Finishing(self.out, self.base, self.plan, self.progress, journal, options).run()
+        return Finishing(self.out, self.base, self.plan, self.progress, working, options).run()

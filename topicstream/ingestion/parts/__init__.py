@@ -1,3 +1,1 @@
-"""Second: pieces are cut, parsed and counted in a pool and taken in order into the spools, with a
-journal.
-"""
+"""Second: pieces are cut, parsed and counted in a pool, and written in order into part files."""

@@ -1,13 +1,6 @@
-"""One piece of the input, from raw bytes to what is spooled.  Pure: runs in any thread, in any
-order.
+"""One piece of the input, from raw bytes to documents with counts of their words.
 
-A prepared piece is two frames.  The *cells* frame: lengths uint32[D], words int32[nnz] (numbers of
-the piece's own
-types), counts, and of text pieces the types themselves; provisional ids of the types go into a
-third, small file, as
-they are known in input order only.  The *documents* frame: id hashes, whether a document was taken
-as training so far,
-and the metadata as an Arrow stream.
+Pure: runs in any thread, in any order.
 """
 
 from __future__ import annotations
@@ -24,7 +17,6 @@ import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.memory import Room
-from topicstream.corpus.documents import hash_ids
 from topicstream.ingestion.parse.columns import LISTS
 from topicstream.ingestion.parse.documents import (
     LIST,
@@ -36,7 +28,7 @@ from topicstream.ingestion.parse.documents import (
     metadata_of,
 )
 from topicstream.ingestion.parse.rejects import Rejects
-from topicstream.ingestion.parts.journal import encode_frame
+from topicstream.ingestion.parts.part_files import CountedDocuments
 from topicstream.ingestion.parts.tasks import Task
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
 from topicstream.numeric.parallel import pooled
@@ -60,8 +52,8 @@ class Prepared:
         Metadata columns and their kinds.
     crc
         Of the batch, to know on a resume that the input is the same.
-    frames
-        What is spooled, in the order of ``journal.SPOOLS``.
+    documents
+        The documents with the counts of their words; None: on disk, written by a worker.
     """
 
     task: Task
@@ -73,7 +65,7 @@ class Prepared:
     columns: dict[str, str]
     rejects: Rejects
     crc: int
-    frames: tuple[bytes, ...]
+    documents: CountedDocuments | None
 
 
 def batch_crc(batch: pa.RecordBatch) -> int:
@@ -81,7 +73,7 @@ def batch_crc(batch: pa.RecordBatch) -> int:
     return int(google_crc32c.value(np.frombuffer(batch.serialize(), np.uint8)))
 
 
-def metadata(batch: pa.RecordBatch) -> pa.Table:
+def metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
     """What is stored of documents beside their cells: id, source, then the list columns, date and
     the user's own columns.
     """
@@ -93,25 +85,15 @@ def metadata(batch: pa.RecordBatch) -> pa.Table:
                 f"such as --meta my_{name}={name}"
             )
         columns[name] = values.cast(LIST if name in LISTS else TEXT)
-    return pa.table(columns)
-
-
-def as_stream(table: pa.Table) -> np.ndarray:
-    """A table as the bytes of an Arrow stream, compressed."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(
-        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
-    ) as out:
-        out.write_table(table)
-    return np.frombuffer(sink.getvalue(), np.uint8)
+    return pa.record_batch(columns)
 
 
 def _types_of(
     source: pa.LargeStringArray, words: np.ndarray
 ) -> tuple[pa.LargeStringArray, np.ndarray]:
-    """The words of a piece among those of its source, and ``words`` as numbers of these.  A piece
-    that has many of them takes all, so that they are spooled, counted and looked up once for all
-    such pieces of the source.
+    """The words of a piece among those of its source, and ``words`` as numbers of these.
+
+    A piece that has many of them takes all, so that they are numbered once for all such pieces.
     """
     used = np.bincount(words, minlength=len(source)) > 0
     if 4 * np.count_nonzero(used) > len(source):
@@ -189,39 +171,25 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
         before = len(batch)
         batch, cells = long_enough(batch, cells, least)
         rejects.notes[f"left out, of fewer than {least} words"] += before - len(batch)
-    indptr, words, counts = cells
+    counts = cells.counts
     weighted = counts.dtype.kind == "f"
-    high, low = hash_ids(batch.column(0))
     if not weighted and int(counts.max(initial=0)) >= 1 << 31:
         raise InputError(f"{task.name}: a count of 2^31 or more in one cell; check the file")
-    arrays = {
-        "lengths": np.diff(indptr).astype(np.uint32),
-        "words": words.astype(np.int32, copy=False),
-        "counts": counts.astype(np.float32 if weighted else np.int32, copy=False),
-    }
+    cells = DocumentCells(
+        cells.indptr,
+        cells.words.astype(np.int32, copy=False),
+        counts.astype(np.float32 if weighted else np.int32, copy=False),
+    )
     table = metadata(batch)
-    (gone_high, gone_low) = hash_ids(gone)
-    document_arrays = {
-        "high": high,
-        "low": low,
-        "gone_high": gone_high,
-        "gone_low": gone_low,
-        "metadata": as_stream(table),
-        "rejects": np.frombuffer(rejects.lines(task.name, task.key), np.uint8),
-    }
     return Prepared(
         task=replace(task, batch=empty_batch(task.reader.kind)),  # the text goes
-        totals=totals + Counter(documents=len(high), cells=len(words), rejected=len(rejects)),
+        totals=totals + Counter(documents=len(table), cells=len(counts), rejected=len(rejects)),
         weighted=weighted,
         text=text,
         whole=pa.types.is_integer(batch.column(0).type),
         width=width,
-        columns={n: "list" if n in LISTS else "string" for n in table.column_names},
+        columns={n: "list" if n in LISTS else "string" for n in table.schema.names},
         rejects=rejects,
         crc=crc,
-        frames=(
-            encode_frame(arrays),
-            encode_frame({"types": types}),
-            encode_frame(document_arrays),
-        ),
+        documents=CountedDocuments(table, gone.cast(TEXT), types, cells),
     )

@@ -1,6 +1,4 @@
-"""The first half of an ingest: batches are read, counted in a pool, and taken in order into the
-spools.
-"""
+"""The first half of an ingest: batches are read, counted in a pool, and written in order."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.open.inputs import Places
 from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.parse.rejects import add_notes
-from topicstream.ingestion.parts.journal import Journal
 from topicstream.ingestion.parts.prepare import Prepared, batch_crc, prepared_pieces
 from topicstream.ingestion.parts.spread import Piece, Spread
 from topicstream.ingestion.parts.tasks import Task, pieces
+from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
 
 AN_INSTANT = 2.0
@@ -35,25 +33,31 @@ def chain(crc: int, piece: int) -> int:
 
 
 class Reading:
-    """Takes prepared pieces in order into the journal's spools.
+    """Takes prepared pieces in order into the parts of the working folder.
 
     same: whether the inputs are known to be those that an earlier run read, so that those it
     finished are not read again.
     """
 
     def __init__(
-        self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop, *, same: bool
+        self,
+        working: WorkingFolder,
+        options: IngestConfig,
+        progress: Progress,
+        stop: Stop,
+        *,
+        same: bool,
     ) -> None:
         self.stop = stop
-        self.journal = journal
+        self.working = working
         self.options = options
         self.progress = progress
         self._last = time.monotonic()
         self._error: Exception | None = None
-        self._last_bytes = journal.state.consumed
-        self._last_name = journal.state.sources[-1] if journal.state.sources else None
+        self._last_bytes = working.state.consumed
+        self._last_name = working.state.sources[-1] if working.state.sources else None
         self._begin = (
-            self._last_name if same and self._last_name and journal.state.before[0] else ""
+            self._last_name if same and self._last_name and working.state.before[0] else ""
         )
 
     def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int | Spread) -> None:
@@ -62,7 +66,7 @@ class Reading:
         workers: threads, or those of a cluster.
         """
         began = time.monotonic()
-        before = self.journal.state.seconds
+        before = self.working.state.seconds
         if isinstance(workers, int):
             made = prepared_pieces(
                 self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes
@@ -73,7 +77,7 @@ class Reading:
                     paths,
                     self.options,
                     tokenizer.recipe,
-                    self.journal.state.sources[:-1],
+                    self.working.state.sources[:-1],
                     self._begin,
                 )
             )
@@ -88,7 +92,7 @@ class Reading:
         if self._error is not None:
             raise self._error
         # what was read in an instant is not worth a dozen waits for the disk
-        soon = not self.journal.durable and time.monotonic() - began < AN_INSTANT
+        soon = not self.working.durable and time.monotonic() - began < AN_INSTANT
         self._commit(before + time.monotonic() - began, done=True, durable=not soon)
 
     def _uncommitted_of(
@@ -104,11 +108,11 @@ class Reading:
                 yield piece.made
 
     def _check_committed(self, crcs: Iterable[int]) -> None:
-        state = self.journal.state
+        state = self.working.state
         pieces, crc = state.before if self._begin else (0, 0)
         if reduce(chain, islice(crcs, state.pieces - pieces), crc) != state.crc:
             changed = "the input has changed since this ingest was stopped; --force starts over"
-            raise InputError(f"{self.journal.folder}: {changed}")
+            raise InputError(f"{self.working.folder}: {changed}")
 
     def _uncommitted(self, paths: Places | InMemory) -> Iterator[Task]:
         """The tasks behind those that an earlier run committed; InputError where these are others
@@ -124,16 +128,12 @@ class Reading:
             self._error = e
 
     def _take(self, done: Prepared) -> None:
-        state = self.journal.state
-        journal = self.journal
+        state = self.working.state
+        working = self.working
         task = done.task
         state.text = state.text or done.text
-        for spool, frame in zip(
-            (journal.cells, journal.types, journal.docs), done.frames, strict=True
-        ):
-            spool.append(frame)
-        add_notes(journal.notes, done.rejects.notes)
-        journal.totals.update(done.totals)
+        add_notes(working.notes, done.rejects.notes)
+        working.totals.update(done.totals)
         if done.totals["documents"]:
             if state.width not in (None, done.width):
                 raise InputError(
@@ -142,6 +142,8 @@ class Reading:
                 )
             state.width = done.width
             state.whole_ids = state.whole_ids is not False and done.whole
+        assert done.documents is not None
+        working.add(done.documents, done.rejects.lines(task.name, task.key))
         state.weighted = state.weighted or done.weighted
         state.pubmed = state.pubmed or task.reader.name == "pubmed"
         state.columns |= done.columns
@@ -152,16 +154,16 @@ class Reading:
         state.pieces += 1
         state.crc = chain(state.crc, done.crc)
         state.consumed = task.consumed
-        self.progress.step("reading", task.consumed, task.total, "B", journal.totals["documents"])
+        self.progress.step("reading", task.consumed, task.total, "B", working.totals["documents"])
 
     def _commit_now_and_then(self, seconds: float) -> None:
         if self.stop.signum:
             self._commit(seconds, done=False)
             raise self.stop.error(self.stop.signum)
         late = time.monotonic() - self._last >= self.options.checkpoint_seconds
-        if late or self.journal.state.consumed - self._last_bytes >= self.options.checkpoint_bytes:
+        if late or self.working.state.consumed - self._last_bytes >= self.options.checkpoint_bytes:
             self._commit(seconds, done=False)
 
     def _commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
-        self.journal.commit(seconds, done=done, durable=durable)
-        self._last, self._last_bytes = time.monotonic(), self.journal.state.consumed
+        self.working.commit(seconds, done=done, durable=durable)
+        self._last, self._last_bytes = time.monotonic(), self.working.state.consumed

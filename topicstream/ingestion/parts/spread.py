@@ -1,18 +1,20 @@
 """Let the workers of a cluster read files: each counts some of them into a part file.
 
-Part files are appended to the spools in order.
+What they counted is taken into the parts of the ingest in order.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
+
+import pyarrow as pa
 
 from topicstream.base.cluster import Cluster
 from topicstream.base.errors import UsageError
@@ -22,7 +24,16 @@ from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.open.inputs import Places, TreeSource, survey_inputs
 from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.parse.documents import TEXT
 from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parts.part_files import (
+    ALL,
+    CountedDocuments,
+    PartWriter,
+    PieceRows,
+    read_part,
+    read_words,
+)
 from topicstream.ingestion.parts.prepare import Prepared, batch_crc, prepared_pieces
 from topicstream.ingestion.parts.tasks import pieces_of
 from topicstream.ingestion.tokens.recipe import Recipe
@@ -31,6 +42,8 @@ from topicstream.ingestion.tokens.tools import asked_tools
 
 PART_BYTES = 256 << 20
 """Of input files of a task, about, at most: some seconds of work."""
+WORDS_BYTES = 64 << 20
+"""What the words of a part may take in a worker's memory."""
 
 
 class SourceSpan(NamedTuple):
@@ -41,13 +54,21 @@ class SourceSpan(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A batch that was read: its checksum and, unless it was spooled before, what it gave and the
-    lengths of its frames.
+    """A batch that was read: its checksum and, unless it was committed before, what it gave.
+
+    Attributes
+    ----------
+    part
+        Which of the worker's part files holds its documents; None: it has none.
     """
 
     crc: int
     made: Prepared | None = None
-    lengths: tuple[int, ...] = ()
+    part: int | None = None
+
+
+WorkerPart = tuple[Path, Path]
+"""A part file that a worker wrote, and the file of its words."""
 
 
 class Spread:
@@ -62,11 +83,11 @@ class Spread:
         paths: Places | InMemory,
         options: IngestConfig,
         recipe: Recipe,
-        spooled: list[str],
+        committed: list[str],
         begin: str,
     ) -> Generator[Piece, None, None]:
-        """All pieces in input order, from the source ``begin`` on; ``spooled``: keys of the sources
-        that are in the spools already.
+        """All pieces in input order, from the source ``begin`` on; ``committed``: keys of the
+        sources that are in parts already.
 
         Raises
         ------
@@ -98,7 +119,7 @@ class Spread:
                 recipe=recipe,
                 total=inputs.total,
                 threads=self.threads,
-                spooled=frozenset(spooled),
+                committed=frozenset(committed),
             )
             sources = [(reader, _absolute(source)) for reader, source in inputs.sources()]
             first = next((i for i, (_, source) in enumerate(sources) if source.key == begin), 0)
@@ -108,16 +129,28 @@ class Spread:
                 SourceSpan(sources[first + a : first + b], sum(sizes[: first + a]))
                 for a, b in spans
             )
-            for part, made in self.cluster.map(read, shares):
-                with open(part, "rb") as file:
-                    for piece in made:
-                        frames = tuple(map(file.read, piece.lengths))
-                        yield (
-                            piece
-                            if piece.made is None
-                            else piece._replace(made=replace(piece.made, frames=frames))
-                        )
-                owned.remove_file(part)
+            for parts, read_pieces in self.cluster.map(read, shares):
+                yield from _with_documents(parts, read_pieces)
+                for path in chain.from_iterable(parts):
+                    owned.remove_file(path)
+
+
+def _with_documents(parts: list[WorkerPart], pieces: list[Piece]) -> Iterator[Piece]:
+    """The pieces of a task with the documents that a worker wrote to its parts."""
+    opened = -1
+    rows: Iterator[PieceRows] = iter(())
+    words = pa.array([], TEXT)
+    for piece in pieces:
+        if piece.made is None or piece.part is None:
+            yield piece
+            continue
+        if piece.part != opened:
+            opened = piece.part
+            rows = read_part(parts[opened][0], ALL)
+            words = read_words(parts[opened][1])
+        found = next(rows)
+        documents = CountedDocuments(found.metadata, found.withdrawn["id"], words, found.cells)
+        yield piece._replace(made=replace(piece.made, documents=documents))
 
 
 def _absolute(source: Source) -> Source:
@@ -135,22 +168,33 @@ def _read(
     recipe: Recipe,
     total: int | None,
     threads: int,
-    spooled: frozenset[str],
-) -> tuple[Path, list[Piece]]:
-    """Read and count some inputs into a part file in the scratch folder, on a worker."""
+    committed: frozenset[str],
+) -> tuple[list[WorkerPart], list[Piece]]:
+    """Read and count some inputs into part files in the scratch folder, on a worker."""
     assert options.scratch is not None
-    part = options.scratch / uuid4().hex
+    writers: list[PartWriter] = []
     read_pieces = list[Piece]()
     tasks = pieces_of(share.sources, options, total, share.before)
     tokenizer = Tokenizer(recipe, asked=asked_tools(options))
-    with open(part, "wb") as file:
-        for task in tasks:
-            if task.key not in spooled:
-                tasks = chain([task], tasks)
-                break
-            read_pieces.append(Piece(batch_crc(task.batch)))
-        for made in prepared_pieces(tasks, tokenizer, threads, options.piece_bytes):
-            file.writelines(made.frames)
-            kept = replace(made, task=replace(made.task, words=None), frames=())
-            read_pieces.append(Piece(made.crc, kept, tuple(map(len, made.frames))))
-    return part, read_pieces
+    for task in tasks:
+        if task.key not in committed:
+            tasks = chain([task], tasks)
+            break
+        read_pieces.append(Piece(batch_crc(task.batch)))
+    for made in prepared_pieces(tasks, tokenizer, threads, options.piece_bytes):
+        documents = made.documents
+        assert documents is not None
+        part = None
+        if len(documents.metadata) or len(documents.withdrawn):
+            if not writers or not writers[-1].accepts(documents):
+                if writers:
+                    writers[-1].finish()
+                paths = [options.scratch / uuid4().hex for _ in range(2)]
+                writers.append(PartWriter(paths[0], paths[1], WORDS_BYTES))
+            writers[-1].add(documents)
+            part = len(writers) - 1
+        slim = replace(made, task=replace(made.task, words=None), documents=None)
+        read_pieces.append(Piece(made.crc, slim, part))
+    if writers:
+        writers[-1].finish()
+    return [writer.paths for writer in writers], read_pieces

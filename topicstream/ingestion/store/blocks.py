@@ -1,64 +1,37 @@
-"""Spooled cells: first the counts of their words, then, with the vocabulary chosen, storage
-blocks.
-"""
+"""Counted documents: first the counts of their words, then, with the vocabulary, storage blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.base.progress import Progress
 from topicstream.corpus.writer import BlockWriter
-from topicstream.ingestion.parts.journal import Journal
+from topicstream.ingestion.parts.part_files import PieceRows
+from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.store.decide import HELDOUT, TRAIN, Decision
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary, word_table
-from topicstream.ingestion.tokens.word_counts import totals
+from topicstream.ingestion.tokens.word_counts import add_totals
 from topicstream.numeric.kernels.arrays import Cells, CellsByWord, sort_by_word
 from topicstream.numeric.parallel import pooled
 
-PieceWords = tuple[tuple[int, int], pa.Array, np.ndarray, np.ndarray, np.ndarray]
-"""The words of a piece: their frame of the spool, which tells them from others, and themselves;
-which of them its documents use, counts and document frequencies in its training documents."""
 
-
-def words_of_training(
-    journal: Journal, decision: Decision, pool: ThreadPoolExecutor, ahead: int
-) -> Iterator[pa.Table]:
-    """The words of the documents of pieces that have the same words, with counts and document
-    frequencies in training documents (``vocabulary.SCHEMA``).
+def words_of_training(working: WorkingFolder, decision: Decision) -> Iterator[pa.Table]:
+    """The words of each part, with counts and document frequencies in training documents
+    (``vocabulary.SCHEMA``).
     """
-
-    last: tuple[tuple[int, int], pa.Array] = (-1, 0), None
-
-    def count(piece: int) -> PieceWords:
-        nonlocal last
-        cells = journal.cells.read(piece)
-        entry = journal.types.entries[piece]
-        if (read := last)[0] != entry:
-            last = read = entry, journal.types.arrays(piece)["types"]
-        used = np.bincount(cells["words"], minlength=len(read[1])) > 0
-        training = decision.classes[piece] == TRAIN
-        return (
-            *read,
-            used,
-            *totals(cells["lengths"], cells["words"], cells["counts"], training, len(used)),
-        )
-
-    def add(one: PieceWords, other: PieceWords) -> PieceWords:
-        for total, part in zip(one[2:], other[2:]):
-            total += part
-        return one
-
-    for _, same in groupby(
-        pooled(pool, count, range(len(journal.cells)), ahead), key=itemgetter(0)
-    ):
-        _, words, used, counts, df = reduce(add, same)
+    classes = iter(decision.classes)
+    for words, pieces in working.pieces_by_part("words", "counts"):
+        used = np.zeros(len(words), np.bool_)
+        counts = np.zeros(len(words), np.int64)
+        df = np.zeros(len(words), np.int64)
+        for piece in pieces:
+            cells = piece.cells
+            used[cells.words] = True
+            add_totals(cells, next(classes) == TRAIN, counts, df)
         yield word_table(words.filter(pa.array(used)), counts[used], df[used])
 
 
@@ -106,7 +79,7 @@ def number_words(
 
 
 def write_blocks(
-    journal: Journal,
+    working: WorkingFolder,
     decision: Decision,
     vocabulary: TokenVocabulary,
     writers: Sequence[BlockWriter],
@@ -118,23 +91,23 @@ def write_blocks(
     without a word.
     """
     empty = 0
-    final = (-1, 0), np.zeros(0, np.int32)  # ids of the words that the last pieces had
+    classes = iter(decision.classes)
+    done = 0
+    for words, pieces in working.pieces_by_part("words", "counts"):
+        ids = vocabulary.lookup(words)
 
-    def number(piece: int) -> tuple[Cells, int]:
-        nonlocal final
-        cells = journal.cells.read(piece)
-        entry = journal.types.entries[piece]
-        if (ids := final)[0] != entry:
-            final = ids = entry, vocabulary.lookup(journal.types.arrays(piece)["types"])
-        return number_words(
-            cells["lengths"], cells["words"], cells["counts"], ids[1], decision.classes[piece]
-        )
+        def number(item: tuple[np.ndarray, PieceRows], ids: np.ndarray = ids) -> tuple[Cells, int]:
+            kind, piece = item
+            cells = piece.cells
+            return number_words(np.diff(cells.indptr), cells.words, cells.counts, ids, kind)
 
-    for i, (cells, n) in enumerate(pooled(pool, number, range(len(journal.cells)), ahead)):
-        empty += int((np.diff(cells.indptr) == 0).sum())
-        writers[TRAIN].add(cells.indptr[: n + 1], cells.words, cells.counts)
-        writers[HELDOUT].add(cells.indptr[n:], cells.words, cells.counts)
-        progress.step("writing blocks", i + 1, len(journal.cells), "piece")
+        items = ((next(classes), piece) for piece in pieces)
+        for cells, n in pooled(pool, number, items, ahead):
+            empty += int((np.diff(cells.indptr) == 0).sum())
+            writers[TRAIN].add(cells.indptr[: n + 1], cells.words, cells.counts)
+            writers[HELDOUT].add(cells.indptr[n:], cells.words, cells.counts)
+            done += 1
+            progress.step("writing blocks", done, len(decision.classes), "piece")
     for writer in writers:
         writer.finish()
     return empty

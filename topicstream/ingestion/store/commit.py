@@ -26,8 +26,8 @@ from topicstream.base.records import Json
 from topicstream.corpus.documents import PlacedDocuments
 from topicstream.corpus.format import LINKS, PARTS
 from topicstream.corpus.manifest import AxisEntry, PartEntry, StoreFile
-from topicstream.ingestion.parts.journal import Journal
-from topicstream.ingestion.store.decide import DROPPED, Decision, piece_metadata
+from topicstream.ingestion.parts.working_folder import WorkingFolder
+from topicstream.ingestion.store.decide import DROPPED, Decision
 
 
 def fingerprint(
@@ -109,24 +109,24 @@ class ColumnCounts:
 
 
 def write_documents(
-    journal: Journal,
+    working: WorkingFolder,
     decision: Decision,
     writer: PlacedDocuments,
     counts: ColumnCounts,
     progress: Progress,
 ) -> list[StoreFile]:
     """Write the documents' table of this ingest; the manifest's entries of its files."""
-    for i in range(len(journal.docs)):
+    for i, piece in enumerate(working.pieces()):
         kind = decision.classes[i]
         kept = np.flatnonzero(kind != DROPPED)
-        table = piece_metadata(journal.docs.read(i))
+        table = pa.Table.from_batches([piece.metadata])
         table = table if len(kept) == len(kind) else table.take(kept)
         if counts.date_format is not None and "date" in table.column_names:
             at = table.column_names.index("date")
             table = table.set_column(at, "date", in_iso_format(table["date"], counts.date_format))
         counts.add(table)
         writer.place(table, kind[kept])
-        progress.step("writing documents", i + 1, len(journal.docs), "piece")
+        progress.step("writing documents", i + 1, len(decision.classes), "piece")
     return writer.finish()
 
 

@@ -6,9 +6,10 @@ life of its id: of the documents of one life one is kept, and of the lives the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
+from itertools import islice, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,9 @@ from topicstream.base.relations import Relations
 from topicstream.corpus.documents import hash_ids, read_documents
 from topicstream.corpus.forgotten import ForgottenIds
 from topicstream.corpus.reader import Corpus
-from topicstream.ingestion.parts.journal import Journal
+from topicstream.ingestion.parse.documents import TEXT
+from topicstream.ingestion.parts.part_files import PieceRows
+from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.settings import HELDOUT_SHARE, Heldout
 
 TRAIN = 0
@@ -93,7 +96,7 @@ class Decision:
 
 
 def decide(
-    journal: Journal,
+    working: WorkingFolder,
     base: Corpus | None,
     rule: str,
     heldout: Heldout,
@@ -115,52 +118,24 @@ def decide(
     forgotten
         Lists of ids whose new documents do not count.
     """
-    starts = [0 if base is None else sum(part.docs for part in base.manifest.parts.values())]
-    for numbers, batch in (
-        read_documents(base.path, base.manifest.docs, ["id"]) if base is not None else ()
-    ):
-        still_there = np.isin(numbers, removed, invert=True)
-        high, low = hash_ids(batch["id"])
-        relations.insert(
-            "events", _events(high[still_there], low[still_there], 2 * numbers[still_there] + 1)
-        )
-    for i in range(len(journal.docs)):
-        arrays = journal.docs.read(i)
-        starts.append(starts[-1] + len(arrays["high"]))
-        numbers = np.arange(starts[-2], starts[-1])
-        relations.insert("events", _events(arrays["high"], arrays["low"], 2 * numbers + 1))
-        gone = np.full(len(arrays["gone_high"]), 2 * starts[-1])
-        relations.insert("events", _events(arrays["gone_high"], arrays["gone_low"], gone))
+    starts = _starts(working, base)
     reason = np.zeros(starts[-1], np.uint8)
-    for listed in forgotten if len(reason) else ():
-        reason[_take_forgotten(relations, listed, starts[0])] = FORGOTTEN
-    other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
-    dropped = (
-        f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended "
-        f"order by number"
-    )
-    for batch in relations.stream(dropped) if len(reason) else ():
-        again = batch["other"].is_valid().to_numpy(zero_copy_only=False)
-        if rule == "fail" and again.any():
-            later, earlier = (
-                int(batch[name].filter(pa.array(again))[0].as_py()) for name in ("number", "other")
-            )
-            place = _place_as_id(journal, starts, later)
-            raise InputError(
-                f"{_name(journal, base, starts, later)}: the same id as "
-                f"{_name(journal, base, starts, earlier)} "
-                f"(--on-duplicate skip or replace takes the first or the last)"
-                + ("" if place is None else f"; {CALLED_BY_PLACE}")
-            )
-        reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
-    relations.clear()
+    if len(reason):
+        read = partial(_read_events, working, base, removed, starts)
+        repeated = None if forgotten else _repeated_hashes(read(), relations.memory // 2)
+        if repeated is None or len(repeated):
+            _relate_events(relations, read(), repeated)
+            for listed in forgotten:
+                reason[_take_forgotten(relations, listed, starts[0])] = FORGOTTEN
+            _mark_dropped(relations, rule, reason, partial(_describe_pair, working, base, starts))
+            relations.clear()
     threshold = (
         int(base.manifest.heldout.threshold, 16)
         if base is not None
-        else _threshold(journal, reason, heldout)
+        else _threshold(working, reason, heldout)
     )
     decision = Decision(heldout, reason, threshold, starts[0], np.array(starts), [])
-    decision = replace(decision, classes=_classes(journal, decision))
+    decision = replace(decision, classes=_classes(working, decision))
     if (
         base is None
         and heldout.parts
@@ -169,10 +144,89 @@ def decide(
         decision = replace(
             decision,
             heldout=heldout.by_part(),
-            threshold=_threshold(journal, reason, heldout.by_part()),
+            threshold=_threshold(working, reason, heldout.by_part()),
         )
-        decision = replace(decision, classes=_classes(journal, decision))
+        decision = replace(decision, classes=_classes(working, decision))
     return decision
+
+
+Events = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""What happens to ids: their hashes (high, low), uint64[n], and when: 2n + 1 for document n, 2n for
+a withdrawal before it."""
+
+
+def _starts(working: WorkingFolder, base: Corpus | None) -> list[int]:
+    """Number of the first document of each piece, and of the next that would come."""
+    starts = [0 if base is None else sum(part.docs for part in base.manifest.parts.values())]
+    for piece in working.pieces("withdrawn"):
+        starts.append(starts[-1] + len(piece.documents))
+    return starts
+
+
+def _read_events(
+    working: WorkingFolder, base: Corpus | None, removed: np.ndarray, starts: list[int]
+) -> Iterator[Events]:
+    """Yield what happens to ids, in the store and then piece by piece."""
+    for numbers, batch in (
+        read_documents(base.path, base.manifest.docs, ["id"]) if base is not None else ()
+    ):
+        still_there = np.isin(numbers, removed, invert=True)
+        high, low = hash_ids(batch["id"])
+        yield high[still_there], low[still_there], 2 * numbers[still_there] + 1
+    for piece, (start, stop) in zip(working.pieces("id"), pairwise(starts), strict=True):
+        yield *piece.hashes, 2 * np.arange(start, stop) + 1
+        if len(piece.withdrawn):
+            yield *hash_ids(piece.withdrawn["id"]), np.full(len(piece.withdrawn), 2 * stop)
+
+
+def _repeated_hashes(events: Iterator[Events], most_bytes: int) -> np.ndarray | None:
+    """The high hashes that come more than once, ascending; None: these are too many to sort.
+
+    Ids are mostly distinct, and sorting eight bytes of each shows it.
+    """
+    found = [np.zeros(0, np.uint64)]
+    size = 0
+    for high, _, _ in events:
+        found.append(high)
+        size += high.nbytes
+        if 2 * size > most_bytes:
+            return None
+    every = np.concatenate(found)
+    every.sort()
+    return np.unique(every[1:][every[1:] == every[:-1]])
+
+
+def _relate_events(
+    relations: Relations, events: Iterator[Events], repeated: np.ndarray | None
+) -> None:
+    """Fill the table ``events``, of all ids or of those with repeated hashes."""
+    for high, low, time in events:
+        columns = {"high": high, "low": low, "time": time.astype(np.int64)}
+        if repeated is not None:
+            place = np.searchsorted(repeated, high).clip(max=len(repeated) - 1)
+            chosen = repeated[place] == high
+            columns = {name: values[chosen] for name, values in columns.items()}
+        relations.insert("events", pa.table(columns))
+
+
+def _mark_dropped(
+    relations: Relations, rule: str, reason: np.ndarray, describe: Callable[[int, int], str]
+) -> None:
+    """Enter why documents do not count into ``reason``; InputError under the rule ``fail``."""
+    other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
+    dropped = (
+        f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended "
+        f"order by number"
+    )
+    for batch in relations.stream(dropped):
+        again = batch["other"].is_valid().to_numpy(zero_copy_only=False)
+        if rule == "fail" and again.any():
+            later, earlier = (
+                int(batch[which].filter(pa.array(again))[0].as_py())
+                for which in ("number", "other")
+            )
+            raise InputError(describe(later, earlier))
+        reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
 
 
 def _take_forgotten(relations: Relations, listed: ForgottenIds, first: int) -> np.ndarray:
@@ -188,38 +242,39 @@ def _take_forgotten(relations: Relations, listed: ForgottenIds, first: int) -> n
     return np.concatenate([np.zeros(0, np.int64), *numbers])
 
 
-def _classes(journal: Journal, decision: Decision) -> list[np.ndarray]:
+def _classes(working: WorkingFolder, decision: Decision) -> list[np.ndarray]:
     """TRAIN, HELDOUT or DROPPED by document, uint8[D] of each piece."""
     classes = []
-    for i, (start, stop) in enumerate(pairwise(decision.starts.tolist())):
-        classes.append(
-            (_split(journal, i, decision.heldout) < np.uint64(decision.threshold)).astype(np.uint8)
-        )
+    splits = _splits(working, decision.heldout)
+    for split, (start, stop) in zip(splits, pairwise(decision.starts.tolist()), strict=True):
+        classes.append((split < np.uint64(decision.threshold)).astype(np.uint8))
         classes[-1][decision.reason[start:stop] != 0] = DROPPED
     return classes
 
 
-def _events(high: np.ndarray, low: np.ndarray, time: np.ndarray) -> pa.Table:
-    """What happens to ids: ``time`` is 2n + 1 for document n, 2n for a withdrawal before it."""
-    return pa.table({"high": high, "low": low, "time": time.astype(np.int64)})
+def _splits(working: WorkingFolder, heldout: Heldout) -> Iterator[np.ndarray]:
+    """Yield the numbers of each piece that the threshold is compared with, uint64[D].
 
-
-def _split(journal: Journal, piece: int, heldout: Heldout) -> np.ndarray:
-    """uint64[D], compared with the threshold: the hash of the id, or of the field that decides.  Of
-    a field that must have a value: 0 where the document has it, else the largest number; of others
-    the hash of the id where a document has none.
+    They are the hash of the id, or of the field that decides. Of a field that must have a value: 0
+    where the document has it, else the largest number. Of others the hash of the id where a
+    document has none.
     """
-    arrays = journal.docs.read(piece)
     if heldout.split is None:
-        return arrays["high"]
+        for piece in working.pieces("id"):
+            yield piece.hashes[0]
+        return
     name, value = heldout.split
-    table = piece_metadata(arrays)
-    if name not in table.column_names:
-        raise NothingKept(
-            f"--heldout {name}: no document has that field; there are "
-            f"{', '.join(table.column_names)} (--meta keeps more)"
-        )
-    column = table[name].combine_chunks()
+    for piece in working.pieces("id", name):
+        if name not in piece.documents.schema.names:
+            raise NothingKept(
+                f"--heldout {name}: no document has that field; there are "
+                f"{', '.join(working.state.columns)} (--meta keeps more)"
+            )
+        yield _split_by_field(piece, name, value)
+
+
+def _split_by_field(piece: PieceRows, name: str, value: str | None) -> np.ndarray:
+    column = piece.documents[name]
     if pa.types.is_list(column.type):
         if value is None:
             raise NothingKept(
@@ -229,14 +284,14 @@ def _split(journal: Journal, piece: int, heldout: Heldout) -> np.ndarray:
         equal = pc.equal(column.flatten(), value).fill_null(False).to_numpy(zero_copy_only=False)
         is_heldout = np.bincount(owner[equal], minlength=len(column)) > 0
     else:
-        texts = pc.fill_null(column.cast(pa.large_string()), "")
+        texts = pc.fill_null(column.cast(TEXT), "")
         is_heldout = pc.equal(texts, "" if value is None else value).to_numpy(zero_copy_only=False)
         if value is None:
-            return np.where(is_heldout, arrays["high"], hash_ids(texts)[0])
+            return np.where(is_heldout, piece.hashes[0], hash_ids(texts)[0])
     return np.where(is_heldout, np.uint64(0), np.uint64(LARGEST))
 
 
-def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
+def _threshold(working: WorkingFolder, reason: np.ndarray, heldout: Heldout) -> int:
     """The threshold below which so many documents that count lie as are to be held out."""
     if heldout.where is not None:
         return 1
@@ -247,8 +302,7 @@ def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
         )
     smallest = np.zeros(0, np.uint64)
     start = 0
-    for i in range(len(journal.docs)):
-        split = _split(journal, i, heldout)
+    for split in _splits(working, heldout):
         smallest = np.concatenate((smallest, split[reason[start : start + len(split)] == 0]))
         start += len(split)
         if len(smallest) > wanted > 0:
@@ -256,7 +310,20 @@ def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
     return min(int(smallest.max()) + 1, LARGEST) if wanted and len(smallest) else 0
 
 
-def _name(journal: Journal, base: Corpus | None, starts: list[int], number: int) -> str:
+def _describe_pair(
+    working: WorkingFolder, base: Corpus | None, starts: list[int], later: int, earlier: int
+) -> str:
+    """Say in a message that two documents have the same id."""
+    place = _place_as_id(working, starts, later)
+    return (
+        f"{_name(working, base, starts, later)}: the same id as "
+        f"{_name(working, base, starts, earlier)} "
+        f"(--on-duplicate skip or replace takes the first or the last)"
+        + ("" if place is None else f"; {CALLED_BY_PLACE}")
+    )
+
+
+def _name(working: WorkingFolder, base: Corpus | None, starts: list[int], number: int) -> str:
     """How a document is called in a message."""
     if number < starts[0] and base is not None:
         [old] = [
@@ -265,30 +332,27 @@ def _name(journal: Journal, base: Corpus | None, starts: list[int], number: int)
             if number in n
         ]
         return f"document {old.as_py()!r} of {base.path}"
-    piece = int(np.searchsorted(starts, number, "right")) - 1
-    table = piece_metadata(journal.docs.read(piece))
-    row = number - starts[piece]
-    return f"{table['source'][row].as_py()}: document {table['id'][row].as_py()!r}"
+    name, source = _name_and_source(working, starts, number)
+    return f"{source}: document {name!r}"
 
 
-def _place_as_id(journal: Journal, starts: Sequence[int], number: int) -> str | None:
+def _name_and_source(working: WorkingFolder, starts: Sequence[int], number: int) -> tuple[str, str]:
+    """Return the id and the source of a new document."""
+    index = int(np.searchsorted(starts, number, "right")) - 1
+    piece = next(islice(working.pieces("id", "source"), index, None)).documents
+    row = number - starts[index]
+    return piece["id"][row].as_py(), piece["source"][row].as_py()
+
+
+def _place_as_id(working: WorkingFolder, starts: Sequence[int], number: int) -> str | None:
     """Return what a new document is called where that is its file (and line), for want of an id."""
-    piece = int(np.searchsorted(starts, number, "right")) - 1
-    table = piece_metadata(journal.docs.read(piece))
-    row = number - starts[piece]
-    name = table["id"][row].as_py()
-    return str(name) if name == table["source"][row].as_py() else None
+    name, source = _name_and_source(working, starts, number)
+    return name if name == source else None
 
 
-def find_taken_place(journal: Journal, decision: Decision) -> str | None:
+def find_taken_place(working: WorkingFolder, decision: Decision) -> str | None:
     """Find a document that was skipped because another is called by the same file (and line)."""
     skipped = np.flatnonzero(decision.reason[decision.first :] == DUPLICATE)
     if not len(skipped):
         return None
-    return _place_as_id(journal, decision.starts.tolist(), decision.first + int(skipped[0]))
-
-
-def piece_metadata(arrays: dict[str, np.ndarray]) -> pa.Table:
-    """The metadata of a documents frame."""
-    with pa.ipc.open_stream(pa.py_buffer(arrays["metadata"])) as stream:
-        return stream.read_all()
+    return _place_as_id(working, decision.starts.tolist(), decision.first + int(skipped[0]))

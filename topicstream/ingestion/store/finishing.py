@@ -1,6 +1,6 @@
-"""The second half of an ingest: from the spools to the committed store.
+"""The second half of an ingest: from the parts to the committed store.
 
-A function of the spools and of the store that is appended to: killed, it starts again from them.
+A function of the parts and of the store that is appended to: killed, it starts again from them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from topicstream.ingestion.config import Place
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.options import remembered_meta
 from topicstream.ingestion.parse.rejects import LEFT_OUT
-from topicstream.ingestion.parts.journal import Journal
+from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.plan import IngestPlan
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.ingestion.store import commit
@@ -103,14 +103,14 @@ class Finishing:
         base: Corpus | None,
         plan: IngestPlan,
         progress: Progress,
-        journal: Journal,
+        working: WorkingFolder,
         options: IngestOptions,
     ) -> None:
         self.out = out
         self.base = base
         self.plan = plan
         self.progress = progress
-        self.journal = journal
+        self.working = working
         self.options = options
         self.old = base.manifest if base is not None else None
         self.old_parts = (
@@ -126,7 +126,7 @@ class Finishing:
 
     def run(self) -> dict[str, Json]:
         """Commit the store; what the ingest found, in figures."""
-        state = self.journal.state
+        state = self.working.state
         self.weighted = state.weighted if self.base is None else self.base.weighted
         if state.weighted and not self.weighted:
             raise InputError(
@@ -145,9 +145,9 @@ class Finishing:
         rule = self.options.given.on_duplicate or ("replace" if state.pubmed else "skip")
         self.progress.step("deciding which documents count")
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
-            with Relations(self.journal.folder, self.plan.relations) as relations:
+            with Relations(self.working.folder, self.plan.relations) as relations:
                 decision = decide(
-                    self.journal,
+                    self.working,
                     self.base,
                     rule,
                     heldout,
@@ -156,7 +156,7 @@ class Finishing:
                     self.forgotten,
                 )
                 self.removal.take(decision.replaced)
-                self.place_taken = find_taken_place(self.journal, decision)
+                self.place_taken = find_taken_place(self.working, decision)
                 if (
                     self.old is not None
                     and not decision.documents(TRAIN, HELDOUT)
@@ -185,7 +185,7 @@ class Finishing:
             ]
             ahead = self.plan.workers + 1
             empty = write_blocks(
-                self.journal, decision, choice.vocabulary, writers, pool, ahead, self.progress
+                self.working, decision, choice.vocabulary, writers, pool, ahead, self.progress
             )
             syncs = [pool.submit(writer.sync) for writer in writers]
             manifest = self._manifest(
@@ -199,7 +199,7 @@ class Finishing:
             )
             for done in syncs:  # before a manifest names the blocks
                 done.result()
-        self.journal.commit_store(manifest.fingerprint, manifest.summary)
+        self.working.commit_store(manifest.fingerprint, manifest.summary)
         if self.old is not None:
             list_replaced_files(store, self.old, manifest)
         manifest.write(store)
@@ -219,26 +219,19 @@ class Finishing:
         if not self.options.side:
             return
         self.progress.step("joining the side files")
-        before = self.journal.docs
-        state = self.journal.state
-        self.journal.docs, columns, notes = join_side_files(
-            before,
-            self.journal.folder,
-            self.options.side,
-            self.options.given,
-            state.places,
-            self.plan.relations,
+        state = self.working.state
+        columns, notes = join_side_files(
+            self.working, self.options.side, self.options.given, self.plan.relations
         )
-        before.close()
         state.columns |= columns
-        self.journal.notes.update(notes)
+        self.working.notes.update(notes)
 
     def _folder(self) -> Path:
         if self.base is not None:
             refuse_links(self.base.path)
             remove_stale_files(self.base.path, self.base.manifest)
             return self.base.path
-        store = self.journal.folder / "store"
+        store = self.working.folder / "store"
         owned.remove(store, "corpus")
         claim(store, "corpus")
         return store
@@ -272,7 +265,7 @@ class Finishing:
         limits = (
             WordLimits(min_count=0)
             if self.width
-            else self.options.limits(documents, self.journal.state.text)
+            else self.options.limits(documents, self.working.state.text)
         )
         if self.base is None and not documents:
             first = self._left_out()["first_rejected"]
@@ -283,7 +276,7 @@ class Finishing:
             )
         self.progress.step("choosing the vocabulary")
         counts = WordCounts(relations)
-        for words in words_of_training(self.journal, decision, pool, self.plan.workers + 1):
+        for words in words_of_training(self.working, decision):
             counts.add(words)
         for words in stream_pruned(self.base.file("pruned")) if self.base is not None else ():
             counts.add(words)  # 4 occurrences now and 4 then make 8
@@ -303,7 +296,7 @@ class Finishing:
             room=self.plan.words,
         )
         counts.save_pruned(store / self._name("pruned"))
-        if self.base is None and self.journal.state.text:
+        if self.base is None and self.working.state.text:
             self.language = unfit(relations, choice.tokens, self.options.recipe.stopwords_from)
         if self.base is None and not self.width and not choice.vocabulary.counts.any():
             raise NothingKept(self._why_nothing())
@@ -345,7 +338,7 @@ class Finishing:
     def _told_of_lists(self) -> dict[str, Json]:
         """For the summary: how the words of the user's lists occur in the corpus."""
         recipe = self.options.recipe
-        if self.base is None and self.journal.state.text:
+        if self.base is None and self.working.state.text:
             known = {w for name in recipe.stopwords_from.split("+") for w in listed_words(name)}
             told = describe_stop_words(recipe, known)
             if told["parted"] or told["unusable"]:
@@ -354,7 +347,7 @@ class Finishing:
 
     def _list_recipe(self, path: Place) -> Recipe | None:
         """How words of a list become words of the corpus; None: they are such words."""
-        text = self.journal.state.text
+        text = self.working.state.text
         return self.options.recipe if text and not are_counted_words(path) else None
 
     @property
@@ -364,7 +357,7 @@ class Finishing:
     def _why_nothing(self) -> str:
         """Why no word of the vocabulary occurs."""
         read = self.options.given
-        if self.journal.state.text or self.options.given.vocab is None:
+        if self.working.state.text or self.options.given.vocab is None:
             return (
                 f"{self.out}: none of the words of --vocab occurs in the documents; nothing was "
                 f"stored"
@@ -392,7 +385,7 @@ class Finishing:
         saving: Future[None],
     ) -> StoreManifest:
         old = self.old
-        state = self.journal.state
+        state = self.working.state
         before = old.columns if old is not None else {}
         columns = {**before, **state.columns}
         if without := sorted(set(before) - set(state.columns)):
@@ -413,7 +406,7 @@ class Finishing:
             store, columns, old_docs, parts, [len(self.old_parts[p].blocks) for p in PARTS]
         )
         counts = commit.ColumnCounts(self.options.given.date_format)
-        docs = commit.write_documents(self.journal, decision, writer, counts, self.progress)
+        docs = commit.write_documents(self.working, decision, writer, counts, self.progress)
         write_array_metadata(
             store,
             {part_folder(entry, p): entry.rows for p, entry in parts.items()},
@@ -484,30 +477,23 @@ class Finishing:
             files["removed"] = store_file(store, removed)
         elif self.old is not None and "removed" in self.old.files:
             files["removed"] = self.old.files["removed"]
-        if self.journal.totals["rejected"]:
+        if self.working.totals["rejected"]:
             name = self._name("rejects", "jsonl")
             with owned.create(store / name) as file:
-                for i in range(len(self.journal.docs)):
-                    file.write(self.journal.docs.read(i)["rejects"].tobytes())
+                file.writelines(self.working.rejects())
             sync(store / name)
             files["rejects"] = store_file(store, name)
         return files
 
     def _left_out(self) -> dict[str, Json]:
         """How many records were rejected, and the first of them; what else was odd."""
-        pages = (
-            self.journal.docs.read(i)["rejects"].tobytes() for i in range(len(self.journal.docs))
-        )
-        reject = (
-            next((json.loads(page.splitlines()[0]) for page in pages if page), None)
-            if self.journal.totals["rejected"]
-            else None
-        )
+        page = next(self.working.rejects(), b"")
+        reject = json.loads(page.splitlines()[0]) if page else None
         where = reject and f"{reject['file']}:{reject['line']}".removesuffix(":0")
         return {
-            "rejected": self.journal.totals["rejected"],
+            "rejected": self.working.totals["rejected"],
             "first_rejected": reject and f"{where}: {reject['reason']}",
-            **notes_summary(self.journal.notes),
+            **notes_summary(self.working.notes),
         }
 
     def _summary(
@@ -519,7 +505,7 @@ class Finishing:
         empty: int,
         pruning: dict[str, Json],
     ) -> dict[str, Json]:
-        totals = self.journal.totals
+        totals = self.working.totals
         old = self.old.summary if self.old is not None else {}
         characters = totals["characters"]
         recipe = self.options.recipe
@@ -544,15 +530,15 @@ class Finishing:
             "rejects": self._name("rejects", "jsonl") if totals["rejected"] else None,
             "pruning": pruning,
             "heldout_asked": decision.heldout.asked,
-            "tokenizer": shown if self.journal.state.text else None,
+            "tokenizer": shown if self.working.state.text else None,
             "language": self.language,
             **self._told_of_lists(),
         }
 
     def _end(self, summary: dict[str, Json]) -> dict[str, Json]:
         """Remove the working folder; the summary with what differs from run to run."""
-        state = self.journal.state
-        self.journal.remove()
+        state = self.working.state
+        self.working.remove()
         self.progress.close()
         seconds = state.seconds + time.monotonic() - self.began
         taken = {} if self.place_taken is None else {"place_taken": self.place_taken}

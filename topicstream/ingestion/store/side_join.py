@@ -1,31 +1,30 @@
 """Side files joined to the documents by the query engine.
 
-A row finds its documents by a key: their id, number or file. The spool of the documents is written
-again, each piece with what its documents got: lists of several rows joined, of other fields the
-last.
+A row finds its documents by a key: their id, number or file. The metadata of the documents are
+written again, each piece with what its documents got: lists of several rows joined, of other
+fields the last.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.base.errors import one_line
+from topicstream.base.files import ownership as owned
 from topicstream.base.relations import Relations
 from topicstream.base.text import compose_text
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS, without_missing
 from topicstream.ingestion.parse.documents import LIST, TEXT
-from topicstream.ingestion.parts.journal import Spool, encode_frame
+from topicstream.ingestion.parts.part_files import LZ4
 from topicstream.ingestion.parts.parts import DOCUMENT
-from topicstream.ingestion.parts.prepare import as_stream
-from topicstream.ingestion.store.decide import piece_metadata
+from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.store.side_files import KEY, SideFile, SideOptions, whole_numbers
 from topicstream.ingestion.tokens.normal import compose_column, compose_strings
 
@@ -44,12 +43,10 @@ class SideJoin:
 
     Parameters
     ----------
-    docs
-        The spool of the documents.
+    working
+        The folder with the documents.
     relations
         Where the tables go.
-    places
-        Of the inputs, for the key ``file`` (inputs.py).
 
     Attributes
     ----------
@@ -61,17 +58,16 @@ class SideJoin:
 
     def __init__(
         self,
-        docs: Spool,
+        working: WorkingFolder,
         relations: Relations,
         side: SideOptions,
         read: ReadOptions,
-        places: Sequence[str],
     ) -> None:
-        self._docs = docs
+        self._working = working
         self._relations = relations
         self._key = side.key
         self._missing = read.na
-        self._places = sorted(map(compose_text, places), key=len, reverse=True)
+        self._places = sorted(map(compose_text, working.state.places), key=len, reverse=True)
         self._files: list[tuple[str, list[str]]] = []
         self.columns: dict[str, str] = {}
         self.notes: Counter[str] = Counter()
@@ -85,13 +81,13 @@ class SideJoin:
         """Numbers, ids and keys of the documents; those of a file have up to three keys: its path,
         its base name, and that without its ending, as tables of metadata name it.
         """
-        for i in range(len(self._docs)):
-            metadata = piece_metadata(self._docs.read(i))
+        for piece in self._working.pieces():
+            metadata = piece.metadata
             numbers = np.arange(self._documents, self._documents + len(metadata))
             self._documents += len(metadata)
             ids = metadata[id_column]
             if self._key == "file":
-                source = compose_strings(metadata["source"].combine_chunks())
+                source = compose_strings(metadata["source"])
                 keys = pc.replace_substring_regex(source, r"[:#]\d+$", "")
                 name = keys
                 for part, kept in ((r"^.*/", ""), (r"(.)\.[^.]*$", r"\1")):
@@ -281,24 +277,48 @@ class SideJoin:
 
 
 def join_side_files(
-    docs: Spool,
-    folder: Path,
-    side: SideOptions,
-    read: ReadOptions,
-    places: Sequence[str],
-    memory: int,
-) -> tuple[Spool, dict[str, str], Counter[str]]:
-    """Write the documents' spool again, with the fields of the side files: the new spool, the
-    columns added (name -> ``list`` or ``string``), and notes for the summary (see ``SideJoin``).
+    working: WorkingFolder, side: SideOptions, read: ReadOptions, memory: int
+) -> tuple[dict[str, str], Counter[str]]:
+    """Write the metadata of all documents again, with the fields of the side files.
+
+    Returns
+    -------
+    The columns added (name -> ``list`` or ``string``), and notes for the summary.
     """
-    target = Spool(folder / "sided.spool")
-    target.truncate(0, 0)
-    with Relations(folder, memory) as relations:
-        join = SideJoin(docs, relations, side, read, places)
+    path = working.folder / "side.arrow"
+    with Relations(working.folder, memory) as relations:
+        join = SideJoin(working, relations, side, read)
+        columns = working.state.columns | join.columns
+        kinds = {"list": LIST, "string": TEXT}
+        fields = [(name, kinds[kind]) for name, kind in columns.items()]
+        schema = pa.schema([*fields, ("withdrawn", pa.bool_())])
         first = 0
-        for i in range(len(docs)):
-            arrays = docs.read(i)
-            table = join.add_fields(piece_metadata(arrays), first)
-            first += len(table)
-            target.append(encode_frame(arrays | {"metadata": as_stream(table)}))
-    return target, join.columns, join.notes
+        with pa.ipc.new_file(str(owned.reserve(path)), schema, options=LZ4) as file:
+            for piece in working.pieces():
+                table = join.add_fields(pa.Table.from_batches([piece.metadata]), first)
+                first += len(table)
+                file.write_batch(_with_withdrawn(table, piece.withdrawn, schema))
+    working.side = path
+    return join.columns, join.notes
+
+
+def _with_withdrawn(
+    table: pa.Table, withdrawn: pa.RecordBatch, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Make a batch of documents, and of withdrawn ids behind them."""
+    gone = len(withdrawn)
+    columns = []
+    for field in schema:
+        if field.name == "withdrawn":
+            column = pa.array(np.arange(len(table) + gone) >= len(table))
+        else:
+            present = field.name in table.column_names
+            column = (
+                table[field.name].combine_chunks().cast(field.type)
+                if present
+                else pa.nulls(len(table), field.type)
+            )
+            last = withdrawn["id"] if field.name == "id" else pa.nulls(gone, field.type)
+            column = pa.concat_arrays([column, last])
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -21,7 +21,7 @@ from topicstream.base.relations import Relations
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
 from topicstream.ingestion.tokens.vocabulary import word_table
-from topicstream.ingestion.tokens.word_counts import WordCounts, WordLimits, totals
+from topicstream.ingestion.tokens.word_counts import WordCounts, WordLimits, add_totals
 
 _JOINER = "\x1f"
 MOST = 50_000
@@ -55,11 +55,11 @@ def learn_phrases(
         word_counts = WordCounts(relations)
         for some in texts:
             counted = tokenizer.count(some)
+            sums = np.zeros(len(counted.types), np.int64)
+            df = np.zeros(len(counted.types), np.int64)
             every = np.ones(len(some), np.bool_)
-            sums = totals(
-                np.diff(counted.indptr), counted.words, counted.counts, every, len(counted.types)
-            )
-            word_counts.add(word_table(counted.types, *sums))
+            add_totals((counted.indptr, counted.words, counted.counts), every, sums, df)
+            word_counts.add(word_table(counted.types, sums, df))
             documents += len(some)
         both = relations.number("select coalesce(sum(count), 0) from words")
         pairs = relations.number(

@@ -60,42 +60,38 @@ class ChosenWords:
     top: list[str]
 
 
-def totals(
-    lengths: np.ndarray, words: np.ndarray, counts: np.ndarray, chosen: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """(counts, document frequencies) int64[size] of words over some documents; of weights (floats)
-    a cell counts once.
+def add_totals(
+    cells: tuple[np.ndarray, np.ndarray, np.ndarray],
+    chosen: np.ndarray,
+    sums: np.ndarray,
+    df: np.ndarray,
+) -> None:
+    """Add the counts and document frequencies of words over some documents.
+
+    Of weights (floats) a cell counts once.
 
     Parameters
     ----------
-    lengths
-        Cells of each document, [D].
-    words, counts
-        Numbers of words below ``size``, and how often each occurs, [nnz].
+    cells
+        Of each document (int64[D + 1]) numbers and counts of words, as of ``DocumentCells``.
     chosen
         bool[D]: the documents.
+    sums, df
+        int64[T]: occurrences and documents of each word, which are added to.
     """
-    sums = np.zeros(size, np.int64)
-    df = np.zeros(size, np.int64)
-    _sum(
-        lengths.astype(np.int64),
-        words,
-        counts if counts.dtype.kind == "i" else np.ones(len(counts), np.int32),
-        chosen,
-        sums,
-        df,
-    )
-    return sums, df
+    indptr, words, counts = cells
+    if counts.dtype.kind == "f":
+        counts = np.ones(len(counts), np.int32)
+    _sum(indptr, words, counts, chosen, sums, df)
 
 
 @kernel
-def _sum(lengths: Longs, words: Ints, counts: Ints, chosen: Bools, sums: Longs, df: Longs) -> None:
-    start = 0
-    for d in range(len(lengths)):
-        for i in range(start, start + lengths[d] * chosen[d]):
-            sums[words[i]] += counts[i]
-            df[words[i]] += 1
-        start += lengths[d]
+def _sum(indptr: Longs, words: Ints, counts: Ints, chosen: Bools, sums: Longs, df: Longs) -> None:
+    for d in range(len(indptr) - 1):
+        if chosen[d]:
+            for i in range(indptr[d], indptr[d + 1]):
+                sums[words[i]] += counts[i]
+                df[words[i]] += 1
 
 
 class WordCounts:

@@ -12,7 +12,9 @@ table   uint64[2 * slots]   key, then (word id << 32 | whatever the owner keeps 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
+from topicstream.corpus.vocabulary import string_buffers
 from topicstream.numeric.kernels.arrays import Bytes, Int, Ints, Longs, Words
 from topicstream.numeric.kernels.intrinsics import I64, Builder, Value, emit
 from topicstream.numeric.kernels.jit import kernel
@@ -85,9 +87,15 @@ def slot_of(key: int, shift: int) -> Int:
 @kernel(forceinline=True)
 def same_bytes(a: Bytes, at_a: int, b: Bytes, at_b: int, length: int) -> bool:
     """Whether two stretches of bytes are equal."""
-    for k in range(length):  # noqa: SIM110 (compiled)
+    k = 0
+    while k + 8 <= length:
+        if load8(a, at_a + k) != load8(b, at_b + k):
+            return False
+        k += 8
+    while k < length:
         if a[at_a + k] != b[at_b + k]:
             return False
+        k += 1
     return True
 
 
@@ -137,27 +145,85 @@ def table_for(words: int) -> tuple[np.ndarray, np.uint64]:
     return np.zeros(2 * slots, np.uint64), np.uint64(64 - (slots.bit_length() - 1))
 
 
+_AHEAD = 64
+"""Words whose slots are touched together: the loads overlap, where one after another waits."""
+
+
 @kernel
-def find_word(
-    table: Words, shift: int, data: Bytes, ends: Longs, word: Bytes, start: int, length: int
-) -> tuple[Int, Int, Int]:
-    """Look for ``word[start : start + length]`` among the words of ``data`` and ``ends``: (slot,
-    id, key); id -1 at the free slot where the word belongs.
+def _fast_key(data: Bytes, start: int, length: int) -> Int:
+    """The key of a word (``word_key``), by loads of eight bytes where the buffer has them."""
+    if start + length + 8 > data.size:
+        return word_key(data, start, length)  # type: ignore[no-any-return]
+    if length <= 8:
+        unused = np.uint64(8 * (8 - length))
+        short = load8(data, start)
+        return (short << unused) >> unused  # type: ignore[no-any-return]
+    hashed = _ZERO
+    k = 0
+    while k + 8 <= length:
+        hashed = fold(hashed, load8(data, start + k))
+        k += 8
+    if k < length:
+        unused = np.uint64(8 * (8 - (length - k)))
+        hashed = fold(hashed, (load8(data, start + k) << unused) >> unused)
+    return long_key(hashed, length)  # type: ignore[no-any-return]
+
+
+@kernel
+def _hash_ahead(
+    table: Words,
+    shift: int,
+    ends: Longs,
+    words: Bytes,
+    word_ends: Longs,
+    first: int,
+    keys: Words,
+) -> Int:
+    """Fill in the keys of words from ``first`` on, and load their slots; how many words these are.
+
+    keys: uint64[_AHEAD + 1]; the last one takes what was loaded, so that the loads are not
+    optimised away.
     """
-    key = word_key(word, start, length)
+    n = word_ends.size - 1 - first
+    if n > _AHEAD:
+        n = _AHEAD
+    touched = _ZERO
+    for q in range(n):
+        begin = word_ends[first + q]
+        keys[q] = _fast_key(words, begin, word_ends[first + q + 1] - begin)
+        touched ^= table[(slot_of(keys[q], shift) << _ONE) + _ONE]
+    for q in range(n):
+        rest = table[(slot_of(keys[q], shift) << _ONE) + _ONE]
+        touched ^= np.uint64(ends[np.int64(rest >> _S32)])
+    keys[_AHEAD] = touched
+    return n
+
+
+@kernel
+def _find_key(
+    table: Words,
+    shift: int,
+    key: int,
+    data: Bytes,
+    ends: Longs,
+    word: Bytes,
+    start: int,
+    length: int,
+) -> tuple[Int, Int]:
+    """Look for a word of this key: (slot, id), id -1 at the free slot where the word belongs."""
     mask = np.uint64(table.size // 2 - 1)
     slot = slot_of(key, shift)
     while True:
         rest = table[(slot << _ONE) + _ONE]
         if rest == _ZERO:
-            return slot, np.int64(-1), key
+            return slot, np.int64(-1)
         if table[slot << _ONE] == key:
             t = np.int64(rest >> _S32) - 1
             begin = ends[t]
             if ends[t + 1] - begin == length and (
                 length <= 8 or same_bytes(data, begin, word, start, length)
             ):
-                return slot, t, key
+                return slot, t
         slot = (slot + _ONE) & mask
 
 
@@ -167,9 +233,9 @@ def enter_words(table: Words, shift: int, data: Bytes, ends: Longs) -> int:
     already, or -1.
     """
     for t in range(ends.size - 1):
-        slot, number, key = find_word(
-            table, shift, data, ends, data, ends[t], ends[t + 1] - ends[t]
-        )
+        length = ends[t + 1] - ends[t]
+        key = word_key(data, ends[t], length)
+        slot, number = _find_key(table, shift, key, data, ends, data, ends[t], length)
         if number >= 0:
             return t
         table[slot << _ONE] = key
@@ -182,7 +248,117 @@ def look_up(
     table: Words, shift: int, data: Bytes, ends: Longs, words: Bytes, word_ends: Longs, ids: Ints
 ) -> None:
     """The id of each of ``words``, -1 where there is none, into ``ids``."""
-    for q in range(word_ends.size - 1):
-        _, ids[q], _ = find_word(
-            table, shift, data, ends, words, word_ends[q], word_ends[q + 1] - word_ends[q]
-        )
+    keys = np.empty(_AHEAD + 1, np.uint64)
+    first = 0
+    while first < word_ends.size - 1:
+        n = _hash_ahead(table, shift, ends, words, word_ends, first, keys)
+        for q in range(n):
+            begin = word_ends[first + q]
+            length = word_ends[first + q + 1] - begin
+            _, t = _find_key(table, shift, keys[q], data, ends, words, begin, length)
+            ids[first + q] = t
+        first += n
+
+
+@kernel
+def _enter_new(
+    table: Words,
+    shift: int,
+    data: Bytes,
+    ends: Longs,
+    count: int,
+    words: Bytes,
+    word_ends: Longs,
+    first: int,
+    ids: Ints,
+) -> tuple[Int, Int]:
+    """Number words from ``first`` on, new ones as they come, until the table is half full.
+
+    Returns
+    -------
+    The words of the table, and the next word to number.
+    """
+    keys = np.empty(_AHEAD + 1, np.uint64)
+    while first < word_ends.size - 1 and 4 * (count + _AHEAD) <= table.size:
+        n = _hash_ahead(table, shift, ends, words, word_ends, first, keys)
+        for q in range(n):
+            begin = word_ends[first + q]
+            length = word_ends[first + q + 1] - begin
+            slot, t = _find_key(table, shift, keys[q], data, ends, words, begin, length)
+            if t < 0:
+                t = count
+                count += 1
+                at = ends[t]
+                for k in range(length):
+                    data[at + k] = words[begin + k]
+                ends[count] = at + length
+                table[slot << _ONE] = keys[q]
+                table[(slot << _ONE) + _ONE] = np.uint64(count) << _S32
+            ids[first + q] = t
+        first += n
+    return count, first
+
+
+class WordTable:
+    """Words numbered in the order in which they are met.
+
+    ``number`` gives words their numbers, and new ones the next; ``words`` are all so far.
+    """
+
+    def __init__(self) -> None:
+        self._table, self._shift = table_for(0)
+        self._data = np.empty(1 << 16, np.uint8)
+        self._ends = np.zeros(1 << 13, np.int64)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def words(self) -> pa.Array:
+        """The words by number, large_string."""
+        ends = self._ends[: self._count + 1]
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(self._data[: ends[-1]])]
+        return pa.Array.from_buffers(pa.large_string(), self._count, buffers)
+
+    def number(self, words: pa.Array) -> np.ndarray:
+        """The number of each word (large_string without nulls), int32."""
+        word_ends, text = string_buffers(words)
+        numbers = np.empty(len(words), np.int32)
+        self._data = _with_room(self._data, int(self._ends[self._count]), len(text))
+        self._ends = _with_room(self._ends, self._count + 1, len(words))
+        first = 0
+        while first < len(words):
+            self._count, first = _enter_new(
+                self._table,
+                self._shift,
+                self._data,
+                self._ends,
+                self._count,
+                text,
+                word_ends,
+                first,
+                numbers,
+            )
+            if first < len(words):
+                self._table = doubled(self._table, self._shift)
+                self._shift = np.uint64(self._shift - _ONE)
+        return numbers
+
+    def bytes_with(self, words: pa.Array) -> int:
+        """What the table takes at most while these words are numbered."""
+        grown = len(self._table)
+        while 4 * (self._count + len(words) + _AHEAD) > grown:
+            grown *= 2
+        tables = 8 * (grown if grown == len(self._table) else grown + grown // 2)
+        arrays = self._data.nbytes + self._ends.nbytes
+        return tables + 2 * (arrays + int(words.nbytes))
+
+
+def _with_room(values: np.ndarray, used: int, more: int) -> np.ndarray:
+    """An array with room for so many values more than are used, by half again where it grows."""
+    if used + more <= len(values):
+        return values
+    longer = np.empty(max(used + more, len(values) * 3 // 2), values.dtype)
+    longer[:used] = values[:used]
+    return longer

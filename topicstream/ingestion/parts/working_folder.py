@@ -1,0 +1,272 @@
+"""The working folder of an ingest (``corpus.zarr.wip``), where a killed run carries on.
+
+    state.json          what is committed: parts, totals, what was asked
+    part-0000.arrow     documents with the counts of their words (see part_files.py)
+    words-0000.arrow    the words of the part
+    rejects-0000.jsonl  the records left out while the part was written, if any
+    store/              the new store, while it is being written
+
+A resumed run reads again what no committed part holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import pyarrow as pa
+
+from topicstream.base.errors import InputError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import sync_all
+from topicstream.base.records import Count, Crc, Json, read_record, write_record
+from topicstream.ingestion.open.inputs_record import InputsRecord
+from topicstream.ingestion.parts.part_files import (
+    CountedDocuments,
+    PartWriter,
+    PieceRows,
+    read_part,
+    read_words,
+)
+
+VERSION = 5
+ADVICE = "Use --force to start afresh"
+
+
+class Committed(msgspec.Struct):
+    """The new store, whole."""
+
+    fingerprint: str
+    summary: dict[str, Any]
+
+
+class IngestState(msgspec.Struct, kw_only=True):
+    """``state.json``: what an ingest has read.
+
+    Attributes
+    ----------
+    key
+        What it was asked to read and how.
+    parts, reject_files
+        Part files and files of rejects that are whole.
+    pieces, crc, consumed
+        Batches in these parts, their checksum (to know on a resume that the input is the same),
+        bytes of input read.
+    before
+        Pieces and checksum as they were before the last source began.
+    width
+        Numbers of a dense row, 0: documents; None: nothing was read.
+    whole_ids
+        Whether all ids are whole numbers.
+    record, places
+        The record of the ingest (opening/inputs_record.py), what paths lose when they are stored.
+    committed
+        Fingerprint and summary of the new store, once it is whole.
+    """
+
+    version: int = 0
+    key: dict[str, Any]
+    parts: Count = 0
+    reject_files: Count = 0
+    pieces: Count = 0
+    crc: Crc = 0
+    consumed: Count = 0
+    before: tuple[Count, Crc] = (0, 0)
+    totals: dict[str, int] = {}
+    notes: dict[str, int] = {}
+    columns: dict[str, str] = {}
+    sources: list[str] = []
+    weighted: bool = False
+    text: bool = False
+    pubmed: bool = False
+    width: int | None = msgspec.field(default=None, name="vectors")
+    whole_ids: bool | None = None
+    piece_bytes: int | None = None
+    seconds: float = 0.0
+    done: bool = False
+    record: InputsRecord | None = None
+    places: list[str] = []
+    committed: Committed | None = None
+
+
+def read_state(folder: Path) -> IngestState | None:
+    """The state of a working folder; None where there is none.
+
+    InputError where another version left it.
+    """
+    path = folder / "state.json"
+    if not path.exists():
+        return None
+    state = read_record(path, IngestState, ADVICE)
+    if state.version != VERSION:
+        raise InputError(
+            f"{folder}: was left by another version of this program; --force starts over"
+        )
+    return state
+
+
+class WorkingFolder:
+    """State and parts of one ingest; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    folder
+        The folder, of ours.
+    key
+        What this ingest reads and how.
+    unfinished
+        The state to carry on from.
+    most_bytes
+        What the words of a part may take in memory.
+
+    Raises
+    ------
+    InputError
+        Where the unfinished ingest has another key.
+    """
+
+    def __init__(
+        self, folder: Path, key: dict[str, Any], unfinished: IngestState | None, most_bytes: int
+    ) -> None:
+        self.folder = folder
+        self.resumed = unfinished is not None and (
+            unfinished.pieces > 0 or unfinished.key == key
+        )  # else nothing was read that could be lost
+        self.state = (
+            unfinished
+            if unfinished is not None and self.resumed
+            else IngestState(version=VERSION, key=key)
+        )
+        if changed := sorted(
+            k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)
+        ):
+            raise InputError(
+                f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) "
+                f"exists; run it again as it was to resume, or use --force to start over"
+            )
+        if not self.resumed:
+            owned.clear(folder, "ingest")
+        self.durable = self.resumed
+        """Whether the state that is on disk is that of this process."""
+        self.side: Path | None = None
+        """Part file that holds the metadata of all documents, with fields of side files."""
+        self.totals: Counter[str] = Counter(self.state.totals)
+        self.notes: Counter[str] = Counter(self.state.notes)
+        self._most_bytes = most_bytes
+        self._parts = self.state.parts
+        self._reject_files = self.state.reject_files
+        self._part: PartWriter | None = None
+        self._rejects: BinaryIO | None = None
+        self._unsynced: list[Path] = []
+        if not self.resumed:
+            self._write(self.state)
+
+    def _write(self, state: IngestState) -> None:
+        write_record(self.folder / "state.json", state)
+
+    # -- writing parts
+
+    def add(self, piece: CountedDocuments, rejects: bytes) -> None:
+        """Append a piece, and the lines of the records that were left out before it."""
+        if len(piece.metadata) or len(piece.withdrawn):
+            if self._part is not None and not self._part.accepts(piece):
+                self._finish_part()
+            if self._part is None:
+                self._part = self._open_part()
+            self._part.add(piece)
+        if rejects:
+            self._rejects = self._rejects or owned.create(self._path("rejects", self._reject_files))
+            self._rejects.write(rejects)
+
+    def _open_part(self) -> PartWriter:
+        paths = [self._path(kind, self._parts) for kind in ("part", "words")]
+        for path in paths:
+            owned.reserve(path)  # one that a killed run left goes
+        return PartWriter(paths[0], paths[1], self._most_bytes)
+
+    def _finish_part(self) -> None:
+        if self._part is not None:
+            self._part.finish()
+            self._unsynced += self._part.paths
+            self._part = None
+            self._parts += 1
+
+    def _finish_rejects(self) -> None:
+        if self._rejects is not None:
+            self._rejects.close()
+            self._unsynced.append(self._path("rejects", self._reject_files))
+            self._rejects = None
+            self._reject_files += 1
+
+    def _path(self, kind: str, number: int) -> Path:
+        suffix = "jsonl" if kind == "rejects" else "arrow"
+        return self.folder / f"{kind}-{number:04d}.{suffix}"
+
+    def commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
+        """Make what was read so far durable: parts first, the state last.
+
+        ``durable=False``: remember it in this process alone; after a kill it is read again.
+        """
+        self._finish_part()
+        self._finish_rejects()
+        state = self.state
+        self.durable = durable
+        state.parts = self._parts
+        state.reject_files = self._reject_files
+        state.totals = dict(self.totals)
+        state.notes = dict(self.notes)
+        state.seconds = seconds
+        state.done = done
+        if durable:
+            sync_all(self._unsynced, levels=1)
+            self._unsynced.clear()
+            self._write(state)
+
+    def commit_store(self, fingerprint: str, summary: dict[str, Json]) -> None:
+        """Say that the new store is whole, before it is put in place."""
+        state = self.state
+        if not self.durable:  # the parts are not safe
+            state = IngestState(
+                version=VERSION, key=state.key, record=state.record, places=state.places
+            )
+        self._write(msgspec.structs.replace(state, committed=Committed(fingerprint, summary)))
+
+    # -- reading parts
+
+    def pieces(self, *columns: str) -> Iterator[PieceRows]:
+        """The pieces in order, with these columns; without any: all but words and counts."""
+        if self.side is not None and not set(columns) & {"words", "counts"}:
+            yield from read_part(self.side, columns or None)
+            return
+        for part in range(self.state.parts):
+            yield from read_part(self._path("part", part), columns or None)
+
+    def pieces_by_part(self, *columns: str) -> Iterator[tuple[pa.Array, Iterator[PieceRows]]]:
+        """The words of each part, and its pieces with these columns."""
+        for part in range(self.state.parts):
+            words = read_words(self._path("words", part))
+            yield words, read_part(self._path("part", part), columns)
+
+    def rejects(self) -> Iterator[bytes]:
+        """The lines of the records that were left out, some at a time."""
+        for number in range(self.state.reject_files):
+            with open(self._path("rejects", number), "rb") as file:
+                while page := file.read(1 << 20):
+                    yield page
+
+    def close(self) -> None:
+        """Close the files that are being written; what is not committed is read again."""
+        if self._part is not None:
+            self._part.close()
+        if self._rejects is not None:
+            self._rejects.close()
+        self._part = None
+        self._rejects = None
+
+    def remove(self) -> None:
+        """Remove the working folder."""
+        self.close()
+        owned.remove(self.folder, "ingest")
