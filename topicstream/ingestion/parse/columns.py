@@ -39,7 +39,10 @@ def clean_strings(values: Iterable[object], kind: pa.DataType | None = None) -> 
 
 
 def as_text(value: object, name: str) -> str:
-    """A text field's string, or its strings, a line each; null is an empty text."""
+    """A text field's string, or its strings, a line each; null is an empty text.
+
+    It may hold lone surrogates, which ``clean_strings`` replaces.
+    """
     if value is None:
         return ""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -48,7 +51,7 @@ def as_text(value: object, name: str) -> str:
         raise WrongField(
             f"field '{name}' is {kind_of(value)}, not a string; choose another --text-field"
         )
-    return clean(value)
+    return value
 
 
 def as_id(value: object, name: str) -> str | int | None:

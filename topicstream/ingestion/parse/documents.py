@@ -33,6 +33,40 @@ def most_records(options: ReadOptions) -> int:
     return max(1, options.piece_bytes // RECORD_BYTES)
 
 
+def line_blocks(
+    source: Source, options: ReadOptions, first: int = 1
+) -> Iterator[tuple[int, bytes]]:
+    """Cut a source into blocks of whole lines, of about ``piece_bytes``.
+
+    Of a line longer than ``record_bytes`` only the beginning is there.  Behind the damage of an
+    archive the last line is left out.
+
+    Yields
+    ------
+    tuple
+        Number of the first line, and the lines, each with a line feed.
+    """
+    rest = b""
+    while True:
+        source.line = first
+        # a long line is read in steps of its own length
+        data = source.read(max(options.piece_bytes, len(rest)))
+        block = rest + data if rest else data
+        end = block.rfind(b"\n") + 1
+        rest = block[end:]
+        block = block[:end]
+        if not data and rest and not source.damage:
+            block += rest + b"\n"
+        if len(rest) > options.record_bytes:
+            block += rest + b"\n"
+            rest = _behind_line(source, options)
+        if block:
+            yield first, block
+            first += block.count(b"\n")
+        if not data:
+            return
+
+
 def lines_of(
     source: Source, options: ReadOptions, first: int = 1
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
@@ -51,23 +85,17 @@ def lines_of(
     tuple
         Numbers int64[n] and the lines, without their line break and carriage return.
     """
-    rest = b""
-    while True:
-        source.line = first
-        data = source.read(
-            max(options.piece_bytes, len(rest))
-        )  # a long line is read in steps of its own length
-        lines = (rest + data).split(b"\n")
-        rest = lines.pop()
-        if not data and rest and not source.damage:
-            lines.append(rest)
-        if len(rest) > options.record_bytes:
-            lines.append(rest)
-            rest = _behind_line(source, options)
-        yield from _short_lines(source, options, lines, first)
-        first += len(lines)
-        if not data:
-            return
+    for number, block in line_blocks(source, options, first):
+        yield from lines_of_block(source, options, number, block)
+
+
+def lines_of_block(
+    source: Source, options: ReadOptions, first: int, block: bytes
+) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """The lines of a block of ``line_blocks``, as ``lines_of`` yields them."""
+    lines = block.split(b"\n")
+    lines.pop()
+    yield from _short_lines(source, options, lines, first)
 
 
 def _behind_line(source: Source, options: ReadOptions) -> bytes:

@@ -1,16 +1,20 @@
-"""JSON lines: one object a line, parsed by orjson.
+"""JSON lines: one object a line.
 
-What orjson refuses and Python's own parser takes (NaN, Infinity, lone surrogates) is read by that,
-which also says what is wrong with the rest.
+A line is checked by msgspec, which leaves the text where it stands; a kernel resolves its escapes,
+so that no string of Python is made of it.  Any other line is parsed by orjson. What both refuse and
+Python's own parser takes (NaN, Infinity, lone surrogates) is read by that, which also says what is
+wrong with the rest.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
+import msgspec
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -25,18 +29,26 @@ from topicstream.ingestion.parse.columns import (
     as_list,
     as_scalar,
     as_text,
+    clean_strings,
 )
 from topicstream.ingestion.parse.documents import (
     LIST,
     NO_ID,
     TEXT,
     batch_of,
-    lines_of,
+    line_blocks,
+    lines_of_block,
+    most_records,
     positions,
     why_not_utf8,
 )
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import MOST_NAMES
+from topicstream.ingestion.tokens.characters import encode
+from topicstream.ingestion.tokens.vocabulary import word_array
+from topicstream.ingestion.tokens.wordtable import load8, store8
+from topicstream.numeric.kernels.arrays import Bytes, Int, Longs
+from topicstream.numeric.kernels.jit import kernel
 
 _OBJECT = re.compile(rb'\s*\{\s*("|\}|$)')
 
@@ -50,16 +62,202 @@ class JsonLines(Reader):
         return bool(_OBJECT.match(head))
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        for numbers, lines in lines_of(source, options):
-            objects = Objects(source, options)
-            for number, line in zip(numbers.tolist(), lines):
-                if not line or line.isspace():
-                    continue
-                try:
-                    objects.add(number, record_of(line))
-                except WrongField as e:
-                    source.reject(number, str(e), line)
-            yield objects.batch()
+        for first, block in line_blocks(source, options):
+            texts = TextsInPlace(block, options)
+            if texts.usable:
+                yield _placed_batch(source, options, first, block, texts)
+                continue
+            for numbers, lines in lines_of_block(source, options, first, block):
+                objects = Objects(source, options)
+                for number, line in zip(numbers.tolist(), lines):
+                    _add_line(objects, number, line)
+                yield objects.batch()
+
+
+def _placed_batch(
+    source: Source, options: ReadOptions, first: int, block: bytes, texts: TextsInPlace
+) -> pa.RecordBatch:
+    """Make a batch of a block whose texts are read where they stand."""
+    objects = Objects(source, options)
+    for number, (start, stop) in enumerate(texts.lines, first):
+        record = texts.record_at(start, stop)
+        if record is None:
+            _add_line(objects, number, block[start:stop].removesuffix(b"\r"))
+            continue
+        try:
+            objects.add(number, record)
+        except WrongField as e:
+            source.reject(number, str(e), block[start:stop].removesuffix(b"\r"))
+    return objects.batch(texts)
+
+
+def _add_line(objects: Objects, number: int, line: bytes) -> None:
+    """Add the record of a line, or reject it."""
+    if line and not line.isspace():
+        try:
+            objects.add(number, record_of(line))
+        except WrongField as e:
+            objects.source.reject(number, str(e), line)
+
+
+class PlacedText(NamedTuple):
+    """Where a text starts and stops in its block, without its quotes."""
+
+    start: int
+    stop: int
+
+
+class TextsInPlace:
+    """The texts of the JSON lines of a block, read where they stand.
+
+    Parameters
+    ----------
+    block
+        Lines, each with a line feed.
+
+    Attributes
+    ----------
+    usable
+        Whether the block is UTF-8 in lines that are not too long, and one field is the text.
+    lines
+        Where each line starts and stops.
+    """
+
+    def __init__(self, block: bytes, options: ReadOptions) -> None:
+        self._block = block
+        self._bytes = np.frombuffer(block, np.uint8)
+        self._address = self._bytes.__array_interface__["data"][0]
+        self._text = options.text_fields[0] if options.text_fields else ""
+        self._fields = {options.id_field or "id", *options.meta.values()}
+        self._fields |= {name.partition(".")[0] for name in self._fields}
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        ends = np.flatnonzero(self._bytes == ord("\n"))
+        sizes = np.diff(ends, prepend=-1)
+        self.usable = (
+            len(options.text_fields) == 1
+            and "." not in self._text
+            and self._text not in self._fields
+            and all(map(str.isascii, (self._text, *self._fields)))  # others have two spellings
+            and len(ends) <= most_records(options)
+            and int(sizes.max()) <= options.record_bytes
+            and _is_utf8(block)
+        )
+        self.lines = zip((ends - sizes + 1).tolist(), ends.tolist())
+
+    def record_at(self, start: int, stop: int) -> dict[str, object] | None:
+        """The fields of a line, its text a ``PlacedText``; None: not an object with a text."""
+        try:
+            record = _FIELDS.decode(memoryview(self._block)[start:stop])
+            raw = memoryview(record[self._text])
+            if raw[0] != ord('"'):
+                return None
+            found: dict[str, object] = dict.fromkeys(record)
+            for name in self._fields & record.keys():
+                found[name] = orjson.loads(memoryview(record[name]))
+        except (msgspec.MsgspecError, RecursionError, KeyError, orjson.JSONDecodeError):
+            return None
+        place = np.frombuffer(raw, np.uint8).__array_interface__["data"][0] - self._address
+        found[self._text] = PlacedText(place + 1, place + len(raw) - 1)
+        return found
+
+    def array(self, texts: Sequence[str | PlacedText]) -> pa.Array:
+        """All texts of the block, of those in place with their escapes resolved."""
+        spans = [text if isinstance(text, PlacedText) else (0, 0) for text in texts]
+        places = np.array(spans, np.int64).reshape(-1, 2)
+        offsets = np.zeros(len(texts) + 1, np.int64)
+        out = np.empty(int((places[:, 1] - places[:, 0]).sum()) + _SPARE, np.uint8)
+        _resolve_escapes(self._bytes, places, out, offsets)
+        found = word_array(out[: offsets[-1]], offsets)
+        others = [isinstance(text, str) for text in texts]
+        if any(others):
+            made = clean_strings([text for text in texts if isinstance(text, str)], TEXT)
+            found = pc.replace_with_mask(found, pa.array(others), made)
+        return found
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SPARE = 8
+_EIGHT_BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
+_ONES = np.uint64(0x0101010101010101)
+_HIGHS = np.uint64(0x8080808080808080)
+
+
+def _is_utf8(block: bytes) -> bool:
+    ends = pa.py_buffer(np.array([0, len(block)], np.int64))
+    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(block)])
+    try:
+        whole.validate(full=True)
+        return True
+    except pa.ArrowInvalid:
+        return False
+
+
+@kernel
+def _resolve_escapes(text: Bytes, places: Longs, out: Bytes, offsets: Longs) -> None:
+    """Copy JSON strings that were checked, their escapes resolved.
+
+    places: int64[D, 2], where each starts and stops; out: bytes of all of them and eight more;
+    offsets: int64[D + 1], where each starts in ``out``.
+    """
+    at = np.int64(0)
+    for d in range(len(places)):
+        i = places[d, 0]
+        stop = places[d, 1]
+        while i < stop:
+            # eight bytes at a time, as long as none is a backslash
+            while i + 8 <= stop:
+                eight = load8(text, i)
+                other = eight ^ _EIGHT_BACKSLASHES
+                if (other - _ONES) & ~other & _HIGHS != 0:
+                    break
+                store8(out, at, eight)
+                i += 8
+                at += 8
+            # then byte by byte to the next backslash
+            while i < stop and text[i] != 92:
+                out[at] = text[i]
+                i += 1
+                at += 1
+            if i < stop:
+                i, at = _resolve_escape(text, i, out, at)
+        offsets[d + 1] = at
+
+
+@kernel
+def _resolve_escape(text: Bytes, i: int, out: Bytes, at: int) -> tuple[Int, Int]:
+    """Write the character of the escape at ``i``; where to go on reading and writing."""
+    kind = text[i + 1]
+    if kind == ord("u"):
+        c = _hex4(text, i + 2)
+        i += 6
+        if 0xD800 <= c < 0xDC00:  # its other half follows, as msgspec has checked
+            c = 0x10000 + ((c - 0xD800) << 10) + (_hex4(text, i + 2) - 0xDC00)
+            i += 6
+        return i, encode(out, at, c)
+    if kind == ord("n"):
+        out[at] = 10
+    elif kind == ord("t"):
+        out[at] = 9
+    elif kind == ord("r"):
+        out[at] = 13
+    elif kind == ord("b"):
+        out[at] = 8
+    elif kind == ord("f"):
+        out[at] = 12
+    else:  # a quote, a slash, a backslash
+        out[at] = kind
+    return i + 2, at + 1
+
+
+@kernel
+def _hex4(text: Bytes, i: int) -> Int:
+    """The number of four hexadecimal digits."""
+    value = np.int64(0)
+    for k in range(4):
+        digit = np.int64(text[i + k])
+        value = 16 * value + (digit - 48 if digit < 58 else (digit | 32) - 87)
+    return value
 
 
 def record_of(line: bytes) -> dict[str, object]:
@@ -109,10 +307,11 @@ class Objects:
         self.options = options
         self.mark = mark
         self.numbers: list[int] = []
-        self.rows: list[tuple[str, str | int | None, list[list[str] | str | None]]] = []
+        self.rows: list[tuple[str | PlacedText, str | int | None, list[Any]]] = []
         self.size = 0
         self.fields: set[str] = set()
-        self.asked = {*options.text_fields, *options.meta.values(), options.id_field or "id"}
+        self.text_fields = options.text_fields
+        self.asked = {*self.text_fields, *options.meta.values(), options.id_field or "id"}
         self.paths = {name for name in self.asked if "." in name}
         self.spellings = {
             name: {normalize(form, name) for form in ("NFC", "NFD")} - {name}
@@ -133,13 +332,19 @@ class Objects:
                 record = {**record, path: value}
         for name in self.spellings.keys() - record.keys():
             record = self._with_spelling(record, name)
-        for name in options.text_fields:
+        for name in self.text_fields:
             if name not in record:
                 raise WrongField(
                     f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} "
                     f"(--text-field)"
                 )
-        text = "\n".join([as_text(record[name], name) for name in options.text_fields])
+        placed = record[self.text_fields[0]] if len(self.text_fields) == 1 else None
+        if isinstance(placed, PlacedText):
+            text: str | PlacedText = placed
+            size = placed.stop - placed.start
+        else:
+            text = "\n".join([as_text(record[name], name) for name in self.text_fields])
+            size = len(text)
         own_id = None
         if (id_name := options.id_column(record)) is not None:
             if id_name not in record:
@@ -155,7 +360,7 @@ class Objects:
         ]
         self.rows.append((text, own_id, meta))
         self.numbers.append(number)
-        self.size += len(text) + 64
+        self.size += size + 64
 
     def _with_spelling(self, record: Mapping[str, object], name: str) -> Mapping[str, object]:
         """Give a record a field by the name that is asked for, if its own is composed otherwise."""
@@ -166,8 +371,8 @@ class Objects:
                 return {**record, name: value}
         return record
 
-    def batch(self) -> pa.RecordBatch:
-        """The documents."""
+    def batch(self, in_place: TextsInPlace | None = None) -> pa.RecordBatch:
+        """The documents; in_place: of texts that were read where they stand."""
         options = self.options
         asked = self.asked.union(*self.spellings.values())
         self.source.leave_out(
@@ -186,6 +391,6 @@ class Objects:
             values = [row[i] for _, _, row in self.rows]
             if any(values) or column not in options.recalled_columns:
                 meta[column] = pa.array(values, LIST if column in LISTS else TEXT)
-        return batch_of(
-            named, source, {"text": pa.array([text for text, _, _ in self.rows], TEXT)}, meta
-        )
+        texts = [text for text, _, _ in self.rows]
+        array = clean_strings(texts, TEXT) if in_place is None else in_place.array(texts)
+        return batch_of(named, source, {"text": array}, meta)

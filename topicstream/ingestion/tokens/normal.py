@@ -35,7 +35,8 @@ from topicstream.ingestion.tokens.characters import (
     decode,
     lower,
 )
-from topicstream.numeric.kernels.arrays import Bools, Bytes, Ints, Longs
+from topicstream.ingestion.tokens.wordtable import load8, store8
+from topicstream.numeric.kernels.arrays import Bools, Bytes, Int, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 
 Form = Literal["none", "nfc", "nfkc"]
@@ -231,6 +232,19 @@ def _unsettled() -> tuple[np.ndarray, np.ndarray]:
     return may_change, combining
 
 
+_HIGH = np.uint64(0x8080808080808080)
+
+
+@kernel(forceinline=True)
+def _behind_ascii(text: Bytes, i: int, stop: int) -> Int:
+    """The place of the first byte from ``i`` on that is no ASCII, or ``stop``."""
+    while i + 8 <= stop and load8(text, i) & _HIGH == 0:
+        i += 8
+    while i < stop and text[i] < 0x80:
+        i += 1
+    return i
+
+
 @kernel
 def _find_unsettled(
     text: Bytes, offsets: Longs, may_change: Bools, combining: Bytes, rows: Bools
@@ -242,7 +256,7 @@ def _find_unsettled(
         while i < offsets[d + 1]:
             if text[i] < 0x80:
                 before = np.int64(0)
-                i += 1
+                i = _behind_ascii(text, i, offsets[d + 1])
                 continue
             c, n = decode(text, i)
             mark = np.int64(combining[c])
@@ -297,7 +311,7 @@ def _find_folding(text: Bytes, offsets: Longs, number: Ints, rows: Bools) -> Non
         i = offsets[d]
         while i < offsets[d + 1]:
             if text[i] < 0x80:
-                i += 1
+                i = _behind_ascii(text, i, offsets[d + 1])
                 continue
             c, n = decode(text, i)
             if number[c] > 0:
@@ -310,15 +324,19 @@ def _find_folding(text: Bytes, offsets: Longs, number: Ints, rows: Bools) -> Non
 def _measure_folded(
     text: Bytes, offsets: Longs, number: Ints, ends: Longs, new_offsets: Longs
 ) -> None:
-    """Say where each string ends when its characters are replaced."""
+    """Say where each string ends when its characters are replaced; of ASCII none is."""
     at = 0
     for d in range(offsets.size - 1):
         i = offsets[d]
         while i < offsets[d + 1]:
-            c, n = decode(text, i)
-            t = number[c]
-            at += ends[t + 1] - ends[t] if t > 0 else n
-            i += n
+            plain = _behind_ascii(text, i, offsets[d + 1])
+            at += plain - i
+            i = plain
+            if i < offsets[d + 1]:
+                c, n = decode(text, i)
+                t = number[c]
+                at += ends[t + 1] - ends[t] if t > 0 else n
+                i += n
         new_offsets[d + 1] = at
 
 
@@ -328,6 +346,12 @@ def _fold(text: Bytes, number: Ints, ends: Longs, letters: Bytes, out: Bytes) ->
     at = 0
     i = 0
     while i < text.size:
+        while i + 8 <= text.size and load8(text, i) & _HIGH == 0:
+            store8(out, at, load8(text, i))
+            i += 8
+            at += 8
+        if i == text.size:
+            break
         c, n = decode(text, i)
         t = number[c]
         if t > 0:
