@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import topicstream
+from topicstream.base import errors
 from topicstream.base.errors import UsageError
 from topicstream.base.places import MIRROR, Places, places
+from topicstream.cli.main import run
 
 
 def test_the_default_is_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,3 +115,24 @@ def test_no_folder_is_made_for_an_address_that_nobody_writes(
     with pytest.raises(UsageError, match="--out hdfs://b/x: stores are written to this machine"):
         topicstream.ingest(["ships and sails"], out="hdfs://b/x", min_df=1, progress=False)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train --corpus ftp://x",
+        "show --model ftp://x",
+        "eval --corpus ftp://x --coherence",
+        "update --model ftp://x",
+    ],
+)
+def test_other_addresses_are_named_as_such(tmp_path, monkeypatch, capsys, line):
+    monkeypatch.chdir(tmp_path)
+    assert run(line.split()) == 2
+    said = capsys.readouterr().err
+    assert "ftp://x: only s3, gs, az and https addresses are known; copy it to a folder" in said
+
+
+def test_errors_name_addresses_of_other_packages(monkeypatch):
+    monkeypatch.setattr(errors, "SCHEMES", {*errors.SCHEMES, "mem"})
+    assert errors.named("mem:/docs/a and s3:/b/c, C:/d") == "mem://docs/a and s3://b/c, C:/d"

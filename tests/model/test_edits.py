@@ -343,3 +343,56 @@ def test_doc_topics_for_mallet_count_as_the_topics_beside_them(home):
     ]
     pairs = [line.split("\t")[2] for line in (home / "p.txt").read_text().splitlines()[1:]]
     assert [str(p.argmax()) for p in dense] == pairs
+
+
+def texts_of(seed):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(["apple", "pear", "sun", "moon", "sky"], 12)) for _ in range(40)]
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """A store, and a trained model of it whose first topic has a label."""
+    given = {"min_df": 1, "max_df": 1.0, "heldout": 0, "progress": False}
+    topicstream.ingest(texts_of(1), tmp_path / "c.zarr", **given)
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", topics=2, **RUN)
+    topicstream.edit(tmp_path / "m", [{"edit": "label", "topic": 0, "label": "mine"}])
+    return tmp_path
+
+
+RUN = {"passes": 2, "tol": 0, "progress": False, "algo": "bp"}
+
+
+def labels_of(model):
+    return [topic["label"] for topic in topicstream.show(model)["topics"] if topic.get("label")]
+
+
+@pytest.mark.parametrize("changed", [{"seed": 2}, {"topics": 3}, {"algo": "vb"}, {"passes": 1}])
+def test_a_model_that_replaces_another_has_none_of_its_edits(labelled, changed):
+    given = {"topics": 2, **RUN, **changed}
+    topicstream.train(labelled / "c.zarr", labelled / "m", **given, force=True)
+    assert labels_of(labelled / "m") == []
+
+
+def test_more_passes_keep_the_edits(labelled):
+    topicstream.train(labelled / "c.zarr", labelled / "m", topics=2, **{**RUN, "passes": 4})
+    assert labels_of(labelled / "m") == ["mine"]
+
+
+def test_a_model_saved_over_another_has_none_of_its_edits(labelled):
+    topicstream.train(labelled / "c.zarr", labelled / "n", topics=2, seed=5, **RUN)
+    topicstream.TopicModel.open(labelled / "m").save(labelled / "m")
+    assert labels_of(labelled / "m") == ["mine"]
+    topicstream.TopicModel.open(labelled / "n").save(labelled / "m")
+    assert labels_of(labelled / "m") == []
+
+
+def test_an_update_over_an_earlier_one_has_the_edits_of_its_model_alone(labelled):
+    topicstream.ingest(
+        [{"id": "new", "text": "apple sun moon"}], labelled / "c.zarr", append=True, progress=False
+    )
+    given = {"out": labelled / "v2", "passes": 2, "progress": False}
+    topicstream.update(labelled / "c.zarr", labelled / "m", **given)
+    topicstream.edit(labelled / "v2", [{"edit": "label", "topic": 1, "label": "later"}])
+    topicstream.update(labelled / "c.zarr", labelled / "m", **given, force=True)
+    assert labels_of(labelled / "v2") == ["mine"]

@@ -25,11 +25,16 @@ ADDRESSES: dict[str, str] = {}
 """Addresses by the folder that mirrors them (base/places.py)."""
 
 
+SCHEMES = {"s3", "gs", "az", "abfs", "abfss", "http", "https"}
+"""Schemes of addresses, with those of other packages that were asked (base/places.py)."""
+
+
 def named(text: str) -> str:
     """Name addresses instead of the folders that mirror them, and with both slashes."""
     for folder, address in ADDRESSES.items():
         text = text.replace(folder, address)
-    return re.sub(r"\b(s3|gs|az|abfss?|https?):/(?=[^/\s])", r"\1://", text)
+    schemes = "|".join(map(re.escape, sorted(SCHEMES)))
+    return re.sub(rf"\b({schemes}):/(?=[^/\s])", r"\1://", text)
 
 
 _CONTROLS = re.compile(

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol, TypeVar
 
 from topicstream.base import plugins
-from topicstream.base.errors import InputError, UsageError
+from topicstream.base.errors import SCHEMES, InputError, UsageError
 
 T = TypeVar("T")
 Name = str | os.PathLike[str]
 MIRROR = ".address"
 """The file in a mirror that contains its address."""
+_OTHER_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://")
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,2}([^/].*)", re.DOTALL)
 """An address, also as ``Path`` writes it, which keeps one slash of two."""
 
@@ -461,6 +462,14 @@ def _read_only(folder: Name) -> UsageError:
     return UsageError(f"{folder}: addresses are read only; name a folder of this machine")
 
 
+def _refuse_other_address(is_local: bool, name: str) -> None:
+    """Raise UsageError for an address that nobody answers for."""
+    if is_local and _OTHER_ADDRESS.match(name) and not os.path.exists(name):
+        raise UsageError(
+            f"{name}: only s3, gs, az and https addresses are known; copy it to a folder"
+        )
+
+
 class _Registered(Places):
     """The places of this machine and of all providers, one of which answers for each name."""
 
@@ -482,6 +491,7 @@ class _Registered(Places):
         """Make a provider, once."""
         if name not in self._loaded:
             self._loaded[name] = provider()
+            SCHEMES.update(provider.schemes)
         return self._loaded[name]
 
     def _find_provider(self, name: Name) -> tuple[Places, str]:
@@ -506,7 +516,10 @@ class _Registered(Places):
         if not isinstance(place, str | os.PathLike):
             return place
         provider, address = self._find_provider(place)
-        return place if provider is self._local else Path(provider.resolve(address))
+        if provider is not self._local:
+            return Path(provider.resolve(address))
+        _refuse_other_address(True, address)
+        return place
 
     def fetch(self, path: Name) -> int | None:
         whole = Path(os.path.abspath(path))
@@ -574,6 +587,7 @@ class _Registered(Places):
 
     def refuse_folder(self, folder: Name) -> None:
         provider, place = self._find_provider(folder)
+        _refuse_other_address(provider is self._local, place)
         provider.refuse_folder(place)
 
     def make(self, place: Name, product: Product) -> dict[str, Any]:

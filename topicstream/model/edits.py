@@ -23,13 +23,14 @@ from numpy.typing import ArrayLike
 
 from topicstream.base.errors import UsageError
 from topicstream.base.files import durable
+from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, log_text, write_bytes
 from topicstream.base.records import Count, Record, decode_record, plain
-from topicstream.model.manifest import IDS, Origin, origin_of, read_ids, read_manifest
+from topicstream.model.manifest import EDITS, IDS, Origin, origin_of, read_ids, read_manifest
 from topicstream.model.topic_kinds import kinds_of_origin, topic_kinds
 from topicstream.model.topic_model import TopicModel
 
-LOG = "edits.jsonl"
+LOG = EDITS
 LONGEST = 200
 
 
@@ -442,10 +443,10 @@ def _extend_log(
     return log, new, ids
 
 
-def copy_log(old: str | Path, new: str | Path) -> bool:
+def copy_log(old: str | Path, new: str | Path, *, anew: bool = False) -> bool:
     """Copy a model's log and topic ids to its next version.
 
-    The next version keeps files that it already has.
+    The next version keeps files that it already has, but ``anew``: then they go.
 
     Returns
     -------
@@ -455,6 +456,8 @@ def copy_log(old: str | Path, new: str | Path) -> bool:
     for name in (IDS, LOG):
         source = Path(old) / name
         target = Path(new) / name
+        if anew:
+            owned.remove_file(target, missing_ok=True)
         if source.exists() and not target.exists():
             write_bytes(target, source.read_bytes())
     return (Path(old) / LOG).exists()

@@ -31,6 +31,7 @@ from topicstream.model.weighting import Weighting
 from topicstream.numeric.kernels.constants import Constants
 
 IDS = "topics.json"
+EDITS = "edits.jsonl"
 
 
 class TopicIds(Record):

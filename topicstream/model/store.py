@@ -37,6 +37,8 @@ from topicstream.base.records import Count, Record, decode_record
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.model.arrays import ArrayWriter, StoredArray
 from topicstream.model.manifest import (
+    EDITS,
+    IDS,
     TOPICS,
     VOCABS,
     FileEntry,
@@ -233,6 +235,9 @@ class ModelWriter:
                 topics=FileEntry(name=self._main.folder.name, crc32c=crc), vocab=vocab
             ),
         )
+        if self._old is not None and not _continues(self._old, manifest):
+            for name in (EDITS, IDS):  # labels of other topics
+                owned.discard(self.path / name)
         write_manifest(self.path, manifest)
         self._committed = True
         self._sweep(manifest)
@@ -259,6 +264,18 @@ class ModelWriter:
             else:
                 owned.remove_within(path)
         owned.sweep(self.path)
+
+
+def _continues(old: ModelManifest, new: ModelManifest) -> bool:
+    """Tell whether a model has the topics of the one that it replaces: a copy, or more passes."""
+    if old.files.topics.crc32c == new.files.topics.crc32c:
+        return True
+    if old.engine in (None, "imported") or (old.topics, old.words) != (new.topics, new.words):
+        return False
+    alike = ("engine", "options", "seed", "start", "sample", "weighting", "seed_words")
+    is_same_run = all(getattr(old, name) == getattr(new, name) for name in alike)
+    same_corpus = old.corpus.fingerprint == new.corpus.fingerprint
+    return is_same_run and same_corpus and (new.passes or 0) > (old.passes or 0)
 
 
 def drop_tables(folder: str | Path, axis: str) -> list[str]:

@@ -227,7 +227,7 @@ def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Update
         progress=config.progress,
         **config.limits(),
     )
-    edits.copy_log(old, run)
+    edits.copy_log(old, run, anew=force)
     return updated
 
 
