@@ -104,7 +104,7 @@ def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
 def publish(
     folder: str | os.PathLike[str], address: str, *, inputs: str = "", progress: Told = None
 ) -> dict[str, Any]:
-    """Upload a corpus store or a model, and make it the current version at an address.
+    """Upload a corpus store or a model, and make it an address' current version.
 
     A publication that was killed is carried on: files that were uploaded are not uploaded again.
 

@@ -96,8 +96,9 @@ class Settings(Record, kw_only=True):
 
 @configured(SweepConfig)
 def sweep(config: SweepConfig) -> dict[str, Any]:
-    """Train every combination of topics, seeds and options into ``out/runs/``, score it, and write
-    ``out/sweep.parquet``, a row a run.
+    """Train every combination of topics, seeds and options, and score it.
+
+    Models go into ``out/runs/``, and ``out/sweep.parquet`` has a row a run.
 
     Called again, it makes no training again that has finished, and scores them all.  Perplexity is
     document completion on held-out documents, one half of them for choosing, the other for
