@@ -403,7 +403,9 @@ def test_samples_and_priors_come_when_asked():
         learn_every=2,
     )
     assert list(engine.tables["phi"].samples) == [20, 30, 40]
-    assert not make(SparseLDA, block, 6, 30).tables["phi"].samples
+    default = make(SparseLDA, block, 6, 30).tables["phi"]
+    assert list(default.samples) == [-100, -75, -50, -25, 0]
+    assert not make(SparseLDA, block, 6, 30, samples=0).tables["phi"].samples
     params = engine.initial_params()
     learned = []
     for number in range(1, 7):

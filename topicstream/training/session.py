@@ -344,9 +344,7 @@ class Session:
             stats |= {
                 f"{name}.{figure_name}": figure for figure_name, figure in table.summary.items()
             }
-            if number in self.engine.tables[name].samples:
-                self.readable[name].take_sample()
-                self.executor.share()
+            self._sample(name, number)
         end = self._pass_end(number, phase, stats)
         figures: dict[str, object] = dict(self.engine.end_pass(end))
         objective = self.engine.about.objective
@@ -366,6 +364,16 @@ class Session:
                 self.executor.share()
             self.course.clear()
         return figures
+
+    def _sample(self, name: str, number: int) -> None:
+        """Add the state of a table to its samples, where the engine takes one after this pass."""
+        spec = self.engine.tables[name]
+        passes = self.run.stopping.passes
+        if spec.begins_samples(number, passes):
+            self.readable[name].drop_samples()
+        if spec.takes_sample(number, passes):
+            self.readable[name].take_sample()
+            self.executor.share()
 
     def _topics_moved(self, number: int, tables: Mapping[str, Table]) -> float | None:
         """Measure how far the topics moved in a pass, and store them for the next.

@@ -48,6 +48,7 @@ from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints
 from topicstream.numeric.kernels.dirichlet import (
     BINS,
     Histogram,
+    Pull,
     digamma_rise,
     fit_alpha,
     fit_beta,
@@ -140,6 +141,10 @@ def count_moves(
     return _tally(first, work, ptr, topic, value)  # type: ignore[no-any-return]
 
 
+# one state of the chain is about 1 % of perplexity behind the mean of a few
+# (docs/internals/decisions/samplers.md)
+SAMPLES = 5
+LARGE_TABLE = 30_000_000  # entries; of more, the sum of samples would take hundreds of megabytes
 # with so many topics 200 passes do not bring the random start to the perplexity of seed documents
 # (docs/internals/decisions/starts.md)
 MANY = 500
@@ -160,15 +165,31 @@ class GibbsOptions(Options):
     )
     prior_low: float = option(1e-5, "Smallest value of a learned prior.", above=0.0, advanced=True)
     prior_high: float = option(100.0, "Largest value of a learned prior.", above=0.0, advanced=True)
+    prior_pull: float = option(
+        0.3,
+        "With --learn-priors: weight of a gamma prior that holds alpha near its initial value, in "
+        "documents' worth.",
+        min=0.0,
+        max=1e6,
+        advanced=True,
+    )
     learn_after: int = option(
         20, "Start learning priors after this many passes.", min=0, advanced=True
     )
     learn_every: int = option(5, "Update the priors every N passes.", min=1, advanced=True)
-    samples: int = option(
-        0, "Average the topics over this many samples of the chain; 0: use the last state.", min=0
+    samples: int | None = option(
+        None,
+        "Average the topics over this many samples of the chain; 0: use the last state (default: "
+        "5, or 0 where the table of topics has more than 30 million entries).",
+        min=0,
     )
-    burn_in: int = option(100, "Burn-in passes before the first sample.", min=0)
-    sample_every: int = option(10, "Passes between samples.", min=1, advanced=True)
+    burn_in: int | None = option(
+        None,
+        "Burn-in passes before the first sample (default: so many that the last sample is the "
+        "last pass).",
+        min=0,
+    )
+    sample_every: int = option(25, "Passes between samples.", min=1, advanced=True)
 
 
 class Chain(Engine):
@@ -232,14 +253,25 @@ class Chain(Engine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        o = self.options
-        first = max(o.burn_in, 1)
-        samples = range(first, first + o.samples * o.sample_every, o.sample_every)
         return {
             "phi": TableSpec(
-                dtype="int32", layout="packed", delta="sparse", mass="row", samples=samples
+                dtype="int32", layout="packed", delta="sparse", mass="row", samples=self.samples
             )
         }
+
+    @property
+    def samples(self) -> range:
+        """Return the passes after which the counts are added up (``TableSpec.samples``)."""
+        o = self.options
+        many = o.samples
+        if many is None:
+            large = self.shape.words * self.shape.topics > LARGE_TABLE
+            many = 0 if large else SAMPLES
+        length = many * o.sample_every
+        if o.burn_in is None:
+            return range(o.sample_every - length, 1, o.sample_every)
+        first = max(o.burn_in, 1)
+        return range(first, first + length, o.sample_every)
 
     @property
     def state(self) -> Mapping[str, ArraySpec]:
@@ -418,7 +450,9 @@ class Chain(Engine):
         ):
             bounds = o.prior_low, o.prior_high
             documents = topic_counts(stats["topic_bins"], k), length_counts(stats["lengths"])
-            params["alpha"][:] = fit_alpha(params["alpha"], *documents, digamma_rise, *bounds)
+            rate = o.prior_pull * float(stats["documents"][0])
+            pull = Pull(float(self.initial_params()["alpha"][0]), rate, rate)
+            params["alpha"][:] = fit_alpha(params["alpha"], *documents, digamma_rise, *bounds, pull)
             params["beta"][0] = fit_beta(
                 beta, Histogram(times, counts), 1.0, n_k, self.shape.words, digamma_rise, *bounds
             )

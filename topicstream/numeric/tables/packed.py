@@ -48,6 +48,7 @@ from topicstream.numeric.tables.storage import Storage
 from topicstream.numeric.tables.table import Footprint, RunAll, Sizes, Table
 
 RANGES = 64
+LEAST = 1 << 15  # entries of a range, or a small table spends its time between ranges
 PIECE = 1 << 19  # entries of a piece, about
 WRONG = {
     -1: "a count came out negative",
@@ -103,8 +104,9 @@ class Slots:
         self.length = np.zeros(words, np.int32)
         self._begin = np.append(0, np.cumsum(np.minimum(most, topics).astype(np.int64)))
         full = np.flatnonzero(np.diff(self._begin[1:] // PIECE)) + 1
+        ranges = min(max(int(self._begin[-1]) // LEAST, 1), RANGES)
         self.edges = np.unique(
-            np.concatenate((np.arange(0, words, max(1, -(-words // RANGES))), full, [words]))
+            np.concatenate((np.arange(0, words, max(1, -(-words // ranges))), full, [words]))
         )
         self._storage = Storage((int(self._begin[-1]),), self.dtype, folder)
         self._lock = threading.Lock()
@@ -473,6 +475,11 @@ class PackedTable(Table):
             self._add(self._held[-1], [_whole(self._counts.take(i), self._counts.bits)])
         self.samples += 1
 
+    def drop_samples(self) -> None:
+        while len(self._held) > 1:
+            self._held.pop().close()
+        self.samples = 0
+
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Copy the rows of the ascending word ids as float32[n, >= K].
 
@@ -519,9 +526,7 @@ class PackedTable(Table):
 
     def clear(self) -> None:
         self._counts.clear()
-        while len(self._held) > 1:
-            self._held.pop().close()
-        self.samples = 0
+        self.drop_samples()
         self.totals[:] = 0.0
 
     def save(self, path: Path) -> None:

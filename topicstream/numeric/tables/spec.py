@@ -108,7 +108,7 @@ class TableSpec:
         the tokens, and entries that rounding left below zero become zero. ``none``: no check.
     samples
         Passes after which the state of the table is added up. A model then stores the mean of these
-        states.
+        states. Numbers of 0 and less count from the last pass of the run, which is 0.
     bound
         The largest absolute value of any partial sum of a round's deltas. It sets the quantum to
         which deltas are rounded, so that their order does not matter. None: twice the tokens of the
@@ -127,6 +127,18 @@ class TableSpec:
     mass: str = "none"
     samples: range = range(0)
     bound: float | None = None
+
+    def takes_sample(self, number: int, passes: int) -> bool:
+        """Decide whether the state after a pass is added up in a run of so many passes."""
+        return number in self.samples or number - passes in self.samples
+
+    def begins_samples(self, number: int, passes: int) -> bool:
+        """Decide whether samples that a shorter run has taken end with this pass.
+
+        A run of 200 passes that is continued to 1000 averages the last states of the thousand.
+        """
+        late = bool(self.samples) and self.samples[-1] <= 0
+        return late and number - passes <= self.samples[0]
 
     def quantum(self, tokens: float) -> float:
         """Compute the quantum of deltas in a corpus of ``tokens``.

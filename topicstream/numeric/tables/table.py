@@ -234,6 +234,9 @@ class Table(abc.ABC):
         """Add the present rows to the sum that ``pieces`` and ``dense`` average."""
         raise TopicsError(f"a {self.spec.layout} table takes no samples")
 
+    def drop_samples(self) -> None:  # noqa: B027
+        """Forget the samples taken, so that the present rows stand for themselves."""
+
     # -- whole
     # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
