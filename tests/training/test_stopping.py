@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from topicstream.base.errors import Interrupted, UsageError
@@ -75,6 +76,50 @@ def test_a_share_looks_back_exactly_ten_passes():
     # a step of 0.15 % in the tenth pass back counts, one in the eleventh does not
     assert not converged([1001.5, *[1000.0] * 10], Share(0.001), 11, 0)
     assert converged([1001.5, *[1000.0] * 11], Share(0.001), 12, 0)
+
+
+def test_means_of_passes_are_compared_where_passes_vary():
+    """It falls by 1 % in ten passes, and passes vary by 0.3 %: a single pair is equal by chance."""
+    noise = np.random.default_rng(0).normal(0, 3, 60)
+    history = [1000.0 * 0.999**n + x for n, x in enumerate(noise.tolist())]
+    assert stop(history, Share(0.003)) < 60
+    assert not any(converged(history[:n], Share(0.003), n, 0, 5) for n in range(61))
+
+
+def test_a_window_looks_back_ten_passes_behind_its_own():
+    """By hand: the mean of the last three against the mean of three, ten passes before."""
+    history = [1009.0, 1000.0, 1000.0, *[1000.0] * 10]
+    assert not converged(history, Share(0.003), 13, 0, 3)  # 1003 and 1000: as much as the tolerance
+    assert converged(history, Share(0.0031), 13, 0, 3)
+    assert not converged(history[1:], Share(0.5), 12, 0, 3)  # too few passes to compare
+
+
+@pytest.mark.parametrize("name", ["ovb", "svi"])
+def test_stochastic_engines_stop_by_themselves(name):
+    large = Shape(100_000, 500, 50_000_000, 1e8, 20)
+    engine = find(name)(large, make_options(find(name), {}))
+    stopping = stopping_of(TrainConfig(algo=name), engine, Progress(-1))
+    assert stopping.tol == Share(0.0005) and stopping.passes == 200
+    course = Course(engine, None, 1, "documents")
+    made = falling(1000.0, 1.5, 200, 0.9)
+    for number, value in enumerate(made, 1):
+        course.add_perplexity(value)
+        if course.converged(stopping.tol, number):
+            break
+    assert number == stop_by_hand(made, 0.0005, 5) < 100
+    small = find(name)(Shape(1024, 500, 50_000, 1e5, 20), make_options(find(name), {}))
+    assert Course(small, None, 1, "documents").least == 120  # 200 steps, two a pass, and a window
+    assert Course(engine, None, 1, "documents").least == 22
+
+
+def stop_by_hand(history: list[float], tol: float, window: int) -> int:
+    """Passes after which means of ``window`` passes differ by less over ten passes."""
+    for n in range(10 + window, len(history) + 1):
+        now = sum(history[n - window : n]) / window
+        before = sum(history[n - 10 - window : n - 10]) / window
+        if abs(now - before) < tol * now:
+            return n
+    return len(history)
 
 
 def test_a_change_that_equals_the_tolerance_goes_on():

@@ -102,6 +102,8 @@ class About:
     passes, tol
         Default stopping rule: most passes, and the change of the objective below which a run stops
         (0: never).
+    window
+        Passes over which the objective is averaged before a share of it is compared with ``tol``.
     alpha_sum_bounds
         Least and largest sum of alpha over all topics where alpha comes from moments; a run that
         ends there warns.
@@ -127,5 +129,6 @@ class About:
     objective: Objective = field(default_factory=Objective)
     passes: int = 200
     tol: float | str = "0.1%"
+    window: int = 1
     alpha_sum_bounds: tuple[float, float] | None = None
     completion: bool = True

@@ -57,7 +57,8 @@ class Course:
 
     def add_perplexity(self, value: float) -> None:
         """Append the running perplexity of one more pass."""
-        self.running = [*self.running[-SPAN:], value]
+        kept = SPAN + self._engine.about.window - 1
+        self.running = [*self.running[-kept:], value]
 
     def clear(self) -> None:
         """Clear all perplexities, because another phase may have another objective."""
@@ -187,7 +188,7 @@ class Course:
         """Return True if perplexity has converged, held-out perplexity where it is measured."""
         if self.measured:
             return self.measured[-1][0] == passes >= self.least and has_stalled(self.measured, tol)
-        return converged(self.running, tol, passes, self.least)
+        return converged(self.running, tol, passes, self.least, self._engine.about.window)
 
     def describe_convergence(self, tol: float) -> str:
         """Describe the convergence, as the reason why the run ended."""

@@ -84,17 +84,24 @@ def tolerance(text: float | str) -> float:
         ) from None
 
 
-def converged(perplexities: Sequence[float], tol: float, passes: int, least: int) -> bool:
+def converged(
+    perplexities: Sequence[float], tol: float, passes: int, least: int, window: int = 1
+) -> bool:
     """Return True if running perplexity changed by less than ``tol``.
 
-    A share counts over the last SPAN passes, a plain number from pass to pass, two passes in a row.
-    Before ``least`` passes the answer is False.
+    A share counts over SPAN passes, a plain number from pass to pass, two passes in a row. Before
+    ``least`` passes the answer is False. ``window``: a share compares means of so many passes,
+    because the perplexity of a stochastic pass varies by the order of its documents.
     """
     p = perplexities
     if tol <= 0 or passes < least:
         return False
     if isinstance(tol, Share):
-        return len(p) > SPAN and abs(p[-1] - p[-1 - SPAN]) < tol * p[-1]
+        if len(p) < SPAN + window:
+            return False
+        now = sum(p[-window:]) / window
+        before = sum(p[len(p) - SPAN - window : len(p) - SPAN]) / window
+        return abs(now - before) < tol * now
     return len(p) > 2 and abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
 
 
