@@ -46,9 +46,14 @@ def test_a_longer_run_forgets_the_samples_of_a_shorter_one(corpus, tmp_path):
     how = {"samples": 2, "sample_every": 1}
     whole = topics(corpus, tmp_path / "whole", "sparselda", 9, **how)
     first = topics(corpus, tmp_path / "parts", "sparselda", 4, **how)
-    longer = topics(corpus, tmp_path / "parts", "sparselda", 9, **how)
-    assert np.array_equal(longer, whole)
+    for passes in (5, 8, 9):  # of 5: pass 4 is one of its last two; of 9: pass 8
+        longer = topics(corpus, tmp_path / "parts", "sparselda", passes, **how)
     assert not np.array_equal(first, whole)
+    last = topics(corpus, tmp_path / "one", "sparselda", 9, samples=0)
+    assert np.array_equal(longer, last)  # the mean of what it saw: the states of pass 9
+    far = topics(corpus, tmp_path / "far", "sparselda", 3, **how)
+    far = topics(corpus, tmp_path / "far", "sparselda", 9, **how)
+    assert np.array_equal(far, whole)
 
 
 def test_samples_that_begin_at_a_pass_are_those_passes(corpus, tmp_path):
@@ -71,12 +76,11 @@ def test_five_samples_by_default_unless_the_table_is_large(algo):
 def test_passes_are_counted_from_either_end():
     late = TableSpec(samples=range(-4, 1, 2))
     assert [n for n in range(1, 11) if late.takes_sample(n, 10)] == [6, 8, 10]
-    assert [n for n in range(1, 11) if late.begins_samples(n, 10)] == [1, 2, 3, 4, 5, 6]
     assert [n for n in (1, 2, 3) if late.takes_sample(n, 3)] == [1, 3]
+    assert [late.samples_before(n, 10) for n in (1, 6, 7, 11)] == [0, 0, 1, 3]
     early = TableSpec(samples=range(2, 7, 2))
     assert [n for n in range(1, 11) if early.takes_sample(n, 10)] == [2, 4, 6]
-    assert not any(early.begins_samples(n, 10) for n in range(11))
-    assert not any(TableSpec().begins_samples(n, 10) for n in range(11))
+    assert [early.samples_before(n, 10) for n in (1, 2, 3, 11)] == [0, 0, 1, 3]
 
 
 def test_a_pull_is_a_gamma_prior_on_alpha():

@@ -366,10 +366,14 @@ class Session:
         return figures
 
     def _sample(self, name: str, number: int) -> None:
-        """Add the state of a table to its samples, where the engine takes one after this pass."""
+        """Add the state of a table to its samples, where the engine takes one after this pass.
+
+        A run of 200 passes that is continued to 1000 averages the last states of the thousand: what
+        the shorter run has added up is dropped.
+        """
         spec = self.engine.tables[name]
         passes = self.run.stopping.passes
-        if spec.begins_samples(number, passes):
+        if self.readable[name].samples_taken > spec.samples_before(number, passes):
             self.readable[name].drop_samples()
         if spec.takes_sample(number, passes):
             self.readable[name].take_sample()

@@ -468,6 +468,10 @@ class PackedTable(Table):
 
     # -- whole
     # ----------------------------------------------------------------------------------------------
+    @property
+    def samples_taken(self) -> int:
+        return self.samples
+
     def take_sample(self) -> None:
         if not self.samples:
             self._begin_samples()

@@ -130,15 +130,12 @@ class TableSpec:
 
     def takes_sample(self, number: int, passes: int) -> bool:
         """Decide whether the state after a pass is added up in a run of so many passes."""
-        return number in self.samples or number - passes in self.samples
+        return self.samples_before(number + 1, passes) > self.samples_before(number, passes)
 
-    def begins_samples(self, number: int, passes: int) -> bool:
-        """Decide whether samples that a shorter run has taken end with this pass.
-
-        A run of 200 passes that is continued to 1000 averages the last states of the thousand.
-        """
-        late = bool(self.samples) and self.samples[-1] <= 0
-        return late and number - passes <= self.samples[0]
+    def samples_before(self, number: int, passes: int) -> int:
+        """Count the samples that a run of so many passes takes before a pass."""
+        fixed = sum(1 <= n < number for n in self.samples if n > 0)
+        return fixed + sum(1 <= n + passes < number for n in self.samples if n <= 0)
 
     def quantum(self, tokens: float) -> float:
         """Compute the quantum of deltas in a corpus of ``tokens``.

@@ -230,6 +230,11 @@ class Table(abc.ABC):
         """Return the statistics that ``end_pass`` reads as ``TABLE.NAME``."""
         return {}
 
+    @property
+    def samples_taken(self) -> int:
+        """Return how many samples ``pieces`` and ``dense`` average."""
+        return 0
+
     def take_sample(self) -> None:
         """Add the present rows to the sum that ``pieces`` and ``dense`` average."""
         raise TopicsError(f"a {self.spec.layout} table takes no samples")
