@@ -134,3 +134,17 @@ def test_seed_words_are_tokenised(place):
     entries = model.manifest.seed_words
     assert [entry.words for entry in entries] == [("new", "york", "Für"), ("BANANA",)]
     assert [entry.weights for entry in entries] == [[10.0, 10.0, 10.0], [5.0]]
+
+
+def test_words_to_be_replaced_that_no_text_has_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("Colour of an e-mail\nCOLOUR apple\n")
+    Path("same.tsv").write_text("Colour\tcolor\ne-mail\tmail\n!\tapple\n")
+    options = ["--min-df", "1", "--replace", "same.tsv", "--out", "c.zarr"]
+    assert run(["ingest", "in.txt", *options, "-q"]) == 0
+    said = capsys.readouterr().out
+    assert "--replace: counted in parts: e-mail as mail; no words of a text: !" in said
+    assert "color" in Corpus.open("c.zarr").words.to_pylist()
+    Path("same.tsv").write_text("colour\tcolor\n")
+    assert run(["ingest", "in.txt", *options, "-q", "--force"]) == 0
+    assert "--replace" not in capsys.readouterr().out

@@ -20,7 +20,7 @@ from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.store.decide import CALLED_BY_PLACE
 from topicstream.ingestion.tokens.stopwords import read_stopwords
-from topicstream.ingestion.tokens.word_lists import describe_list, describe_stop_list
+from topicstream.ingestion.tokens.word_lists import describe_list, describe_unmatched
 
 AGAIN = "{out}: finished before, from the same input: {documents:document}"
 VECTORS = """{out}: {documents:vector} of {vectors} numbers, {documents_heldout:,} of them held \
@@ -37,6 +37,7 @@ the tokens are theirs]
 [  {vocab_matches}]
 [  {drop_words_matches}]
 [  {stopwords_matches}]
+[  {replace_matches}]
   {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
 [  {columns}]
 [  without a value: {missing} (--na NA,NaN names values that mean none)]
@@ -148,8 +149,8 @@ def _describe_word_lists(word_lists: dict[str, dict[str, Any]]) -> dict[str, str
     described = {}
     for name, matches in word_lists.items():
         text = (
-            describe_stop_list(matches)
-            if name == "stopwords"
+            describe_unmatched(f"--{name}", matches)
+            if name in ("stopwords", "replace")
             else describe_list(f"--{name.replace('_', '-')}", matches)
         )
         described[f"{name}_matches"] = text

@@ -76,7 +76,12 @@ from topicstream.ingestion.tokens.word_counts import (
     WordLimits,
     ask_for_words,
 )
-from topicstream.ingestion.tokens.word_lists import LISTED, WordList, describe_stop_words
+from topicstream.ingestion.tokens.word_lists import (
+    LISTED,
+    WordList,
+    describe_replaced,
+    describe_stop_words,
+)
 from topicstream.ingestion.upkeep.rewrite import Removal
 
 MOST_FIELDS = 100
@@ -340,9 +345,11 @@ class Finishing:
         recipe = self.options.recipe
         if self.base is None and self.working.state.text:
             known = {w for name in recipe.stopwords_from.split("+") for w in listed_words(name)}
-            told = describe_stop_words(recipe, known)
-            if told["parted"] or told["unusable"]:
-                self.word_lists["stopwords"] = told
+            lists = {
+                "stopwords": describe_stop_words(recipe, known),
+                "replace": describe_replaced(recipe),
+            }
+            self.word_lists |= {n: t for n, t in lists.items() if t["parted"] or t["unusable"]}
         return {"word_lists": self.word_lists} if self.word_lists else {}
 
     def _list_recipe(self, path: Place) -> Recipe | None:

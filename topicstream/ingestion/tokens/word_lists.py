@@ -106,7 +106,25 @@ def stop_words_with_parts(recipe: Recipe) -> tuple[str, ...]:
 
 def describe_stop_words(recipe: Recipe, known: Collection[str]) -> dict[str, Json]:
     """Say which stop words that are not ``known`` are several words, and which are none."""
-    own = sorted(set(recipe.stopwords) - set(known))
+    return _describe_unmatched(set(recipe.stopwords) - set(known), recipe)
+
+
+def describe_replaced(recipe: Recipe) -> dict[str, Json]:
+    """Say which words to be replaced (``--replace``) the text never has as one word."""
+    told = _describe_unmatched({word for word, _ in recipe.replace}, recipe)
+    entries = pa.array(sorted(word for word, _ in recipe.replace), TEXT)
+    listed = WordList.of(entries, _before_stop_words(recipe))
+    small = pc.utf8_lower(listed.entries) if recipe.lowercase else listed.entries
+    same = pc.equal(small.take(pa.array(listed.owners)), listed.words)
+    parts: dict[str, list[str]] = {}
+    for number in np.flatnonzero(~same.to_numpy(zero_copy_only=False)).tolist():
+        entry = listed.entries[int(listed.owners[number])].as_py()
+        parts.setdefault(entry, []).append(listed.words[number].as_py())
+    return {**told, "parted": dict(list(parts.items())[:LISTED])}
+
+
+def _describe_unmatched(words: Collection[str], recipe: Recipe) -> dict[str, Json]:
+    own = sorted(words)
     listed = WordList.of(pa.array(own, TEXT), _before_stop_words(recipe))
     told = listed.as_in_corpus(lambda words: np.zeros(len(words), np.bool_)).summary()
     unusable = np.setdiff1d(np.arange(len(own)), listed.owners)
@@ -203,14 +221,14 @@ def describe_list(option: str, told: dict[str, Any]) -> str:
     return text
 
 
-def describe_stop_list(told: dict[str, Any]) -> str:
-    """Say for people which stop words are several words, and which are none."""
+def describe_unmatched(option: str, told: dict[str, Any]) -> str:
+    """Say for people which words of a list are several words of a text, and which are none."""
     said = []
     if told["parted"]:
         said.append(f"counted in parts: {describe_parts(told['parted'])}")
     if told["unusable"]:
         said.append(f"no words of a text: {', '.join(map(terminal_safe, told['unusable']))}")
-    return f"--stopwords: {'; '.join(said)}"
+    return f"{option}: {'; '.join(said)}"
 
 
 def describe_parts(parted: Mapping[str, Sequence[str]]) -> str:
