@@ -24,6 +24,7 @@ import scipy.sparse as sp
 
 from tests.plugin_package.topicstream_example.reader import PARAGRAPHS
 from tests.plugin_package.topicstream_example.warc import WARC
+from tests.wall import find_missing
 from topicstream.base import plugins
 from topicstream.base.errors import InputError
 from topicstream.ingestion.open.source import READ_BYTES, Source
@@ -314,7 +315,10 @@ N = 40
 
 
 def test_every_reader_has_a_sample():
-    assert {*plugins.own_names(plugins.READERS), *EXAMPLES} == {*STREAMS, *WHOLE}
+    readers = {*plugins.own_names(plugins.READERS), *EXAMPLES}
+    samples = {*STREAMS, *WHOLE}
+    assert readers <= samples
+    assert readers == samples or find_missing()  # an add-on may have been deleted
 
 
 def stored(stream: Stream, folder: Path, content: bytes) -> Path:
