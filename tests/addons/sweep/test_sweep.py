@@ -16,13 +16,13 @@ import pytest
 import topicstream
 from tests import DATA, retrain_tools
 from topicstream.addons.sweep import sweep as work
+from topicstream.addons.sweep.choosing import choose
 from topicstream.addons.sweep.judging import (
     Estimate,
     HalfScores,
     Run,
     Scores,
     average_seeds,
-    choose,
     mark_ties,
 )
 from topicstream.addons.sweep.picture import lines

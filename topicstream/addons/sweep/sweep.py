@@ -25,8 +25,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topicstream.addons.sweep.choosing import choose
 from topicstream.addons.sweep.config import SweepConfig, seed_list, values
-from topicstream.addons.sweep.judging import Run, Scores, Setting, choose, judge_settings
+from topicstream.addons.sweep.judging import Run, Scores, Setting, judge_settings
 from topicstream.addons.sweep.stability import SeedAgreement, agreement, topic_rows, write_consensus
 from topicstream.base.cluster import connected, scheduler_class, threads_of_worker
 from topicstream.base.errors import InputError, TopicsError, UsageError

@@ -142,7 +142,7 @@ def count_moves(
 
 
 # one state of the chain is about 1 % of perplexity behind the mean of a few
-# (docs/internals/decisions/samplers.md)
+# (docs/internals/decisions/sampler-priors.md)
 SAMPLES = 5
 LARGE_TABLE = 30_000_000  # entries; of more, the sum of samples would take hundreds of megabytes
 # with so many topics 200 passes do not bring the random start to the perplexity of seed documents

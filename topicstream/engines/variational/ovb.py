@@ -23,7 +23,7 @@ from topicstream.engines.base import (
 from topicstream.engines.variational.family import Variational, VariationalOptions
 
 # a small corpus makes few steps a pass, and falls slowly
-# (docs/internals/decisions/stopping.md)
+# (docs/internals/decisions/stochastic-stopping.md)
 STEPS = 200
 ROUND = 8  # blocks of a step: as many threads can share it
 

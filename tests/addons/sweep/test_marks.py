@@ -1,0 +1,82 @@
+"""A sweep takes what held-out likelihood, stability and coherence mark together."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from topicstream.addons.sweep.choosing import choose
+from topicstream.addons.sweep.judging import Run, Scores
+
+
+def chosen(table: dict[int, tuple[float, float, float | None]], algo: str = "a", seeds: int = 2):
+    """What is chosen of settings with these figures, and why; documents and seeds differ little."""
+    rng = np.random.default_rng(0)
+    keys = np.arange(400, dtype=np.uint64)
+    tokens = np.full(400, 10.0)
+    shared = rng.normal(0, 3, 400)
+    runs = [Run(k, s, algo) for k in table for s in range(seeds)]
+    scores = {}
+    rows = []
+    for run in runs:
+        perplexity, npmi, stability = table[run.topics]
+        noise = rng.normal(0, 0.05, 400)
+        scores[run] = Scores(keys, shared + noise - 10 * math.log(perplexity), tokens)
+        rows.append(
+            {
+                "topics": run.topics,
+                "perplexity_choosing": perplexity,
+                "npmi": npmi + 0.001 * run.seed,
+                "stability": stability,
+                "stability_se": None,
+            }
+        )
+    _, row, why = choose(runs, scores, rows)
+    return row, why
+
+
+def test_stability_and_coherence_together_overrule_likelihood():
+    """Figures of a corpus with 60 planted topics, of which likelihood alone marked 80."""
+    row, why = chosen(
+        {
+            45: (479.8, 0.180, 0.658),
+            60: (430.4, 0.190, 0.826),
+            80: (413.2, 0.168, 0.759),
+            108: (422.9, 0.147, 0.640),
+        }
+    )
+    assert row["topics"] == 60
+    assert row["marks"] == {"perplexity": 80, "stability": 60, "npmi": 60}
+    assert "held-out perplexity 80, stability 60, NPMI 60" in why
+    loss = re.search(r"60 is taken, (.*)% above the lowest perplexity", why)
+    assert float(loss[1]) == pytest.approx(100 * (430.4 / 413.2 - 1), abs=0.2)
+
+
+def test_one_measure_alone_overrules_nothing():
+    row, why = chosen({20: (400.0, 0.30, 0.70), 30: (390.0, 0.20, 0.80), 40: (395.0, 0.1, 0.6)})
+    assert row["topics"] == 30
+    assert row["marks"] == {"perplexity": 30, "stability": 30, "npmi": 20}
+    assert "NPMI 20" in why and "30 is taken" in why and "above the lowest" not in why
+
+
+def test_the_middle_of_three_different_marks_is_taken():
+    row, _ = chosen({20: (404.0, 0.3, 0.7), 30: (400.0, 0.2, 0.9), 40: (390.0, 0.1, 0.6)})
+    assert row["topics"] == 30
+
+
+def test_far_too_few_topics_are_marked_by_none():
+    """Five topics are the most stable and coherent ones, and predict a tenth worse."""
+    row, why = chosen({5: (440.0, 0.5, 0.99), 30: (400.0, 0.2, 0.6), 40: (402.0, 0.1, 0.5)})
+    assert row["topics"] == 30 and "disagree" not in why
+    assert set(row["marks"].values()) == {30}
+
+
+def test_of_one_seed_likelihood_decides():
+    """Stability is not known, and NPMI alone overrules nothing."""
+    row, why = chosen({30: (404.0, 0.5, None), 40: (400.0, 0.1, None)}, seeds=1)
+    assert row["topics"] == 40
+    assert row["marks"]["perplexity"] == 40 and "stability" not in row["marks"]
+    assert "NPMI 30" in why and "40 is taken" in why

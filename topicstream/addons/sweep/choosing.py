@@ -1,0 +1,82 @@
+"""The choice of a sweep, and its reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from topicstream.addons.sweep.judging import (
+    Estimate,
+    HalfScores,
+    Run,
+    Scores,
+    Setting,
+    judge_settings,
+)
+from topicstream.addons.sweep.marks import as_topics, describe_marks, mark_settings, take_middle
+
+
+def choose(
+    runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
+) -> tuple[Setting, dict[str, Any], str]:
+    """Choose the setting that held-out likelihood, stability and coherence mark together.
+
+    Likelihood alone decides where a measure is missing, as stability is of one seed. A tie is a
+    difference within two standard errors, paired by documents, on the choosing half.
+
+    Returns
+    -------
+    tuple
+        The setting, its best row with the topics that each measure ``marks``, and the reason in
+        words.
+    """
+    first = scores[runs[0]].choosing
+    documents = HalfScores(runs, scores, first)
+    reported = HalfScores(runs, scores, ~first)
+    marks = mark_settings(documents, judge_settings(runs, scores, rows))
+    taken = take_middle(marks)
+    mine = [dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == taken]
+    pick = min(mine, key=lambda r: r["perplexity_choosing"])
+    estimate = reported.perplexity(taken, True)
+    chosen = {
+        **pick,
+        "perplexity_reported_mean": estimate.value,
+        "perplexity_reported_se": estimate.error,
+        "marks": as_topics(marks),
+    }
+    reasons = [describe_choice(taken, documents), describe_marks(marks, documents)]
+    if dead := max(row.get("dead", 0) for row in mine):
+        reasons.append(
+            f"up to {dead} of its topics are dead (they hold next to nothing), so fewer would do"
+        )
+    reasons.append(describe_report(estimate, len(mine), reported.total))
+    tried = {setting[1] for setting in documents.loglik}
+    if len(tried) > 1 and taken[1] == max(tried):
+        reasons.append("it is the largest tried, more may be better")
+    return taken, chosen, "; ".join(reason for reason in reasons if reason)
+
+
+def describe_choice(taken: Setting, documents: HalfScores) -> str:
+    """Describe a setting and how its perplexity compares with the lowest."""
+    best, near = documents.tied()
+    words = f"{taken[1]} topics ({taken[0]}{''.join(f', {n} {v}' for n, v in taken[2])})"
+    half = "on the half of the held-out documents kept for choosing"
+    if taken == best:
+        others = ", ".join(f"{s[1]} ({s[0]})" for s in near if s != best)
+        ties = f"; {others} {'ties' if len(near) == 2 else 'tie'} with it" if others else ""
+        return f"{words}: the lowest perplexity {half}{ties}"
+    if taken in near:
+        return (
+            f"{words}: a tie with the lowest perplexity ({best[1]} topics, {best[0]}; within two "
+            f"standard errors of the difference), {half}"
+        )
+    return f"{words}: near the lowest perplexity ({best[1]} topics, {best[0]}) {half}"
+
+
+def describe_report(estimate: Estimate, seeds: int, tokens: float) -> str:
+    """Describe the perplexity on the half that did not choose."""
+    mean = f"mean of {seeds} {'seed' if seeds == 1 else 'seeds'}"
+    return (
+        f"on the other half {estimate.value:.1f} ± {estimate.error:.1f} ({mean}, "
+        f"{tokens:,.0f} tokens scored)"
+    )
