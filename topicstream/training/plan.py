@@ -34,6 +34,7 @@ PLACES = {  # whether tables, and the deltas of a round, are on disk
     "memory": ((False, False), (False, True)),
     "disk": ((True, False), (True, True)),
 }
+SEED_RANGE = 8 << 20  # what a worker takes beside seed topics to make a range of them (make_rows)
 ADVICE = "raise --mem-limit, lower -K, or choose another engine (`topics engines`)"
 
 
@@ -331,7 +332,7 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
         * tables.window
         * (work.members > 1),  # a range before it was changed, and what changed in it
     }
-    seeds = Array((block.words, width), np.float32).nbytes if work.seeded else 0
+    seeds = (Array((block.words, width), np.float32).nbytes + SEED_RANGE) * work.seeded
     start = Counter(fixed) + Counter({"start": work.start.fixed})
     passes = {"state": 2 * state, "gathered rows": tables.gathered * place.tables_on_disk}
     return [

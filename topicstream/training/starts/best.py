@@ -28,7 +28,7 @@ from topicstream.training.plan import StartMemory
 from topicstream.training.starts.documents import SHARE as SEED_SHARE
 from topicstream.training.starts.documents import document_seeds, draw_far_apart, word_shares
 from topicstream.training.starts.sample import Sample, sample_size
-from topicstream.training.starts.seeds import Seeds
+from topicstream.training.starts.seeds import Seeds, make_rows
 from topicstream.training.starts.start import Ground, Start
 
 TRIES = 8
@@ -118,15 +118,17 @@ class LearnedSeeds:
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
+        return make_rows(self._make, ids, len(self.totals), scratch)
+
+    def _make(self, ids: np.ndarray, out: np.ndarray) -> None:
+        """Fill the rows of some words (``make_rows``)."""
         place = np.searchsorted(self._words, ids)
         place[place == len(self._words)] = 0
-        out = (scratch or Scratch()).array("seeds", (len(ids), len(self.totals)), np.float32)
         np.multiply(
             (1 - SHARE) * self._mean[ids][:, None], self.totals, out=out, casting="same_kind"
         )
         in_sample = np.flatnonzero(self._words[place] == ids)
         out[in_sample] += (SHARE * self._phi[place[in_sample]] * self._scale).astype(np.float32)
-        return out
 
 
 class TriedTopics(NamedTuple):

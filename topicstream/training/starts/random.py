@@ -10,7 +10,7 @@ import numpy as np
 from topicstream.engines.base import Engine, padded
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, uniform_draws
-from topicstream.training.starts.seeds import Seeds, id_ranges
+from topicstream.training.starts.seeds import Seeds, column_sums, make_rows
 from topicstream.training.starts.start import Ground, Start
 
 
@@ -38,12 +38,14 @@ class RandomSeeds:
         self._n_w = n_w
         self._topics = topics
         self._seed = seed
-        self.totals = np.zeros(padded(topics))
-        for ids in id_ranges(len(n_w)):
-            self.totals += self.rows(ids).sum(axis=0, dtype=np.float64)
+        self.totals = column_sums(self._make, len(n_w), padded(topics))
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
+        return make_rows(self._make, ids, padded(self._topics), scratch)
+
+    def _make(self, ids: np.ndarray, out: np.ndarray) -> None:
+        """Fill the rows of some words (``make_rows``)."""
         words = np.asarray(ids, np.int64)
         draws = np.empty(len(words) * self._topics)
         uniform_draws(
@@ -54,6 +56,4 @@ class RandomSeeds:
         )
         split = 1e-6 - np.log1p(-draws.reshape(len(words), self._topics))
         split *= (self._n_w[words] / split.sum(axis=1))[:, None]
-        out = np.zeros((len(words), padded(self._topics)), np.float32)
         out[:, : self._topics] = split
-        return out

@@ -23,7 +23,7 @@ from topicstream.model.seeds import SeedEntry, SeedTopic, find_seed_words, read_
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.documents import SHARE
-from topicstream.training.starts.seeds import Seeds
+from topicstream.training.starts.seeds import Seeds, make_rows
 from topicstream.training.starts.start import Ground, Start
 
 
@@ -140,10 +140,14 @@ class SeededSeeds:
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
+        return make_rows(self._make, ids, len(self.totals), scratch)
+
+    def _make(self, ids: np.ndarray, out: np.ndarray) -> None:
+        """Fill the rows of some words (``make_rows``)."""
         c = self._constants
         seeded = self._seeded
-        inner = self._inner.rows(ids, scratch)
-        out = inner.copy()
+        inner = self._inner.rows(ids)
+        out[:] = inner
         out[:, : c.columns] = inner[:, self._order]
         rows = np.zeros((len(ids), len(c.totals)))
         rows += (1 - SHARE) * self._mean[ids][:, None]
@@ -153,7 +157,6 @@ class SeededSeeds:
         rows *= self.totals
         part = 0.5 if self._learned else 0.0
         out[:, seeded] = part * out[:, seeded] + (1 - part) * rows[:, seeded]
-        return out
 
 
 class BackgroundSeeds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,45 @@ def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:
     """0, 1, ... n - 1 in pieces."""
     for at in range(0, n, step):
         yield np.arange(at, min(at + step, n))
+
+
+AT_A_TIME = 1 << 17  # numbers of a seed table that are made with arrays of more than 4 bytes each
+GROUP = 8192  # rows whose column sums are added up by themselves
+
+
+def make_rows(
+    make: Callable[[np.ndarray, np.ndarray], None],
+    ids: np.ndarray,
+    width: int,
+    scratch: Scratch | None = None,
+) -> np.ndarray:
+    """Make the rows of a seed table by ranges, so that no temporary array is of a block's size.
+
+    make(ids, out) fills the rows of some ids, float32[n, width], zeros on entry.
+    """
+    out: np.ndarray = (scratch or Scratch()).array("seeds", (len(ids), width), np.float32)
+    step = max(1, AT_A_TIME // width)
+    for at in range(0, len(ids), step):
+        some = out[at : at + step]
+        some[:] = 0.0
+        make(ids[at : at + step], some)
+    return out
+
+
+def column_sums(
+    make: Callable[[np.ndarray, np.ndarray], None], words: int, width: int
+) -> np.ndarray:
+    """Sum the columns of a seed table, float64[width], a few rows at a time (see ``make_rows``)."""
+    totals = np.zeros(width)
+    step = max(1, AT_A_TIME // width)
+    scratch = Scratch()
+    for group in id_ranges(words, GROUP):
+        sums = np.zeros(width)
+        for at in range(0, len(group), step):
+            rows = make_rows(make, group[at : at + step], width, scratch)
+            sums = np.add.reduce(np.vstack((sums, rows)), axis=0, dtype=np.float64)
+        totals += sums
+    return totals
 
 
 @kernel

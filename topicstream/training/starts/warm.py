@@ -15,7 +15,7 @@ from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
-from topicstream.training.starts.seeds import Seeds, id_ranges
+from topicstream.training.starts.seeds import Seeds, column_sums, make_rows
 from topicstream.training.starts.start import Ground, Start
 
 STEP = 512  # words of a model that are turned into probabilities at a time
@@ -90,13 +90,14 @@ class ModelSeeds:
             raise InputError(
                 "the model to start from shares no word with this corpus; start without --warm"
             )
-        self.totals = np.zeros(padded(topics))
-        for ids in id_ranges(len(n_w)):
-            self.totals += self.rows(ids).sum(0, dtype=np.float64)
+        self.totals = column_sums(self._make, len(n_w), padded(topics))
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: p(w|k) of the model (mixed with the mean) times a million."""
-        out = np.zeros((len(ids), padded(self._topics)), np.float32)
+        return make_rows(self._make, ids, padded(self._topics), scratch)
+
+    def _make(self, ids: np.ndarray, out: np.ndarray) -> None:
+        """Fill the rows of some words (``make_rows``)."""
         theirs = self._ids[ids]
         known_words = theirs >= 0
         known_places = np.flatnonzero(known_words)
@@ -117,7 +118,6 @@ class ModelSeeds:
         out[~known_words, : self._topics] = (1e6 * self._mean[ids[~known_words]]).astype(
             np.float32
         )[:, None]
-        return out
 
 
 def same_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:

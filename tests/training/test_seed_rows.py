@@ -1,0 +1,82 @@
+"""Rows of seed tables are made by ranges: the bits of the plain formula, and no array of a block's
+size beside them.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from topicstream.engines.base import padded
+from topicstream.numeric.kernels.constants import Constants
+from topicstream.numeric.tables.spec import Scratch
+from topicstream.training.starts import seeds as making
+from topicstream.training.starts.best import LearnedSeeds
+from topicstream.training.starts.random import RandomSeeds
+from topicstream.training.starts.sample import DRAW, uniform_draws
+from topicstream.training.starts.seeded import SeededSeeds
+
+WORDS = 20_000
+N_W = np.random.default_rng(0).integers(1, 1000, WORDS).astype(np.float64)
+
+
+def plain_random_rows(ids, topics, seed):
+    """The formula of the class, over all words at once."""
+    draws = np.empty(len(ids) * topics)
+    numbers = (ids.astype(np.int64)[:, None] * topics + np.arange(topics)).ravel()
+    uniform_draws(seed, DRAW - 1, numbers, draws)
+    split = 1e-6 - np.log1p(-draws.reshape(len(ids), topics))
+    split *= (N_W[ids] / split.sum(axis=1))[:, None]
+    out = np.zeros((len(ids), padded(topics)), np.float32)
+    out[:, :topics] = split
+    return out
+
+
+@pytest.mark.parametrize("topics", [3, 20, 130])
+def test_random_rows_and_their_sums_have_the_bits_of_the_formula(topics):
+    seeds = RandomSeeds(N_W, topics, 7)
+    ids = np.sort(np.random.default_rng(1).choice(WORDS, 9001, replace=False)).astype(np.int32)
+    np.testing.assert_array_equal(seeds.rows(ids, Scratch()), plain_random_rows(ids, topics, 7))
+    totals = np.zeros(padded(topics))
+    for at in range(0, WORDS, 8192):
+        some = np.arange(at, min(at + 8192, WORDS))
+        totals += plain_random_rows(some, topics, 7).sum(axis=0, dtype=np.float64)
+    np.testing.assert_array_equal(seeds.totals, totals)
+
+
+def seed_table(name, topics):
+    random = RandomSeeds(N_W, topics, 1)
+    if name == "random":
+        return random
+    if name == "best":
+        words = np.arange(0, WORDS, 3, dtype=np.int32)
+        phi = np.ones((len(words), padded(topics)), np.float32)
+        return LearnedSeeds(words, phi, np.ones(padded(topics)), N_W)
+    constants = Constants(np.array([5, 70]), np.array([1, 3]), np.array([2.0, 4.0]), topics)
+    return SeededSeeds(random, constants, N_W, learned=name == "seed words, learned")
+
+
+@pytest.mark.parametrize("name", ["best", "seed words", "seed words, learned"])
+def test_rows_do_not_depend_on_the_ranges_that_they_are_made_by(name, monkeypatch):
+    table = seed_table(name, 20)
+    ids = np.sort(np.random.default_rng(1).choice(WORDS, 9001, replace=False)).astype(np.int32)
+    by_ranges = table.rows(ids)
+    monkeypatch.setattr(making, "AT_A_TIME", 1 << 40)
+    np.testing.assert_array_equal(table.rows(ids), by_ranges)
+
+
+@pytest.mark.parametrize("name", ["random", "best", "seed words", "seed words, learned"])
+def test_making_rows_takes_little_beside_them(name):
+    topics = 200
+    ids = np.arange(WORDS, dtype=np.int32)
+    table = seed_table(name, topics)
+    scratch = Scratch()
+    out = table.rows(ids, scratch)
+    tracemalloc.start()
+    again = table.rows(ids, scratch)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.shares_memory(again, out)
+    assert peak < 8 << 20 < out.nbytes
