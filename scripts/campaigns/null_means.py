@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import table
 
 from topicstream.corpus.reader import Corpus
-from topicstream.display.gather import WHOLE
+from topicstream.display.gather import PARENT
 from topicstream.display.groups import Groups, Means
 from topicstream.display.metadata import Metadata, flatten_lists
 from topicstream.evaluation.visiting import BlockShares, document_shares
@@ -87,12 +87,12 @@ def populations(pair: str, by: str | None) -> Iterator[Population]:
     theta = np.concatenate([block.shares for block in blocks]).astype(np.float64)
     counted = np.concatenate([block.counted for block in blocks])
     cut = bool((corpus.manifest.reading or {}).get("split"))
-    columns = [WHOLE] * cut + [by] * bool(by)
+    columns = [PARENT] * cut + [by] * bool(by)
     rows, listed = Metadata(corpus, columns or ["id"]).read_rows(0, corpus.n_docs)
     counted &= listed
     wholes = np.arange(corpus.n_docs)
     if cut:
-        names = np.array(rows[WHOLE].to_pylist(), object)
+        names = np.array(rows[PARENT].to_pylist(), object)
         wholes = np.cumsum(np.append(True, names[1:] != names[:-1]))
     yield _population(Path(place).stem, theta, wholes, counted, cut)
     if by is None:

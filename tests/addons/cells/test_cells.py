@@ -295,5 +295,5 @@ def test_a_sweep_prints_the_measures(trained, tmp_path, capsys):
     assert "Mimno 2011" in drawn and "NPMI" in drawn and "stability" not in drawn, (
         "one seed has no stability"
     )
-    assert run([*command, "-q"]) == 1
-    assert "another --measures" in capsys.readouterr().err
+    assert run([*command, "-q"]) == 0
+    assert "cao_juan_2009" not in capsys.readouterr().out
