@@ -1,6 +1,6 @@
-"""Raw files that cannot be taken in: which of a night's files these are, and why.
+"""Raw files that cannot be read, and the reasons.
 
-A run goes on without them.  Each file is looked at by itself, so that one error names one file.
+A run goes on without them. Each file is read by itself, so that one error names one file.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ NOT_OF_A_FILE = (UsageError, StoreError, NotOurs, OSError, MemoryError)
 """Errors that no raw file is to blame for."""
 
 
-def is_of_a_file(error: Exception) -> bool:
-    """Whether an error may come from the content of a raw file.
+def comes_from_file(error: Exception) -> bool:
+    """Return if an error may come from the content of a raw file.
 
-    That is bad input, and whatever a reader did not expect: no file may stop all nights.
+    That is bad input, and any error that a reader did not expect: no file may stop all nights.
     """
     if isinstance(error, NOT_OF_A_FILE):
         return False
@@ -47,21 +47,19 @@ def is_of_a_file(error: Exception) -> bool:
 
 
 def reading_of(config: Config) -> str:
-    """Digest of what decides whether a file can be read: the options, and the program."""
+    """Hash what decides if a file can be read: the options and the program's version."""
     read = [config.ingest_options(name) for name in config.group_names]
     options = json.dumps([read, __version__], sort_keys=True, default=str)
     return hashlib.sha256(options.encode()).hexdigest()[:16]
 
 
-def in_raw_names(error: InputError, config: Config) -> InputError:
-    """The error in terms of the raw files instead of their copies, and of the config instead of the
-    command line.
-    """
-    return error.reworded(raw_words(str(error), config))
+def with_user_paths(error: InputError, config: Config) -> InputError:
+    """Rewrite an error to name the user's files and configuration keys."""
+    return error.reworded(name_raw_files(str(error), config))
 
 
-def raw_words(message: str, config: Config) -> str:
-    """A message in terms of the raw files and of the config."""
+def name_raw_files(message: str, config: Config) -> str:
+    """Rewrite a message to name raw files, not copies, and configuration keys, not options."""
     message = words_of_file(message)
     for name in reversed(config.group_names):  # the longer names first
         message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
@@ -84,15 +82,15 @@ def find_strays(config: Config, usual: str | None) -> tuple[dict[str, str], str 
     config
         The settings.
     usual
-        The format of the files that were taken in; None where that is not known: then it is that of
-        more than half of the copies.
+        The format of earlier files; None: unknown, so it is the format of more than half of the
+        copies.
 
     Returns
     -------
     strays
-        Files by their path below ``raw``, with the reason.
+        Reasons by path below ``raw``.
     format
-        That of the others; None where there are several, or the configuration names one.
+        The format of the other files; None if there are several, or the configuration names one.
     """
     names = config.group_names
     strays, usual = _strays_of(config, names[:2], usual)
@@ -115,7 +113,7 @@ def _strays_of(
     for _, folder in folders(config, groups):
         for key, form, error in formats_of_files(folder, options):
             if error is not None and named in (None, EACH):
-                strays[key] = raw_words(str(error), config)
+                strays[key] = name_raw_files(str(error), config)
             elif form not in (*ASIDE, UNKNOWN):
                 formats[key] = form
     if named is not None or not formats:
@@ -143,9 +141,7 @@ def folders(config: Config, groups: Sequence[str]) -> Iterator[tuple[str, Path]]
 
 
 def find_bad_files(config: Config) -> dict[str, str]:
-    """Read every copy by itself; those that cannot be read, by their path below ``raw``,
-    and why.
-    """
+    """Read every copy by itself, and return the reasons of failures by path below ``raw``."""
     bad: dict[str, str] = {}
     for group, folder in folders(config, config.group_names):
         options: ReadOptions = read_options(config, group)
@@ -155,13 +151,14 @@ def find_bad_files(config: Config) -> dict[str, str]:
             continue
         for part in parts:
             for path, key, form in part.files() if isinstance(part, Tree) else ():
-                if why := _why_bad(path, key, form, options):
-                    bad[key] = raw_words(why, config)
+                reason = _try_to_read(path, key, form, options)
+                if reason:
+                    bad[key] = name_raw_files(reason, config)
     return bad
 
 
-def _why_bad(path: str, key: str, form: str, options: ReadOptions) -> str:
-    """Why a file cannot be read to its end; empty where it can."""
+def _try_to_read(path: str, key: str, form: str, options: ReadOptions) -> str:
+    """Read a file to its end, and return the reason of a failure, or ""."""
     try:
         source = Source(path, Path(path), key=key, encoding=options.encoding, strict=options.strict)
         for task in pieces_of([(reader_named(form), source)], options):
@@ -169,7 +166,7 @@ def _why_bad(path: str, key: str, form: str, options: ReadOptions) -> str:
     except Interrupted:
         raise
     except Exception as e:
-        if not is_of_a_file(e):
+        if not comes_from_file(e):
             return ""
         unexpected = f"{path}: cannot be read ({type(e).__name__}: {e})"
         return str(e) if isinstance(e, InputError) else unexpected
@@ -177,6 +174,6 @@ def _why_bad(path: str, key: str, form: str, options: ReadOptions) -> str:
 
 
 def named_in(error: Exception, files: Mapping[str, object], config: Config) -> dict[str, str]:
-    """The files that an error begins with, of those that can be read each by itself."""
-    why = raw_words(str(error), config)
-    return {name: why for name in files if why.startswith(f"{config.raw / name}:")}
+    """Return the message of an error by the file that it begins with, if it is one of these."""
+    message = name_raw_files(str(error), config)
+    return {name: message for name in files if message.startswith(f"{config.raw / name}:")}

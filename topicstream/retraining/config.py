@@ -36,7 +36,7 @@ OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions",
 
 @dataclass(frozen=True)
 class Train:
-    """[train]: settings of ``topics train``; ``update_passes``: passes of an update at most."""
+    """[train]: settings of ``topics train``, and ``update_passes`` of an update."""
 
     algo: str = like(
         TrainConfig,
@@ -88,11 +88,11 @@ class Train:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def limits(self) -> dict[str, Any]:
-        """Return what bounds a training, as its keywords."""
+        """Return the keywords of ``train`` that bound a run."""
         return {name: getattr(self, name) for name in ("tol", *names_tagged(Train, "machine"))}
 
     def model_settings(self) -> dict[str, Any]:
-        """Return what a model depends on."""
+        """Return the settings that a model depends on."""
         machine = names_tagged(Train, "machine")
         return {name: value for name, value in asdict(self).items() if name not in machine}
 
@@ -144,7 +144,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Gate:
-    """[gate]: what a new model has to reach."""
+    """[gate]: conditions on a new model."""
 
     tolerance: float = option(
         0.02,
@@ -200,7 +200,7 @@ class RawSource:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file; its paths are absolute."""
+    """A configuration file with absolute paths."""
 
     folder: Path = option(
         Path("."),
@@ -242,8 +242,10 @@ class Config:
     @property
     def group_names(self) -> list[str]:
         """The folders of copies: those of a source have its number in their names."""
-        numbers = ["", *(f".{number + 1}" for number in range(len(self.source)))]
-        return [group + number for number in numbers for group in GROUPS]
+        names = list(GROUPS)
+        for number in range(1, len(self.source) + 1):
+            names += [f"{group}.{number}" for group in GROUPS]
+        return names
 
     def group_of(self, group: str, below: str) -> str:
         """Return the folder that a new or changed file is copied to, by its path below ``raw``."""
@@ -255,13 +257,13 @@ class Config:
     def ingest_options(self, group: str) -> dict[str, Any]:
         """Return the options of an ingest of a folder of copies.
 
-        Where files are read in several ways, none is what the store remembers of another.
+        If files are read in several ways, none is read as the store remembers it of another.
         """
         if not self.source:
             return dict(self.ingest)
         number = int(group.partition(".")[2] or 0)
-        own = self.source[number - 1].options if 0 < number <= len(self.source) else {}
-        return {**self.ingest, **own, "as_store": False}
+        of_source = self.source[number - 1].options if 0 < number <= len(self.source) else {}
+        return {**self.ingest, **of_source, "as_store": False}
 
 
 TABLES = {
@@ -275,7 +277,7 @@ TABLES = {
 
 
 def load_config(path: str | Path) -> Config:
-    """Read a config file.  UsageError, one line, names what is wrong in it."""
+    """Read a configuration file, or raise UsageError about what is wrong in it."""
     path = Path(path)
     try:
         values = tomllib.loads(read_text(path).decode())
@@ -368,14 +370,14 @@ def words_of_file(message: str) -> str:
 
 
 def _read_table(kind: Callable[..., Any], values: Any, where: str) -> Any:
-    """A table of the file as its dataclass."""
+    """Read a table of the file as its dataclass."""
     if not isinstance(values, dict):
         raise UsageError(f"{where}: must be a table")
     return kind(**checked(cast(type, kind), values, where, lambda field: f"{where} {field.name}"))
 
 
 def _read_sources(values: Any, path: str) -> tuple[RawSource, ...]:
-    """Read the tables [[source]]; UsageError names the table and what is wrong in it."""
+    """Read the tables [[source]], or raise UsageError about what is wrong in one."""
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise UsageError(f"{path}: source: write a table [[source]] for each")
     allowed = {*names_tagged(IngestConfig, "decides", "reading"), "on_error"}

@@ -1,9 +1,9 @@
 """A cycle of ``topics retrain``: scan, measure, decide, append, train, judge, publish.
 
-    journal.json   the cycle at work: the step that it is at and all that the steps need; replaced
-                   atomically, removed last. Each step may be run again from its beginning.
-    state.json     what holds between cycles: the files taken in, dates of trainings
-    incoming/      copies of the files being taken in
+    journal.json   the cycle at work: its step and the data of the steps; replaced atomically,
+                   removed last. Each step may be run again from its beginning.
+    state.json     state between cycles: known files, dates of trainings
+    incoming/      copies of the files of this cycle
     runs/NNNN/     training of version NNNN, until it is published or refused
 
 Killed at any instant, the next run finishes the cycle from its step; ``current`` changes in one
@@ -43,16 +43,16 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish
 from topicstream.retraining.bad_files import (
+    comes_from_file,
     find_bad_files,
     find_strays,
-    in_raw_names,
-    is_of_a_file,
     named_in,
     reading_of,
+    with_user_paths,
 )
 from topicstream.retraining.config import Config
 from topicstream.retraining.drift import drift_of, verdict
-from topicstream.retraining.gate import ask_room, judge, open_models
+from topicstream.retraining.gate import check_room, judge, open_models
 from topicstream.retraining.raw_files import (
     SET_ASIDE,
     Scan,
@@ -64,6 +64,7 @@ from topicstream.retraining.state import (
     JOURNAL,
     STATE,
     CycleJournal,
+    Decision,
     Failing,
     Group,
     RawFile,
@@ -85,14 +86,14 @@ FOLDERS: Mapping[str, Kind] = {
 
 
 class Cycle:
-    """One cycle of one folder; the caller holds the lock.
+    """A cycle in a folder whose lock the caller holds.
 
     Parameters
     ----------
     config
         The settings.
     log
-        Listens to what is done.
+        The listener to progress.
     """
 
     journal: CycleJournal
@@ -113,10 +114,19 @@ class Cycle:
         self.began = time.monotonic()
 
     def run(self, full: bool, dry: bool, release: bool = False) -> dict[str, Json]:
-        """Finish the cycle at work, or make a new one; its summary as plain values.
+        """Finish the cycle at work, or run a new one, and return its summary.
 
-        The run goes on without a raw file that cannot be taken in.  Such a file is tried again by
-        the next run; the third time it is set aside.
+        The run goes on without a raw file that cannot be read. The next run tries such a file
+        again; the third time it is set aside.
+
+        Parameters
+        ----------
+        full
+            Train from scratch, whatever the conditions say.
+        dry
+            Only decide.
+        release
+            End the hold of a rollback, and try files again that were set aside.
         """
         self.dry = dry
         while True:
@@ -125,9 +135,10 @@ class Cycle:
             except Exception as e:
                 if not self._leave_out(e):
                     raise
-            release = False  # is done
+            release = False  # the first attempt has done it
 
     def _run(self, full: bool, dry: bool, release: bool) -> dict[str, Json]:
+        """Run the cycle as far as no raw file fails."""
         # of a run that was killed while it wrote; other commands may be writing their results here
         owned.sweep(self.folder, f".{STATE}.*.tmp", f".{JOURNAL}.*.tmp")
         for name, kind in FOLDERS.items():
@@ -155,7 +166,8 @@ class Cycle:
                 for name, failed in self.state.failing.items()
             }
             self._remember(held=None, failing=failing)
-        if (journal := read_journal(self.folder)) is not None:
+        journal = read_journal(self.folder)
+        if journal is not None:
             self.journal = journal
             self.arriving = journal.files
             self.log.say(f"resuming at stage {journal.stage} of the cycle begun {journal.began}")
@@ -163,8 +175,10 @@ class Cycle:
                 return self._summary(
                     {"decision": journal.decision, "why": ["a cycle is at work"], "dry_run": True}
                 )
-        elif (summary := self._begin(full, dry)) is not None:
-            return self._summary(summary)
+        else:
+            summary = self._begin(full, dry)
+            if summary is not None:
+                return self._summary(summary)
         steps = {
             "append": self._append,
             "train": self._train,
@@ -177,7 +191,13 @@ class Cycle:
         return self._summary(self.journal.summary)
 
     def _begin(self, full: bool, dry: bool) -> dict[str, Any] | None:
-        """Scan, measure, decide, and begin a journal; the summary when there is nothing to do."""
+        """Scan, measure, decide, and begin a journal.
+
+        Returns
+        -------
+        dict or None
+            The summary of a cycle that ends here; None: the steps follow.
+        """
         scan = self._scan()
         if self.state.held is not None and not (
             scan.any and self.config.when.after_rollback == "new_docs"
@@ -221,12 +241,18 @@ class Cycle:
             if scan.touched and not dry:
                 self._remember(files=self.state.files | scan.touched)
             return {**summary, "dry_run": dry}
+        self._begin_journal(decision, summary, present)
+        return None
+
+    def _begin_journal(self, decision: Decision, summary: dict[str, Any], base: int | None) -> None:
+        """Write the journal of a cycle that acts, once its model is sure to fit the memory."""
+        scan = self.scan
         words = (
             Corpus.open(self.config.corpus).n_words
             if rules.fingerprint(self.config) is not None
             else 0
         )
-        ask_room(self.config.train.mem_limit, self.config.train.topics, words)
+        check_room(self.config.train.mem_limit, self.config.train.topics, words)
         rule = {"new": "skip", "changed": "replace" if self.config.changed == "replace" else "skip"}
         self.journal = CycleJournal(
             stage="append",
@@ -237,15 +263,15 @@ class Cycle:
                 Group(name=name, rule=rule[name.partition(".")[0]])
                 for name in scan.groups(self.config)
             ],
-            base=present,
+            base=base,
             version=max([0, *publish.published_versions(self.folder), self.state.version]) + 1,
             summary=summary,
             format=self.format,
         )
         self._record()
-        return None
 
     def _scan(self) -> Scan:
+        """Scan the raw files, copy those to read, and leave out those that cannot be read."""
         raw = self.config.raw
         known_files = self.state.files
         scan = scan_raw(
@@ -278,15 +304,15 @@ class Cycle:
         return scan
 
     def _drop_copy(self, name: str) -> RawFile:
-        """Take a file out of those that are read in this run."""
+        """Take a file out of this run."""
         is_new = name in self.scan.new
         group = self.config.group_of("new" if is_new else "changed", name)
         owned.remove_file(self.folder / "incoming" / group / name)
         return (self.scan.new if is_new else self.scan.changed).pop(name)
 
     def _leave_out(self, error: Exception) -> bool:
-        """Count the raw files that an error comes from as failed; False where it is of none."""
-        if not is_of_a_file(error):
+        """Count the raw files that an error comes from as failed, and return if there are any."""
+        if not comes_from_file(error):
             return False
         files = self.arriving
         bad = find_bad_files(self.config) or named_in(error, files, self.config)
@@ -298,7 +324,7 @@ class Cycle:
         return bool(bad)
 
     def _count_failure(self, name: str, file: RawFile | None, why: str) -> None:
-        """Leave a raw file out of this run; set it aside where it has failed often enough."""
+        """Leave a raw file out of this run, or set it aside if it has failed often enough."""
         failed = count_failure(self.state.failing.get(name), file, why, self.reading)
         self.failed[name] = failed
         advice = "left out of this run; the next one tries it again"
@@ -309,9 +335,7 @@ class Cycle:
             self._remember(failing={**self.state.failing, name: failed})
 
     def _forget_mended(self) -> None:
-        """Forget failures of files that have gone, or are again as they were when they were
-        read.
-        """
+        """Forget failures of files that are gone, or are again as they were when known."""
         scan = self.scan
         present = {*scan.new, *scan.changed, *scan.unsettled, *scan.set_aside, *scan.unreadable}
         failing = {
@@ -325,11 +349,11 @@ class Cycle:
     # -- steps
     # ----------------------------------------------------------------------------------------------
     def _append(self) -> None:
-        """The copies go into the corpus store; then the files count as taken in."""
+        """Ingest the copies, after which the files count as known."""
         for index, group in enumerate(self.journal.groups):
             if group.added is None:
                 self._add_group(index, group)
-        remove_wip(self.wip)  # what a run left that was killed while it removed it
+        remove_wip(self.wip)  # a run may have been killed while it removed it
         fingerprint = rules.fingerprint(self.config)
         if fingerprint is not None:  # passages are read from the raw files: the copies go
             raw = inputs_record.place_of(str(self.config.raw))
@@ -361,8 +385,9 @@ class Cycle:
             self.log.say("the new files hold no new documents; nothing to train")
             self._record("end", decision="nothing", why=["the new files hold no new documents"])
             return
-        if why := rules.worth_compacting(self.config, journal.decision):
-            self.log.say(f"compacting {self.config.corpus}: {why}")
+        reason = rules.worth_compacting(self.config, journal.decision)
+        if reason:
+            self.log.say(f"compacting {self.config.corpus}: {reason}")
             compacted = compact(self.config.corpus, progress=self.log)
             before, after = compacted["blocks"]
             self.log.say(
@@ -386,6 +411,7 @@ class Cycle:
         self.log.say(f"{group.name} files: {counted(group.added, 'document')} added")
 
     def _ingest(self, group: Group) -> None:
+        """Ingest a folder of copies, or drop the journal if one of them is bad."""
         options = {
             "grow_vocab": True,
             **self.config.ingest_options(group.name),
@@ -398,13 +424,15 @@ class Cycle:
             summary = ingest(
                 [source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options
             )
-            if left_out := summary["dropped_forgotten"]:
+            left_out = summary["dropped_forgotten"]
+            if left_out:
                 before = self.journal.summary.get("documents_forgotten", 0)
                 self._record(documents_forgotten=before + left_out)
                 self.log.say(
                     f"{counted(left_out, 'document')} left out, which `topics forget` removed"
                 )
-            if rejected := summary["rejected"]:
+            rejected = summary["rejected"]
+            if rejected:
                 self.log.say(
                     f"warning: {counted(rejected, 'record')} left out, the first "
                     f"{summary['first_rejected']}"
@@ -413,20 +441,20 @@ class Cycle:
                     records_rejected=self.journal.summary.get("records_rejected", 0) + rejected
                 )
         except Exception as e:
-            if not is_of_a_file(e) and not isinstance(e, InputError):
+            if not comes_from_file(e) and not isinstance(e, InputError):
                 raise
             # the next cycle, which this run begins without the bad file, looks at all files again
             owned.remove_file(self.folder / JOURNAL)
             remove_wip(self.wip)
             if isinstance(e, InputError):
-                raise in_raw_names(e, self.config) from None
+                raise with_user_paths(e, self.config) from None
             raise
         finally:
             self.log.close()
 
     def _train(self) -> None:
-        """The new model in a folder of its own."""
-        want = self.config.train
+        """Train the new model in a folder of its own."""
+        options = self.config.train
         run = publish.run_path(self.folder, self.journal.version)
         base = self.journal.base
         settings = rules.hash_settings(self.config)
@@ -446,25 +474,25 @@ class Cycle:
                 self.config.corpus,
                 model,
                 run,
-                passes=want.update_passes,
+                passes=options.update_passes,
                 progress=self.log,
-                **want.limits(),
+                **options.limits(),
             )
             how = updated.how
             passes = updated.passes
             reason = updated.reason
         else:
             self._remember(last_tried=_date())
-            settings_given = want.limits() | want.model_settings()
-            del settings_given["update_passes"]
-            trained = train(self.config.corpus, run, progress=self.log, **settings_given)
+            keywords = options.limits() | options.model_settings()
+            del keywords["update_passes"]
+            trained = train(self.config.corpus, run, progress=self.log, **keywords)
             how = "fresh"
             passes = trained.passes
             reason = trained.reason
         self._record("gate", training=how, passes=passes, stopped=reason)
 
     def _gate(self) -> None:
-        """Publish or refuse."""
+        """Judge the new model, and go on to publish it or end the cycle."""
         present = publish.current(self.folder)
         before = [] if present is None else [publish.version_path(self.folder, present)]
         (new, *olds), threads = self._open(
@@ -482,24 +510,20 @@ class Cycle:
             )
             self._record("end")
             return
-        was = (
-            ""
-            if judgement.perplexity_before is None
-            else f" (present model {judgement.perplexity_before:.1f})"
-        )
-        self.log.say(
-            f"gate: passed, held-out perplexity {judgement.perplexity or math.nan:.1f}{was}"
-        )
-        kept = (
+        text = f"gate: passed, held-out perplexity {judgement.perplexity or math.nan:.1f}"
+        if judgement.perplexity_before is not None:
+            text += f" (present model {judgement.perplexity_before:.1f})"
+        self.log.say(text)
+        ids = (
             number_topics(new.n_topics)
             if old is None
             else align(old, new, read_ids(old.path, old.n_topics), self.config.publish.far)
         )
-        self.journal = replace(self.journal, ids=kept)
+        self.journal = replace(self.journal, ids=ids)
         self._record("publish")
 
     def _publish(self) -> None:
-        """The version, the link, the state."""
+        """Publish the new model as a version: its folder, the link, the state."""
         number = self.journal.version
         ids = self.journal.ids
         assert ids is not None
@@ -508,10 +532,12 @@ class Cycle:
         if self.config.publish.classifier and not is_published:
             self._record(classifier=publish.learn_classifier(run, self.config, self.log))
         place = publish.store_version(run, self.folder, number, ids)
-        if (before := publish.current(self.folder)) is not None and before != number:
+        before = publish.current(self.folder)
+        if before is not None and before != number:
             edits.copy_log(publish.version_path(self.folder, before), place)
         publish.point_to(self.folder, number)
-        if (address := self.config.publish.address) is not None:
+        address = self.config.publish.address
+        if address is not None:
             uploaded = places().publish(place, address)
             self.log.say(f"published {address}: {counted(uploaded['uploaded'], 'file')} uploaded")
         self._remember(last_trained=_date(), version=number, refused=None, held=None)
@@ -521,13 +547,13 @@ class Cycle:
             f"published {place}; topics: "
             + ", ".join(f"{len(these)} {name}" for name, these in changes.items())
         )
-        told = changes | {"kept": len(ids.kept), "distance": ids.distance}
-        self._record(
-            "end", published=number, topics=told if ids.kept else told | {"born": len(ids.born)}
-        )
+        topics = changes | {"kept": len(ids.kept), "distance": ids.distance}
+        if not ids.kept:  # of a first model all topics are new
+            topics |= {"born": len(ids.born)}
+        self._record("end", published=number, topics=topics)
 
     def _finish(self) -> None:
-        """Remove the runs, then the journal: who is killed between them ends here again."""
+        """Remove the runs, then the journal, so that a killed run ends here again."""
         try:
             owned.remove(self.folder / "runs", "runs")
         except NotOurs as e:  # others have put something into it
@@ -538,15 +564,23 @@ class Cycle:
     # -- what they share
     # ----------------------------------------------------------------------------------------------
     def _record(
-        self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **told: Any
+        self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **figures: Any
     ) -> None:
-        """Write the journal: with the next step, groups by their index, and what the
-        summary tells.
+        """Write the journal with its changes.
+
+        Parameters
+        ----------
+        stage
+            The next step.
+        groups
+            Changed groups by index.
+        figures
+            Further values of the summary.
         """
         journal = self.journal
         changed = [(groups or {}).get(index, group) for index, group in enumerate(journal.groups)]
         self.journal = replace(
-            journal, stage=stage or journal.stage, groups=changed, summary=journal.summary | told
+            journal, stage=stage or journal.stage, groups=changed, summary=journal.summary | figures
         )
         write_record(self.folder / JOURNAL, self.journal)
 
@@ -556,18 +590,20 @@ class Cycle:
         write_record(self.folder / STATE, self.state)
 
     def _documents(self) -> int:
+        """Count the documents of the corpus."""
         if rules.fingerprint(self.config) is None:
             return 0
         corpus = Corpus.open(self.config.corpus)
         return int(corpus.part().docs + corpus.part(True).docs)
 
     def _open(self, *paths: Path) -> tuple[list[TopicModel], int]:
+        """Open models for scores on the corpus, and return the threads to score with, too."""
         return open_models(
             paths, Corpus.open(self.config.corpus), self.config.train.mem_limit, self.threads
         )
 
-    def _summary(self, told: Mapping[str, Any]) -> dict[str, Json]:
-        """The summary of a cycle, as JSON has it; numbers that are not finite are None."""
+    def _summary(self, figures: Mapping[str, Any]) -> dict[str, Json]:
+        """Make the summary of a cycle for JSON, with None for numbers that are not finite."""
         number = publish.current(self.folder)
         failing = {**self.state.failing, **self.failed}
         left = sorted({*self.scan.set_aside, *self.failed})
@@ -578,8 +614,8 @@ class Cycle:
                 "documents_added": 0,
                 "records_rejected": 0,
                 **describe_failures({name: failing[name] for name in left}),
-                **told,
-                "refused": (told.get("gate") or {}).get("refused", []),
+                **figures,
+                "refused": (figures.get("gate") or {}).get("refused", []),
                 "current": number,
                 "model": None if number is None else str(self.folder / publish.CURRENT),
                 "seconds": round(time.monotonic() - self.began, 3),
@@ -589,6 +625,7 @@ class Cycle:
 
 
 def _date() -> str:
+    """Return the present date and time, to the second."""
     return rules.now().isoformat(timespec="seconds")
 
 

@@ -1,4 +1,4 @@
-"""Nothing, an update, or a full training: what is new, the rules, and the reasons in words."""
+"""The decision between nothing, an update and a full training, with its reasons in words."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ from topicstream.training.setup import engine_facts
 
 
 def now() -> datetime:
-    """The present, UTC."""
+    """Return the present time, UTC."""
     return datetime.now(UTC)
 
 
 def fingerprint(config: Config) -> str | None:
-    """The fingerprint of the corpus store; None without one."""
-    return (
-        Corpus.open(config.corpus).fingerprint
-        if (config.corpus / "manifest.json").exists()
-        else None
-    )
+    """Return the fingerprint of the corpus store, if there is one."""
+    if (config.corpus / "manifest.json").exists():
+        return Corpus.open(config.corpus).fingerprint
+    return None
 
 
 def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest | None) -> str:
-    """What is new, in words: files, or documents in the corpus that the model has not been trained
-    on (unless the gate refused the model that was); empty when nothing is.
+    """Describe new files, or documents that the model was not trained on, or return "".
+
+    Documents are not new if the gate refused a model that was trained on them.
     """
     if scan.any:
         counts = [(len(scan.new), "new"), (len(scan.changed), "changed")]
@@ -53,8 +52,9 @@ def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest |
 
 
 def age(state: RetrainState, log: Progress) -> float | None:
-    """Seconds since the last full training, finished or not; 0 when the clock was set back, None
-    before the first.
+    """Return the seconds since the last full training, finished or not.
+
+    They are 0 if the clock was set back, and None before the first training.
     """
     try:
         last = datetime.fromisoformat(state.last_tried or state.last_trained or "")
@@ -72,7 +72,7 @@ def age(state: RetrainState, log: Progress) -> float | None:
 
 
 def hash_settings(config: Config) -> str:
-    """Hash what a training depends on: its settings, seed words and corpus."""
+    """Hash the settings, seed words and corpus that a training depends on."""
     settings = config.train.model_settings() | {"corpus": fingerprint(config)}
     if config.train.seed_words is not None:
         settings["seed_words"] = plain(read_seeds(config.train.seed_words))
@@ -81,7 +81,7 @@ def hash_settings(config: Config) -> str:
 
 
 def worth_compacting(config: Config, decision: Decision) -> str:
-    """Why the corpus is to be compacted before the training, in words; empty where it is not."""
+    """Describe why to compact the corpus before the training, or return ""."""
     rule = config.store.compact
     spare, blocks, purged = gain(Corpus.open(config.corpus))
     pays = rule == "always" or purged or 2 * spare >= blocks or decision == "full"
@@ -91,7 +91,7 @@ def worth_compacting(config: Config, decision: Decision) -> str:
 
 
 def other_model(manifest: ModelManifest, train: Train) -> str | None:
-    """Why the model could not be updated to what the config asks for; None when it can."""
+    """Describe why no update leads to the configured model, or return None."""
     if train.topics != manifest.topics:
         return f"the config asks for {train.topics} topics, the model has {manifest.topics}"
     if train.algo not in ("auto", manifest.engine):
@@ -110,20 +110,22 @@ def decide(
     train: Train,
     forced: bool = False,
 ) -> tuple[Decision, list[str]]:
-    """What to do, and at least one reason.
+    """Decide what to do, and give at least one reason.
 
     Parameters
     ----------
     model
-        Manifest of the present model, None without one.
+        Manifest of the present model, if there is one.
     new
-        What is new, in words; empty when nothing is.
+        New files or documents, in words (``news``).
     drifted
-        How the new documents have drifted, in words.
+        Drift of the new documents, in words.
     age
         Seconds since the last full training.
+    when, train
+        The settings.
     forced
-        Whether a full training was asked for.
+        A full training was asked for.
     """
     if model is None:
         if new or forced:

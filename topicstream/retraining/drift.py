@@ -38,7 +38,7 @@ from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, ReadOptions
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.topic_model import TopicModel
-from topicstream.retraining.bad_files import in_raw_names
+from topicstream.retraining.bad_files import with_user_paths
 from topicstream.retraining.config import Config, Limits
 from topicstream.retraining.raw_files import MEASURED, Scan
 
@@ -81,7 +81,7 @@ def drift_of(
         except NothingKept:
             continue
         except InputError as e:
-            raise in_raw_names(e, config) from None
+            raise with_user_paths(e, config) from None
     if new is None:
         return None
     figures = measure(model, corpus, new, threads)

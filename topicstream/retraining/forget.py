@@ -1,14 +1,9 @@
-"""Words that only forgotten documents had: they are text of theirs, in the vocabulary and in the
-list of words left out.
+"""``topics forget``: remove documents from everything that this program has written.
 
-``topics forget``: a document goes out of everything that this program has written and keeps.
-
-From the store: its cells, its row of the documents' table (id, source, list columns, date, own
-columns), other documents' mention of it,
-names and words that only it had (ids of names and words stay), what was set aside of older
-generations.  From models: the
-block state and checkpoints of their runs and tables over documents, which hold its topics.  At the
-end the
+From the store go the cells of a document, its row of the documents' table (id, source, list
+columns, date, the user's columns), mentions in other documents, names and words that only it had
+(ids of names and words stay), and files of older generations. From models go the block state and
+checkpoints of their runs, and tables over documents, which contain its topics. At the end the
 store's table of documents is read again.
 """
 
@@ -18,6 +13,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -53,37 +49,49 @@ from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state
 from topicstream.training.state.record import RunRecord
 
 
-def own_words(base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """bool[W]: words of the documents at ``places`` that no other document has any more.
+def find_orphan_words(
+    base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray
+) -> np.ndarray:
+    """Find the words that only documents to forget have, bool[W].
 
-    places, gone: int64[n, 4] (document number, part, block, row) of those to forget, and of all
-    that are gone; df: int64[W] training documents left with each word, or a few more (of those
-    withdrawn while a word was left out of the vocabulary). Reads the blocks of ``places``, and all
-    blocks where one of their words is as rare as they are few.
+    Reads the blocks of these documents, and all blocks if one of their words is as rare as they
+    are few.
+
+    Parameters
+    ----------
+    base
+        The store.
+    places, gone
+        (document number, part, block, row) of the documents to forget, and of all that are gone,
+        int64[n, 4].
+    df
+        Training documents left with each word, int64[W], or a few more (those withdrawn while a
+        word was left out of the vocabulary).
     """
+    # the manifest without the list of removed documents: their cells count, too
     files = {k: v for k, v in base.manifest.files.items() if k != "removed"}
-    everything = Corpus(
-        base.path, msgspec.structs.replace(base.manifest, files=files)
-    )  # with the cells of those replaced or withdrawn before
-    own = np.zeros(base.n_words, np.bool_)
+    everything = Corpus(base.path, msgspec.structs.replace(base.manifest, files=files))
+    orphans = np.zeros(base.n_words, np.bool_)
     for part, block in sorted({(int(p), int(b)) for p, b in places[:, 1:3]}):
-        everyone = np.arange(base.part(bool(part)).blocks[block].docs)
-        own |= _words_of(everything, part, block, np.delete(everyone, _rows(places, part, block)))
-    own &= df <= len(places)
+        rows = np.arange(base.part(bool(part)).blocks[block].docs)
+        others = np.delete(rows, _rows(places, part, block))
+        orphans |= _words_of(everything, part, block, others)
+    orphans &= df <= len(places)
     for part in (1, 0):
         for block in range(len(base.part(bool(part)).blocks)):
-            if not own.any():
-                return own
-            own &= ~_words_of(everything, part, block, _rows(gone, part, block))
-    return own
+            if not orphans.any():
+                return orphans
+            orphans &= ~_words_of(everything, part, block, _rows(gone, part, block))
+    return orphans
 
 
 def _rows(places: np.ndarray, part: int, block: int) -> np.ndarray:
+    """Return the rows of ``places`` in a block, ascending."""
     return np.sort(places[(places[:, 1] == part) & (places[:, 2] == block), 3])
 
 
 def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.ndarray:
-    """bool[W]: words of a block's documents but those in the rows ``gone`` (int64, ascending)."""
+    """Mark the words of a block without the rows ``gone`` (int64, ascending), bool[W]."""
     raw = corpus.decode(block, bool(part))
     raw.drop(gone)
     words = np.zeros(corpus.n_words, np.bool_)
@@ -91,11 +99,8 @@ def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.nda
     return words
 
 
-def blanked(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:
-    """The vocabulary with something without meaning in the place of some words; ids stay.
-
-    words: bool[W].
-    """
+def blank_words(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:
+    """Replace words, marked by bool[W], by text without meaning under the same ids."""
     numbers = np.flatnonzero(words)
     if not len(numbers):
         return vocabulary
@@ -106,9 +111,10 @@ def blanked(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:
     )
 
 
-def more_than(pruned: Path, documents: int) -> Iterator[pa.Table]:
-    """The words left out of the vocabulary that more training documents had than are forgotten:
-    none that only they had.
+def read_common_words(pruned: Path, documents: int) -> Iterator[pa.Table]:
+    """Yield the words left out of the vocabulary that more than ``documents`` documents had.
+
+    Of as many forgotten documents, none of these words is theirs alone.
     """
     with pq.ParquetFile(pruned) as file:
         for batch in file.iter_batches(ROWS):
@@ -122,9 +128,17 @@ SHOWN = 20
 
 
 @dataclass
-class _Found:
-    """Rows of the documents' table: numbers int64[n] ascending; ids that were met; sources,
-    distinct, some of them.
+class _Matches:
+    """Rows of the documents' table with one of the ids.
+
+    Attributes
+    ----------
+    numbers
+        Numbers of the documents, int64[n], ascending.
+    ids
+        The ids that there are.
+    sources
+        Sources of the documents that have one.
     """
 
     numbers: np.ndarray
@@ -133,7 +147,7 @@ class _Found:
 
 
 class Forgotten(TypedDict):
-    """What ``forget`` removed and left."""
+    """The result of ``forget``."""
 
     lifted: int
     corpus: str
@@ -155,50 +169,48 @@ def forget(
     lift: bool = False,
     progress: Told = None,
 ) -> Forgotten:
-    """Remove documents for good, by id, from a corpus store and from the state of models that were
-    trained on it.
+    """Remove documents permanently from a store and from the state of its models.
 
-    The ids go onto a list of the store, as keyed hashes: later ingests into it leave their
-    documents out. Block state and checkpoints of the runs go, so a run that is continued starts
-    every block. The store is compacted on the way. Called again, it finishes what was left; an id
-    that is not there is no error.
+    The ids go onto a list of the store, as keyed hashes, so that later ingests into it leave their
+    documents out. Block state and checkpoints of the runs are removed, so that a run which is
+    continued starts every block. The store is compacted on the way. Called again, it finishes an
+    interrupted call; an unknown id is no error.
 
     Parameters
     ----------
     ids
         The ids, or a file with an id a line.
     corpus
-        The store.  One that lies in the folder of a retrain takes that folder's versions, runs and
-        state with it.
+        The store. In the folder of a retrain, that folder's versions, runs and state are cleaned,
+        too.
     models
         Folders of models and runs.
     lift
-        Remove nothing; take the ids off the list instead, so that the next ingest that reads their
-        documents takes them in.
+        Remove nothing, but take the ids off the list, so that later ingests read their documents.
     progress
-        False: silent.
+        A progress listener; False: silent.
 
     Returns
     -------
     dict
         ``lifted`` (ids taken off the list), ``documents``, ``rows`` (of the table: a replaced
-        document has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose state went),
-        ``words_left`` (words that only these documents had and that stay, of a vocabulary given as
-        a file), ``left`` (file and what: files of earlier states, rows that are still there),
-        ``elsewhere`` (sentences: what this cannot reach).
+        document has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose state was
+        removed), ``words_left`` (words that only these documents had, and that stay because the
+        vocabulary was given as a file), ``left`` (files of earlier states and rows that are left,
+        as ``file`` and ``what``), ``elsewhere`` (sentences about places that are not reached).
 
     Raises
     ------
     InputError
-        For a model of another corpus.
+        If a model is of another corpus.
     StoreError
-        For a damaged store or model.
+        If the store or a model is damaged.
     Busy
-        While another command writes to one of them.
+        If another command writes to one of them.
     DoesNotFit
-        Where memory or disk has no room.
+        If memory or disk is too small.
     TopicsError
-        While an ingest or a retrain cycle is unfinished.
+        If an ingest or a retrain cycle is unfinished.
 
     Examples
     --------
@@ -218,14 +230,15 @@ def forget(
         else None
     )
     models = [model for model in models if not _is_version_of(Path(model), home, store)]
-    if strange := next((m for m in models if not trained_on(Path(m), store)), None):
-        raise InputError(
-            f"{strange}: has another vocabulary than {store}, so it was not trained on it; "
-            f"leave it out"
-        )
+    for model in models:
+        if not trained_on(Path(model), store):
+            raise InputError(
+                f"{model}: has another vocabulary than {store}, so it was not trained on it; "
+                f"leave it out"
+            )
     runs = _runs(models, home)
-    spelt = sorted({spelling for i in distinct for spelling in spellings(i)})
-    with _held(store, runs, home) as base:
+    spelt = sorted(set(chain.from_iterable(map(spellings, distinct))))
+    with _lock_all(store, runs, home) as base:
         if lift:
             return _lift(spelt, base, home)
         forgotten = _forget(spelt, base, runs, home, listener(progress))
@@ -235,7 +248,7 @@ def forget(
 
 
 def _lift(ids: list[str], base: Corpus, home: Path | None) -> Forgotten:
-    """Take ids off the lists of forgotten ones."""
+    """Take ids off the lists of forgotten documents."""
     lifted = 0
     for folder in (base.path, *([home] if home is not None else [])):
         listed = read_forgotten(folder)
@@ -258,9 +271,15 @@ def _lift(ids: list[str], base: Corpus, home: Path | None) -> Forgotten:
 
 
 @contextlib.contextmanager
-def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[Corpus]:
-    """The store, and the locks of all that is changed; Busy, and TopicsError where something is
-    unfinished there.
+def _lock_all(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[Corpus]:
+    """Lock everything that is changed, and yield the store.
+
+    Raises
+    ------
+    Busy
+        If another command writes to one of them.
+    TopicsError
+        If an ingest or a retrain is unfinished.
     """
     with contextlib.ExitStack() as stack:
         if home is not None:
@@ -277,8 +296,10 @@ def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[Corp
 
 
 def trained_on(model: Path, store: str | Path) -> bool:
-    """Whether a model's words are those of a store: the most of them there, and in the store's
-    order, as words that came or went since leave it. True where there is no model yet.
+    """Return if most of a model's words are in a store, and in the store's order.
+
+    Words that the store has gained or lost since the training do not change that. A folder without
+    a model counts as one of the store.
     """
     if not (model / "manifest.json").exists():
         return True
@@ -290,32 +311,35 @@ def trained_on(model: Path, store: str | Path) -> bool:
 
 
 def _is_version_of(model: Path, home: Path | None, store: Path) -> bool:
-    """Return whether a model is a published version of the folder, whose versions are all cleaned.
+    """Return if a model is a published version of the folder, whose versions are all cleaned.
 
-    InputError for a version of another folder, which its own store stands for.
+    Raises
+    ------
+    InputError
+        If it is a version of another folder, which its own store stands for.
     """
     place = model.resolve()
     if kind_of(place) != "version":
         return False
     if home is not None and place.parent == (home / "versions").resolve():
         return True
-    own = place.parent.parent / "corpus.zarr"
+    corpus = place.parent.parent / "corpus.zarr"
     raise InputError(
         f"{model}: is a published version of {place.parent.parent}, not a model of {store}; leave "
-        f"out --model and name --corpus {own}, which cleans all versions there"
+        f"out --model and name --corpus {corpus}, which cleans all versions there"
     )
 
 
 def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
-    """Folders that a training may have left state in."""
+    """List the folders that may contain the state of a training."""
     folders: list[Path] = []
     for model in map(folder_named, models):
         if not ((model / "manifest.json").exists() or (model / "training.json").exists()):
             raise StoreError(f"{model}: no model here; name the folder of one, or leave it out")
-        folders += [
-            model.resolve(),
-            *(p for p in [model.with_name(model.name + ".update").resolve()] if p.is_dir()),
-        ]
+        folders.append(model.resolve())
+        update = model.with_name(model.name + ".update").resolve()
+        if update.is_dir():
+            folders.append(update)
     if home is not None and (home / "runs").is_dir():
         folders += sorted(p.resolve() for p in (home / "runs").iterdir() if p.is_dir())
     return sorted(set(folders))
@@ -324,6 +348,7 @@ def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
 def _forget(
     ids: list[str], base: Corpus, runs: list[Path], home: Path | None, progress: Progress
 ) -> Forgotten:
+    """Remove the documents of some ids, as spelt in the store."""
     store = base.path
     documents = _find(base, pa.array(ids, pa.large_string()))
     versions = [version_path(home, n) for n in published_versions(home)] if home is not None else []
@@ -336,6 +361,7 @@ def _forget(
         before = base.n_cells + base.part(True).cells
 
         def clear() -> None:
+            """List the ids and clear the models, before the store is committed."""
             list_forgotten(folders, ids)
             clear_all(runs, versions, base, cleared)
 
@@ -370,15 +396,16 @@ def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str,
         for path in outdated_files(store, manifest)
     ]
     committed = Corpus.open(store, dense=True)
-    if rows := len(_find(committed, ids).numbers):
+    rows = len(_find(committed, ids).numbers)
+    if rows:
         remains.append({"file": str(store / "docs"), "what": f"{rows} rows"})
     return remains
 
 
-def _find(base: Corpus, ids: pa.Array) -> _Found:
-    """Rows of the documents, those that were replaced or withdrawn before included."""
+def _find(base: Corpus, ids: pa.Array) -> _Matches:
+    """Find the rows of the documents, also of those that were replaced or withdrawn before."""
     numbers = [np.zeros(0, np.int64)]
-    documents = _Found(numbers[0])
+    documents = _Matches(numbers[0])
     for every, batch in read_documents(base.path, base.manifest.docs, ["id", "source"]):
         matches = np.flatnonzero(
             pc.is_in(batch["id"].cast(pa.large_string()), value_set=ids).to_numpy(
@@ -395,7 +422,7 @@ def _find(base: Corpus, ids: pa.Array) -> _Found:
 
 
 def list_forgotten(folders: Sequence[Path], ids: Sequence[str]) -> None:
-    """Let no later ingest into these folders take the documents in again."""
+    """List the ids in these folders, so that no later ingest reads their documents again."""
     for folder in folders:
         write_forgotten(folder, read_forgotten(folder).add(ids))
 
@@ -403,7 +430,10 @@ def list_forgotten(folders: Sequence[Path], ids: Sequence[str]) -> None:
 def clear_all(
     runs: Sequence[Path], versions: Sequence[Path], corpus: Corpus, cleared: list[Path]
 ) -> None:
-    """Remove the state of all runs, which go to ``cleared``, and tables of documents of models."""
+    """Remove the state of all runs, and the models' tables over documents.
+
+    Runs whose state was removed are added to ``cleared``.
+    """
     cleared += [run for run in runs if _clear(run, corpus, always=True)]
     for model in (*runs, *versions):
         if (model / "manifest.json").exists():
@@ -411,8 +441,19 @@ def clear_all(
 
 
 def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
-    """Remove the state of a run that has seen the documents: of any run when they were found now
-    (``always``), else of those on another corpus than the present one. The model stays.
+    """Remove the state of a run that has seen the documents, and return if it had any.
+
+    The model stays.
+
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    corpus
+        The store.
+    always
+        The store had the documents until now, so that every run has seen them. Otherwise only
+        runs on an earlier state of the corpus have.
     """
     if not any((run / name).exists() for name in (*STATE_FOLDERS, *STATE_FILES)):
         return False
@@ -429,18 +470,28 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
 
 def _rewrite(
     base: Corpus,
-    documents: _Found,
+    documents: _Matches,
     ids: list[str],
     progress: Progress,
     before: Callable[[], None],
 ) -> tuple[StoreManifest, int]:
     """Commit the store without the documents.
 
-    before: called when nothing can refuse any more.
+    Parameters
+    ----------
+    base
+        The store.
+    documents, ids
+        The rows to remove, and their ids.
+    progress
+        The progress listener.
+    before
+        Called when nothing can refuse any more.
 
     Returns
     -------
-    Its manifest, and how many words of theirs stay in the user's own vocabulary.
+    manifest, words_left
+        The new manifest, and the number of their words that stay in the user's own vocabulary.
     """
     old = base.manifest
     store = base.path
@@ -450,25 +501,24 @@ def _rewrite(
     vocabulary = removal.subtract(TokenVocabulary.read(base.file("vocab")))
     gone = removal.listed
     places = gone[np.isin(gone[:, 0], documents.numbers)]
-    own = own_words(base, places, gone, vocabulary.df)
-    words_left = int(own.sum()) if old.vocabulary.get("fixed") is not None else 0
-    if not words_left and not base.width:  # else the words are the user's own list, or coordinates
-        vocabulary = blanked(vocabulary, own)
+    orphans = find_orphan_words(base, places, gone, vocabulary.df)
+    words_left = int(orphans.sum()) if old.vocabulary.get("fixed") is not None else 0
+    if not words_left and not base.width:  # else the words are the user's list, or coordinates
+        vocabulary = blank_words(vocabulary, orphans)
     work = Rewrite(base, gone, removal.apply(old.parts, generation))
     work.check_room()
     vocabulary.save(store / f"vocab-{generation:04d}.parquet")
     pruned = f"pruned-{generation:04d}.parquet"
-    write_words(store / pruned, more_than(base.file("pruned"), int((places[:, 1] == 0).sum())))
+    training = int((places[:, 1] == 0).sum())
+    write_words(store / pruned, read_common_words(base.file("pruned"), training))
     files = {k: v for k, v in old.files.items() if k not in ("vocab", "pruned", "rejects")}
     files |= {"vocab": store_file(store, f"vocab-{generation:04d}.parquet")}
     files |= {"pruned": store_file(store, pruned)}
     if "rejects" in old.files:
         name = f"rejects-{generation:04d}.jsonl"
         lines = base.file("rejects").read_bytes().splitlines(keepends=True)
-        write_bytes(
-            store / name,
-            b"".join(line for line in lines if not _names(line, ids, documents.sources)),
-        )
+        others = [line for line in lines if not _is_about(line, ids, documents.sources)]
+        write_bytes(store / name, b"".join(others))
         files["rejects"] = store_file(store, name)
     first = [s for s in old.sources.first if s not in documents.sources and s not in set(ids)]
     changes: dict[str, Any] = {
@@ -481,16 +531,20 @@ def _rewrite(
     return manifest, words_left
 
 
-def _names(line: bytes, ids: list[str], sources: set[str]) -> bool:
-    """Whether a line of the list of rejected records is about a document."""
+def _is_about(line: bytes, ids: list[str], sources: set[str]) -> bool:
+    """Return if a line of the list of rejected records is about one of the documents."""
     text = line.decode("utf-8", "replace")
     return any(i in text for i in (*ids, *sources))
 
 
 def _forget_files(home: Path, ids: set[str]) -> list[str]:
-    """Take raw files that are a document each, and are gone, out of the list of files that a
-    retrain has taken in; a sentence for each that is still there (without its entry the next run
-    would take it in again).
+    """Remove raw files that are a document each from the known files of a retrain.
+
+    A file that still exists stays there, because the next run would ingest it again.
+
+    Returns
+    -------
+    A sentence for each file that still exists.
     """
     state = read_retrain_state(home)
     raw = _raw(home)
@@ -506,30 +560,27 @@ def _forget_files(home: Path, ids: set[str]) -> list[str]:
 
 
 def _raw(home: Path) -> Path:
-    """The folder that raw files come into, by the config that lies in the home, if one does."""
+    """Return the folder of raw files that the configuration in the folder names, or ``raw``."""
     with contextlib.suppress(TopicsError):
         return load_config(home / "retrain.toml").raw
     return home / "raw"
 
 
 def _elsewhere(
-    documents: _Found, store: Path, home: Path | None, runs: list[Path], words: int
+    documents: _Matches, store: Path, home: Path | None, runs: list[Path], words: int
 ) -> list[str]:
-    """What cannot be reached, in sentences."""
+    """Describe in sentences the places of the documents that are not reached."""
     sentences = []
     find = inputs_record.raw_files(store)
     for source in sorted(documents.sources)[:SHOWN]:
         name = file_of(source)
-        path = Path((raw_file := find(name)) or name)
-        if (
-            home is not None and raw_file is None
-        ):  # a copy of a raw file in one of the two folders of ``incoming``, long gone
+        raw_file = find(name)
+        path = Path(raw_file or name)
+        if home is not None and raw_file is None:
+            # the source may name a copy below ``incoming``, which is long gone
             folders = [p for p in path.parts if re.fullmatch(r"(new|changed)(\.\d+)?", p)]
-            path = (
-                _raw(home).joinpath(*path.parts[path.parts.index(folders[0]) + 1 :])
-                if folders
-                else _raw(home) / path
-            )
+            below = path.parts[path.parts.index(folders[0]) + 1 :] if folders else (path,)
+            path = _raw(home).joinpath(*below)
         sentences.append(
             f"{path}{source[len(name) :]}: the raw input; ingests into this store leave the "
             f"document out, others take it in again"

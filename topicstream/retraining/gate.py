@@ -1,12 +1,10 @@
-"""The quality gate: may this model take the place of the present one?
+"""The quality gate, which decides if a new model may replace the present one.
 
 Both are scored on the same held-out tokens: document completion over the words that both know, with
-p(w|k) among
-these words.  The new model's perplexity may be worse by a tolerance; it must have no empty and no
-identical topics (no more of
-them than the present model, which would otherwise stay with its own; those of a first model are
-warnings).  That its table
-holds the mass of the corpus was checked after each pass (``training/course.py``).
+p(w|k) among these words. The new model's perplexity may be worse by a tolerance. It must not have
+more empty and identical topics than the present model, which would otherwise stay with its own;
+those of a first model are warnings. The mass of its table was checked after each pass
+(``training/course.py``).
 """
 
 from __future__ import annotations
@@ -34,13 +32,22 @@ from topicstream.training.course import warn_of_duplicate_topics
 
 @dataclass
 class Judgement:
-    """What the gate says.
+    """The verdict of the gate.
 
-    refused: why, empty when the new model may be published; warnings: empty and identical topics,
-    too few held-out tokens; perplexity, perplexity_before: of the new and the present model on the
-    same held-out tokens, so many ``tokens``; error: standard error of their ratio, over documents;
-    oov_rate: share of the held-out tokens left out because one of the models does not know their
-    word.
+    Attributes
+    ----------
+    refused
+        Reasons; empty if the new model may be published.
+    warnings
+        Empty and identical topics, too few held-out tokens.
+    perplexity, perplexity_before
+        Perplexity of the new and the present model on the same held-out tokens.
+    error
+        Standard error of their ratio, over documents.
+    tokens
+        Held-out tokens that were scored.
+    oov_rate
+        Share of the held-out tokens whose word one of the models does not know.
     """
 
     refused: list[str] = field(default_factory=list)
@@ -55,15 +62,22 @@ class Judgement:
 def shared_perplexity(
     models: list[TopicModel], corpus: Corpus, threads: int
 ) -> list[tuple[Score, np.ndarray]]:
-    """Scores of several models on the held-out documents, restricted to the words that all of them
-    know: the same observed and the same scored tokens for each; with the log-likelihood of each
-    document, float64[D]. None where nothing can be scored.
+    """Score models on the held-out tokens whose words all of them know.
+
+    Each has the same observed and the same scored tokens.
+
+    Returns
+    -------
+    list
+        Score and log-likelihoods of the documents, float64[D], of each model; empty if nothing
+        can be scored.
     """
     words = corpus_vocabulary(corpus).words
     ids = [m.vocabulary.find(words) for m in models]
     common = np.all([i >= 0 for i in ids], axis=0)
 
     def score(model: TopicModel, index: np.ndarray) -> tuple[Score, np.ndarray]:
+        """Score one model."""
         logliks: list[np.ndarray] = []
         topics = ScoredTopics.of_model(model, np.where(common, index, -1), shared=True)
         return score_blocks(
@@ -77,9 +91,15 @@ def shared_perplexity(
         return []
 
 
-def ask_room(limit: int | None, topics: int, words: int) -> None:
-    """DoesNotFit where a given limit has no room to judge a model of so many topics beside one like
-    it, of a corpus of ``words``: known before anything is trained.
+def check_room(limit: int | None, topics: int, words: int) -> None:
+    """Raise DoesNotFit, before a training, if two models cannot be judged within the limit.
+
+    Parameters
+    ----------
+    limit
+        Memory limit in bytes.
+    topics, words
+        Topics of each model, and words of the corpus.
     """
     fixed = {
         "words": 3 * A_WORD * words,
@@ -98,8 +118,17 @@ def ask_room(limit: int | None, topics: int, words: int) -> None:
 def open_models(
     paths: Sequence[Path], corpus: Corpus, limit: int | None, threads: int
 ) -> tuple[list[TopicModel], int]:
-    """Models to be scored on the corpus, and aligned, within a limit; and the threads to score
-    with.  DoesNotFit.
+    """Open models to score them on a corpus and to align them, within a memory limit.
+
+    Returns
+    -------
+    models, threads
+        The models, and the threads to score with.
+
+    Raises
+    ------
+    DoesNotFit
+        If they do not fit the limit.
     """
     topics = [read_manifest(path).topics for path in paths]
     beside = A_WORD * corpus.n_words + A_PAIR * topics[0] * topics[-1]

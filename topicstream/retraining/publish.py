@@ -1,8 +1,8 @@
-"""Versions of a model: ``versions/NNNN`` folders that never change, and ``current``, a link to one
-of them.
+"""Versions of a model: folders ``versions/NNNN`` that never change, and the link ``current``.
 
-A version is copied beside, synced and renamed; ``current`` is replaced by one rename. Whoever
-opens ``current`` gets one whole version or the other: TopicModel follows the link once.
+A version is copied beside its place, flushed and renamed, and ``current`` is replaced in one
+rename. A reader of ``current`` gets one whole version or the other: TopicModel follows the link
+once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CURRENT = "current"
 
 
 def published_versions(folder: Path) -> list[int]:
-    """Numbers of the versions that are there, ascending."""
+    """List the numbers of the existing versions, ascending."""
     place = folder / "versions"
     if not place.is_dir():
         return []
@@ -41,19 +41,22 @@ def published_versions(folder: Path) -> list[int]:
 
 
 def version_path(folder: Path, number: int) -> Path:
-    """``versions/NNNN``."""
+    """Return the folder of a version, ``versions/NNNN``."""
     return folder / "versions" / f"{number:04d}"
 
 
 def run_path(folder: Path, number: int) -> Path:
-    """``runs/NNNN``, in which the version is trained."""
+    """Return the folder in which a version is trained, ``runs/NNNN``."""
     return folder / "runs" / f"{number:04d}"
 
 
 def current(folder: Path) -> int | None:
-    """The number of the version that ``current`` points to; None without one.
+    """Return the number of the version that ``current`` points to, if it exists.
 
-    TopicsError when it points elsewhere.
+    Raises
+    ------
+    TopicsError
+        If it points to anything else.
     """
     link = folder / CURRENT
     if not link.is_symlink():
@@ -74,8 +77,9 @@ def current(folder: Path) -> int | None:
 
 
 def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
-    """Copy the model of a finished run to ``versions/NNNN`` (without checkpoints and block memory);
-    a version of ours that is there already is left as it is, and anything else is refused.
+    """Copy the model of a finished run to ``versions/NNNN``, unless it is there already.
+
+    Checkpoints and block memory are left out. A folder there that is not ours is refused.
     """
     final = version_path(folder, number)
     if kind_of(final) == "version":
@@ -102,14 +106,15 @@ def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
 
 
 def point_to(folder: Path, number: int) -> None:
-    """Let ``current`` be version ``number``, in one rename."""
+    """Point ``current`` to a version, in one rename."""
     owned.point(folder / CURRENT, os.path.join("versions", f"{number:04d}"))
     sync(folder)
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one
-    that others have put something into.
+    """Remove all versions but the ``keep`` newest.
+
+    The current one, the one before it, and those with files of others stay.
     """
     present = published_versions(folder)
     now = current(folder)
@@ -130,7 +135,7 @@ def rollback(
     folder
         The folder of a retrain.
     to
-        Number of the version; None: the one before the present.
+        Number of the version; None: the one before the present one.
     wait
         Wait while a retrain runs, instead of raising Busy.
 
@@ -144,9 +149,9 @@ def rollback(
     Raises
     ------
     TopicsError
-        Where there is no such version.
+        If there is no such version.
     Busy
-        While a retrain runs.
+        If a retrain runs.
 
     Examples
     --------
@@ -181,7 +186,7 @@ def rollback(
 
 
 def learn_classifier(run: Path, config: Config, log: Progress) -> dict[str, Any]:
-    """Learn the classifier of a new version; its figures for the summary."""
+    """Learn the classifier of a new version, and return its figures for the summary."""
     train_classifier = plugins.find(plugins.FUNCTIONS, "train_classifier", "[publish] classifier")
     train = config.train
     learned = train_classifier(run, config.corpus, threads=train.threads, mem_limit=train.mem_limit)

@@ -1,10 +1,9 @@
-"""The raw files: which are new, changed or deleted since they were last taken in, and a snapshot of
-those to be read.
+"""New, changed and deleted raw files, and copies of those to be read.
 
 Known files are listed with size, mtime and sha256. A file whose size and mtime are as listed is
-not read; else it is copied, and counts as changed only if the hash of the copy differs. What is
-ingested is the copy, so a file that is written to meanwhile cannot tear the corpus: a copy whose
-file changed under it is thrown away and left for the next run.
+not read. Another one is copied, and counts as changed only if the hash of the copy differs. Since
+the copy is ingested, a file that is written to meanwhile cannot tear the corpus: a copy whose file
+changed under it is dropped, and the file waits for the next run.
 """
 
 from __future__ import annotations
@@ -32,28 +31,28 @@ MEASURED = "measured.zarr"
 UNFINISHED = (".tmp", ".part")
 TRIES = 3
 SET_ASIDE = 3
-"""Runs that a file may fail before it is left out until it changes."""
+"""Number of failed runs after which a file is left out until it changes."""
 CANNOT_READ = "cannot be read ({}); check its permissions"
 
 
 @dataclass
 class Scan:
-    """The raw files beside those that are known, by their path below ``raw``.
+    """Raw files compared with the known ones, by their path below ``raw``.
 
     Attributes
     ----------
     new, changed
-        Copied to the snapshot.
+        Files with a copy in the snapshot.
     touched
-        The same content under another mtime.
+        Files with the same content and another mtime.
     deleted
-        Known, but no longer there.
+        Known files that are gone.
     unsettled
-        Changed while they were copied.
+        Files that changed while they were copied.
     set_aside
-        Failed too often, and are as they were then; or failed in this run.
+        Unchanged files that failed too often, or files that failed in this run.
     unreadable
-        No copy could be made, and why.
+        Reasons of files that could not be copied.
     """
 
     new: dict[str, RawFile] = field(default_factory=dict)
@@ -66,7 +65,7 @@ class Scan:
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to take in."""
+        """Return if there are new or changed files."""
         return bool(self.new or self.changed)
 
     def groups(self, config: Config) -> list[str]:
@@ -78,30 +77,31 @@ class Scan:
 
 
 def raw_files(raw: Path, patterns: Sequence[str]) -> Iterator[str]:
-    """Paths of the files below ``raw`` that can be opened (see ``walk_raw``)."""
+    """Yield the paths of the files below ``raw`` that can be opened (see ``walk_raw``)."""
     yield from (below for below, why in walk_raw(raw, patterns) if not why)
 
 
 def walk_raw(raw: Path, patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Paths of the files below ``raw`` (forward slashes), sorted, each with why it is no file.
+    """Yield the path below ``raw`` of each file, and the reason if it cannot be opened.
 
-    The reason is empty for a regular file.  A folder that cannot be listed ends in a slash.
-    Left out are hidden files, ``*.tmp`` and ``*.part``, and what ``ingest`` leaves out of a folder:
-    marks of Spark and Hadoop, and README and LICENSE unless a pattern asks for them.
+    Paths are sorted and have forward slashes; a folder that cannot be listed ends in one. Left out
+    are hidden files, ``*.tmp`` and ``*.part``, and the files that ``ingest`` leaves out of a
+    folder: marks of Spark and Hadoop, and README and LICENSE unless a pattern asks for them.
     """
     about = all(p == "*" for p in patterns)
     if not raw.is_dir():
         raise InputError(f"{raw}: no such folder; new files are expected there (raw in the config)")
     reasons: dict[str, str] = {}
 
-    def unreadable(e: OSError) -> None:
+    def note_unreadable(e: OSError) -> None:
+        """Note the reason of a folder that cannot be listed."""
         why = CANNOT_READ.format(e.strerror)
         folder = Path(e.filename)
         if folder == raw:
             raise InputError(f"{raw}: {why}")
         reasons[folder.relative_to(raw).as_posix() + "/"] = why
 
-    for folder, names, files in os.walk(raw, onerror=unreadable):
+    for folder, names, files in os.walk(raw, onerror=note_unreadable):
         names[:] = [n for n in names if not n.startswith(".") and not is_mark(n)]
         for name in files:
             below = (Path(folder) / name).relative_to(raw).as_posix()
@@ -109,12 +109,12 @@ def walk_raw(raw: Path, patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
                 continue
             matches = any(fnmatch(below, p) or fnmatch(name, p) for p in patterns)
             if matches and not name.startswith(".") and not name.endswith(UNFINISHED):
-                reasons[below] = _why_no_file(os.path.join(folder, name))
+                reasons[below] = _file_problem(os.path.join(folder, name))
     yield from sorted(reasons.items())
 
 
-def _why_no_file(path: str) -> str:
-    """Why nothing can be read from a path; empty for a regular file, or one that has gone."""
+def _file_problem(path: str) -> str:
+    """Describe why a path cannot be opened as a file, or return ""."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -126,14 +126,18 @@ def _why_no_file(path: str) -> str:
 
 
 def _stat(path: Path) -> tuple[int, int]:
+    """Return size and mtime of a file."""
     s = os.stat(path)
     return s.st_size, s.st_mtime_ns
 
 
 def copy_settled(source: Path, target: Path) -> RawFile | None:
-    """Copy a file and hash the copy; None when the file changed meanwhile each time.
+    """Copy a file and hash the copy.
 
-    There is no copy then, nor after an error.
+    Returns
+    -------
+    RawFile or None
+        None if the file changed during each attempt. There is no copy then, nor after an error.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
@@ -169,13 +173,14 @@ def scan_raw(
     config
         The settings.
     known
-        The files that were taken in.
+        The known files.
     failing
-        Those that could not be.
+        Files that failed.
     failed
-        Those of ``failing`` that have failed in this run, and are left out of it.
+        Names of those that have failed in this run, and are left out of it.
     reading
-        What the files are read with: a file that failed with another is tried again.
+        Hash of the options and the program that read files (``reading_of``). A file that failed
+        with another is tried again.
     """
     snapshot = config.folder / "incoming"
     owned.remove(snapshot, "incoming")
@@ -197,7 +202,7 @@ def scan_raw(
             elif old is None or (
                 config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)
             ):
-                _sort_in(scan, below, old, copy_settled(source, target), target)
+                _enter_copy(scan, below, old, copy_settled(source, target), target)
         except FileNotFoundError:  # deleted since it was listed
             continue
         except OSError as e:
@@ -211,7 +216,7 @@ def scan_raw(
 
 
 def _is_set_aside(failed: Failing | None, stat: tuple[int, int], reading: str) -> bool:
-    """Whether a file has failed too often, and nothing has changed since."""
+    """Return if a file has failed too often and has not changed since."""
     return (
         failed is not None
         and failed.times >= SET_ASIDE
@@ -220,10 +225,10 @@ def _is_set_aside(failed: Failing | None, stat: tuple[int, int], reading: str) -
     )
 
 
-def _sort_in(
+def _enter_copy(
     scan: Scan, below: str, old: RawFile | None, entry: RawFile | None, target: Path
 ) -> None:
-    """Enter a file that was copied where it belongs; a copy of what is known goes."""
+    """Enter a file that was copied, and remove the copy of known content."""
     if entry is None:
         scan.unsettled.append(below)
     elif old is None:
@@ -236,18 +241,18 @@ def _sort_in(
 
 
 def count_failure(before: Failing | None, file: RawFile | None, why: str, reading: str) -> Failing:
-    """Count that a raw file could not be taken in; from one where the file is another than before.
+    """Count a failure of a raw file, from one if the file has changed.
 
     Parameters
     ----------
     before
         The failure of an earlier run, or None.
     file
-        The file; None where not even its size is known.
+        The file; None: not even its size is known.
     why
-        What is wrong with it.
+        The reason.
     reading
-        How files are read.
+        Hash of the options and the program that read it (``reading_of``).
     """
     size, mtime = (file.size, file.mtime_ns) if file is not None else (0, 0)
     times = 1
@@ -257,7 +262,7 @@ def count_failure(before: Failing | None, file: RawFile | None, why: str, readin
 
 
 def describe_failures(failing: Mapping[str, Failing]) -> dict[str, Any]:
-    """Describe files that were not taken in: those set aside, and those that are tried again."""
+    """Describe the files that failed: those set aside, and those that are tried again."""
     set_aside = {name: file.why for name, file in failing.items() if file.times >= SET_ASIDE}
     left_out = {name: file.why for name, file in failing.items() if file.times < SET_ASIDE}
     return {

@@ -1,6 +1,4 @@
-"""``topics retrain``: one cycle under the folder's lock; what the command or the caller says stands
-above the config file.
-"""
+"""``topics retrain``: one cycle under the folder's lock."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from topicstream.retraining.template import write_template
 
 @dataclass(frozen=True)
 class RetrainConfig(MemoryOptions):
-    """All settings of a cycle beside those of its config file."""
+    """Settings of a cycle beside those of its configuration file, which they override."""
 
     config: str | Path | Config = option(
         "retrain.toml", "Configuration file.", env="TOPICS_RETRAIN", show=True
@@ -64,7 +62,7 @@ class RetrainConfig(MemoryOptions):
     quiet: bool = option(False, "no log", cli=False)
 
     def settings(self) -> Config:
-        """Those of the file, with the ones that are given here in their place."""
+        """Return the settings of the file, with the ones that are set here in their place."""
         settings = self.config if isinstance(self.config, Config) else load_config(self.config)
         if self.if_new_docs or self.if_drift or self.at_least_every is not None:
             settings = replace(
@@ -86,7 +84,7 @@ class RetrainConfig(MemoryOptions):
 
 @configured(RetrainConfig)
 def retrain(config: RetrainConfig) -> dict[str, Any]:
-    """Run one cycle: ingest new files, update the model, judge it, publish it.
+    """Run one cycle: ingest new files, train a model, judge it, publish it.
 
     The conditions (``if_new_docs``, ``if_drift``, ``at_least_every``) replace those of the
     configuration's [when].
@@ -94,18 +92,18 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        The summary of the cycle.  ``refused`` lists why the gate refused the new model; it is empty
-        where the model was published.
+        The summary of the cycle. ``refused`` lists why the gate refused the new model; it is empty
+        if the model was published.
 
     Raises
     ------
     InputError
-        For raw files that cannot be read, once the cycle is over without them: ``summary`` of the
-        error is that of the cycle.
+        If raw files cannot be read, at the end of the cycle, which runs without them. ``summary``
+        of the error is the summary of the cycle.
     Busy
-        While another cycle runs.
+        If another cycle runs.
     DoesNotFit
-        Where memory or disk has no room.
+        If memory or disk is too small.
     Interrupted
         After a signal; the same call resumes.
 
@@ -118,11 +116,11 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
     if config.init:
         return {"config": str(config.config), "raw": str(write_template(Path(str(config.config))))}
     name = config.config.folder if isinstance(config.config, Config) else config.config
-    with record_metrics(config.metrics, "retrain", config=name) as tell:
+    with record_metrics(config.metrics, "retrain", config=name) as note_figures:
         settings = config.settings()
         try:
             settings.folder.mkdir(parents=True, exist_ok=True)
-            tell({"version": current(settings.folder)})  # which a run that fails leaves there
+            note_figures({"version": current(settings.folder)})  # a run that fails leaves it
             with (
                 lock(settings.folder, "retraining", kind="retrain", wait=config.wait),
                 closing(Shown(-config.quiet, config.stream, stamped=True)) as log,
@@ -139,7 +137,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
                 f"folder that it can write to"
             ) from e
         code = exit_code_of_night(summary)  # of the command: a refused model is no error here
-        tell(
+        note_figures(
             {
                 **summary,
                 "version": summary["current"],
@@ -155,14 +153,14 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
 
 
 def exit_code_of_night(summary: dict[str, Any]) -> int:
-    """The exit code of a cycle that is over."""
+    """Return the exit code of a finished cycle."""
     if summary["refused"]:
         return GateRefused.exit_code
     return FilesFailed.exit_code if summary["left_out"] else 0
 
 
 def _failed(summary: dict[str, Any]) -> FilesFailed:
-    """Why a run that has done its work ends with an error all the same."""
+    """Make the error of a finished cycle about raw files that could not be read."""
     (first, *others) = summary["left_out"].values()
     more = f"; {counted(len(others), 'more file')} could not be read either" if others else ""
     them = "them" if others else "it"

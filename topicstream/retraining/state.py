@@ -1,6 +1,4 @@
-"""What the folder of ``topics retrain`` remembers: ``state.json`` between cycles, ``journal.json``
-of the cycle at work.
-"""
+"""Records of ``topics retrain``: ``state.json`` between cycles, ``journal.json`` of a cycle."""
 
 from __future__ import annotations
 
@@ -26,25 +24,25 @@ class RawFile(Record):
 
 
 class Refused(Record):
-    """The corpus (its fingerprint) whose model the gate refused, and why."""
+    """The fingerprint of the corpus whose model the gate refused, and the reasons."""
 
     corpus: str | None = ""
     why: list[str] = []
 
 
 class Failing(Record):
-    """A raw file that could not be taken in.
+    """A raw file that failed.
 
     Attributes
     ----------
     size, mtime_ns
-        As they were then; 0 of a file that could not even be opened.
+        Its size and mtime then; 0 if it could not even be opened.
     times
-        How many runs it has failed.
+        Number of failed runs.
     why
-        The reason of the last.
+        Reason of the last failure.
     reading
-        What it was read with: a digest of the options and the program.
+        Hash of the options and the program that read it.
     """
 
     size: int
@@ -55,10 +53,24 @@ class Failing(Record):
 
 
 class RetrainState(Record):
-    """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the
-    last model that was published (last_trained) and of the last full training that was begun
-    (last_tried); the version that a rollback holds; files that failed; the format that files were
-    read as, where the configuration names none.
+    """``state.json``, the state between cycles.
+
+    Attributes
+    ----------
+    files
+        Known raw files by their path below ``raw``.
+    version
+        Number of the last version.
+    last_trained, last_tried
+        ISO dates of the last published model, and of the last full training that was begun.
+    refused
+        The last refusal of the gate, until a model is published.
+    held
+        The version that a rollback holds.
+    failing
+        Raw files that failed.
+    format
+        The format that files were read as, if the configuration names none.
     """
 
     schema: int = 1
@@ -73,10 +85,18 @@ class RetrainState(Record):
 
 
 class Group(Record):
-    """A folder of ``incoming`` and the rule for documents whose ids are known.
+    """A folder of ``incoming``.
 
-    base, docs_before: fingerprint and documents of the corpus before the ingest, once that has
-    begun; added: documents, once it is finished.
+    Attributes
+    ----------
+    name
+        Its name.
+    rule
+        ``--on-duplicate`` of its ingest.
+    base, docs_before
+        Fingerprint and documents of the corpus before the ingest, once that has begun.
+    added
+        Documents that it added, once it is finished.
     """
 
     name: Annotated[str, Meta(pattern=r"^(new|changed)(\.[1-9][0-9]{0,3})?$")]
@@ -91,11 +111,30 @@ class Group(Record):
 
 
 class CycleJournal(Record, kw_only=True):
-    """``journal.json``: the step that a cycle is at, and what the steps need.
+    """``journal.json``: the step of a cycle, and the data of the steps.
 
-    base: the version that is published, None without one; version: the number of the next;
-    settings: digest of those that the training began with; ids: of the new model's topics, once the
-    gate has passed it; format: of the files, where they are of one.
+    Attributes
+    ----------
+    stage
+        The step.
+    began
+        Date of the cycle's begin.
+    decision
+        The decision.
+    files
+        Raw files of the cycle by their path below ``raw``.
+    groups
+        Folders of copies.
+    base, version
+        Numbers of the published version, if there is one, and of the next.
+    summary
+        The summary so far.
+    settings
+        Hash of the settings that the training began with.
+    ids
+        Ids of the new model's topics, once the gate has passed it.
+    format
+        Format of the files, if they all have the same.
     """
 
     schema: int = 1
@@ -117,22 +156,22 @@ class CycleJournal(Record, kw_only=True):
 
 
 def read_retrain_state(folder: Path) -> RetrainState:
-    """What the last cycle left; StoreError where the file does not say what one needs."""
+    """Read the state after the last cycle, or raise StoreError if its file is damaged."""
     path = folder / STATE
-    return (
-        read_record(path, RetrainState, "Restore it, or remove it to ingest all files again")
-        if path.exists()
-        else RetrainState()
-    )
+    if not path.exists():
+        return RetrainState()
+    return read_record(path, RetrainState, "Restore it, or remove it to ingest all files again")
 
 
 def read_journal(folder: Path) -> CycleJournal | None:
-    """The cycle at work, None without one; StoreError where the file does not say what one
-    needs.
+    """Read the journal of the cycle at work, if there is one.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged.
     """
     path = folder / JOURNAL
-    return (
-        read_record(path, CycleJournal, "Remove it, and the next run looks at all files again")
-        if path.exists()
-        else None
-    )
+    if not path.exists():
+        return None
+    return read_record(path, CycleJournal, "Remove it, and the next run looks at all files again")

@@ -1,8 +1,7 @@
-"""``topics update``: continue training on a corpus that has been appended to, from the model that
-is there.
+"""``topics update``: continue a model's training on a corpus with new documents.
 
-Every block is started from the model's topics, which keep their numbers; then come passes over
-everything.
+Every block is started from the model's topics, which keep their numbers. Then come passes over
+all documents.
 """
 
 from __future__ import annotations
@@ -35,25 +34,25 @@ from topicstream.training.state.record import RunRecord
 from topicstream.training.stopping import tolerance
 
 PASSES = 15
-"""Passes of an update at most; it stops before when running perplexity settles.  Fifteen end at or
-below the perplexity of a full
-training (docs/internals/decisions/updates.md); on small corpora more passes make held-out
-perplexity worse again."""
+"""Default of ``--passes``; fewer are run if running perplexity settles.
+
+Fifteen end at or below the perplexity of a full training (docs/internals/decisions/updates.md); on
+small corpora more passes make held-out perplexity worse again."""
 
 SETTLED = 0.3
-"""Of the engine's own tolerance: an update moves less from pass to pass than a training from seeds,
-and has not settled when that would stop it."""
+"""Default tolerance, as a share of the engine's: an update moves less from pass to pass than a
+training from seeds, and would be stopped too early."""
 
 WARM_SHARE = 0.25
-"""Of the topics that blocks are started from: the model's, the rest is the corpus mean.  Topics as
-they stand are fitted to
-the old documents; started so, acl doubled from 10,000 documents ended 3 % above a full training,
-with 0.25 at 0.7 %."""
+"""Weight of the model's topics in a warm start; the remainder is the corpus mean.
+
+The model's topics alone are fitted to the old documents: acl doubled from 10,000 documents then
+ended 3 % above a full training, with 0.25 at 0.7 %."""
 
 
 @dataclass(frozen=True)
 class UpdateConfig(SchedulerOptions, ThreadedOptions):
-    """All settings of an update; engine, options, seed and number of topics are the model's."""
+    """Settings of an update, beside engine, options, seed and topics of the model."""
 
     corpus: str | Path = like(TrainConfig, "corpus")
     model: str | Path = like(TrainConfig, "model")
@@ -81,15 +80,21 @@ class UpdateConfig(SchedulerOptions, ThreadedOptions):
     metrics: str | Path | None = like(TrainConfig, "metrics")
 
     def limits(self) -> dict[str, Any]:
-        """The keywords of ``train`` that bound a run."""
+        """Return the keywords of ``train`` that bound a run."""
         others = ("corpus", "model", "out", "force", "passes", "progress", "metrics")
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in others}
 
 
 @dataclass(frozen=True)
 class Updated(Trained):
-    """What an update did, beside what a training does.  how: ``warm`` (every block began from the
-    model) or ``nothing`` (the model is of this corpus already).
+    """The result of an update.
+
+    Attributes
+    ----------
+    how
+        ``warm``: every block began from the model. ``nothing``: the corpus has not changed.
+    model, passes, reason, last, topics
+        As of ``Trained``.
     """
 
     how: str = "warm"
@@ -105,12 +110,20 @@ def train_on(
     progress: Told = None,
     **limits: Any,
 ) -> Updated:
-    """Train from ``model`` on all of ``corpus`` in the folder ``run``; called again it resumes.
+    """Train from a model on all of a corpus, or resume such a training.
 
     Parameters
     ----------
+    corpus, model
+        The corpus, and the model to start from.
+    run
+        Folder of the training.
+    passes
+        Passes at most (default: 15).
     force
-        Start over where the folder holds a run; nothing of it goes before the new one can begin.
+        Discard a run in the folder, once the new one is sure to begin.
+    progress
+        A progress listener.
     limits
         ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler,
         workers_min`` of ``train``.
@@ -153,31 +166,29 @@ def train_on(
 
 @configured(UpdateConfig)
 def update(config: UpdateConfig) -> Updated:
-    """Bring ``model`` up to a corpus that has been appended to (``topics ingest --append
-    --grow-vocab``).
+    """Update a model with documents that were appended to its corpus.
 
-    The new model is trained in ``MODEL.update`` beside the old one, and one rename exchanges them
-    at the end; with ``out`` it stays
-    there, and the old one is left as it is.  Killed, the same call resumes.  Engine, options, seed
-    and number of topics are the
-    model's.  ``force`` forgets an unfinished update (with ``out``: the run there; a model of ours
-    stays until the new one is done).
-    What others have put into the model's folder moves to the new one.
+    Append them by ``topics ingest --append --grow-vocab``. The new model is trained in
+    ``MODEL.update`` beside the old one, and one rename exchanges them at the end. With ``out``, it
+    is trained there, and the old one stays. After a kill, the same call resumes. Engine, options,
+    seed and number of topics are those of the model. ``force`` discards an unfinished update (with
+    ``out``: the run there; an earlier model stays until the new one is finished). Files of others
+    in the model's folder move to the new one.
 
     Returns
     -------
     Updated
-        model (the folder), how (``warm``, or ``nothing`` where the corpus has not changed), passes,
-        reason, last (the record of the last pass) and topics.
+        ``model`` (the folder), ``how`` (``warm``, or ``nothing`` if the corpus has not changed),
+        ``passes``, ``reason``, ``last`` (the record of the last pass) and ``topics``.
 
     Raises
     ------
     TopicsError
-        For a published model, and for an engine without a warm start.
+        If the model is published by ``topics retrain``, or its engine has no warm start.
     Busy
-        While another command writes to the model.
+        If another command writes to the model.
     DoesNotFit
-        Where memory or disk has no room.
+        If memory or disk is too small.
     Interrupted
         After a signal; the same call resumes.
 
@@ -192,7 +203,7 @@ def update(config: UpdateConfig) -> Updated:
     ... )
     >>> _ = topicstream.update("corpus.zarr", "model", passes=2, progress=False)
     """
-    with record_metrics(config.metrics, "update", model=config.model) as tell:
+    with record_metrics(config.metrics, "update", model=config.model) as note_figures:
         places().refuse_folder(config.model)
         old = folder_named(config.model)
         if read_manifest(old).engine in (None, "imported"):
@@ -206,18 +217,17 @@ def update(config: UpdateConfig) -> Updated:
             if config.out is None
             else _write_beside(old, folder_named(config.out), config)
         )
-        tell({"passes": updated.passes, **figures_of(updated.last)})
+        note_figures({"passes": updated.passes, **figures_of(updated.last)})
     return updated
 
 
 def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Updated:
-    """Train the new model in ``run``, and copy the edits of the old one; force: start over."""
+    """Train the new model in ``run`` (``force``: from its start), and copy the old one's edits."""
     store = Corpus.open(config.corpus, dense=True)
-    if (
-        not store.width
-        and (other := describe_mismatch(TopicModel.open(old, memory_limit=-1), store)) is not None
-    ):
-        listener(config.progress, Shown).say(f"warning: {other}")
+    if not store.width:
+        mismatch = describe_mismatch(TopicModel.open(old, memory_limit=-1), store)
+        if mismatch is not None:
+            listener(config.progress, Shown).say(f"warning: {mismatch}")
     updated = train_on(
         config.corpus,
         old,
@@ -232,7 +242,7 @@ def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Update
 
 
 def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
-    """``--out``: the new model in a folder of its own."""
+    """Write the new model to a folder of its own (``--out``)."""
     if kind_of(run) != "model":
         check_place(run, "--out", [config.corpus, old])
     elif os.path.samefile(run, old):
@@ -240,7 +250,7 @@ def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
     elif (
         not config.force
         and (run / "manifest.json").exists()
-        and not _same(run, old, Corpus.open(config.corpus).fingerprint)
+        and not _is_update(run, old, Corpus.open(config.corpus).fingerprint)
     ):
         raise TopicsError(f"{run}: is another model; --force replaces it, or name another folder")
     with lock(old, "training", kind="model"):
@@ -248,7 +258,7 @@ def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
 
 
 def _replace(old: Path, config: UpdateConfig) -> Updated:
-    """The new model in the place of the old one."""
+    """Replace the old model by the new one."""
     if old.is_symlink():
         raise TopicsError(
             f"{old}: is published by `topics retrain`; run that instead, or give --out"
@@ -281,7 +291,7 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
             )
             return Updated(old, manifest.passes or 0, "", {}, manifest.topics, "nothing")
         claim(run, "model", of=mark.id)
-        over = state == "begun" and (config.force or not _same(run, old, store.fingerprint))
+        over = state == "begun" and (config.force or not _is_update(run, old, store.fingerprint))
         updated = _train(old, run, config, force=over)
         durable.exchange_folders(run, old)
         _remove_replaced(run, old)
@@ -289,9 +299,18 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
 
 
 def _state_of(run: Path, old: Path) -> str:
-    """What lies at ``MODEL.update``: nothing, ``begun`` (an update of this model that has not
-    ended), or ``replaced`` (the model that the present one was made of: the update was killed
-    between the exchange and its removal).
+    """Return the state of the folder ``MODEL.update``.
+
+    Returns
+    -------
+    str
+        Empty: no folder. ``begun``: an unfinished update of this model. ``replaced``: the model
+        that this one replaced, because the update was killed before it removed it.
+
+    Raises
+    ------
+    NotOurs
+        If anything else lies there.
     """
     if not os.path.lexists(run):
         return ""
@@ -307,8 +326,8 @@ def _state_of(run: Path, old: Path) -> str:
     raise NotOurs(f"{run}: is in the way and no update of {old}; move it away and run this again")
 
 
-def _same(run: Path, model: Path, fingerprint: str) -> bool:
-    """Whether an unfinished update is of this model and this corpus."""
+def _is_update(run: Path, model: Path, fingerprint: str) -> bool:
+    """Return if a run is an update of this model on this corpus."""
     record = RunRecord.read(run)
     return record is not None and (record.corpus, record.warm) == (
         fingerprint,
@@ -317,7 +336,7 @@ def _same(run: Path, model: Path, fingerprint: str) -> bool:
 
 
 def _remove_replaced(run: Path, model: Path) -> None:
-    """Remove the model that was replaced; what others had put into it moves to the new one."""
+    """Remove the model that was replaced, and move files of others to the new one."""
     for path in list(not_ours(run)):
         if path.parent == run:
             owned.move_folder(path, model / path.name)
