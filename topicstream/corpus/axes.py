@@ -30,7 +30,7 @@ from topicstream.corpus.manifest import AxisBlock, AxisPart, BlockEntry
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a corpus, with the names of its ids.
+    """An axis of a corpus, with the names of its ids.
 
     Ids are 0 to size - 1. An id keeps its meaning when documents are appended.
 
@@ -157,7 +157,8 @@ def write_lists(
             folder, part, row, {"lengths": lengths.astype(np.uint32), "ids": ids.astype(np.uint32)}
         )
         place = (row, row + len(files["ids"]))
-        written += [chunk_path(folder, part, kind, r) for kind in LISTS for r in range(*place)]
+        for kind in LISTS:
+            written += [chunk_path(folder, part, kind, r) for r in range(*place)]
         longest = int(lengths.max(initial=0))
         tie = block.files["lengths"][0][1]
         entries.append(

@@ -157,6 +157,7 @@ def blank_names(store: Path, file: str) -> StoreFile:
 
 
 def _write_names(path: Path, table: pa.Table) -> None:
+    """Replace a file of names, and of how many documents of each part have them."""
     with (
         replacing(path) as beside,
         pq.ParquetWriter(beside, NAMES, compression="zstd", use_dictionary=False) as writer,
@@ -207,12 +208,12 @@ def _named(
             counts[p, ids] += times
     columns = [batch.column(0) for batch in relations.stream("select name from names order by id")]
     texts = pa.concat_arrays([pa.array([], pa.large_string()), *columns])
-    plain, *numbered = (
-        f"axes/{name}.parquet",
-        *(f"axes/{name}-{contents.manifest.generation + n:04d}.parquet" for n in (0, 1)),
-    )
     # the plain name may be a second name of another generation's file
-    file = plain if old_file is None else next(f for f in numbered if f != old_file)
+    file = f"axes/{name}.parquet"
+    if old_file is not None:
+        generation = contents.manifest.generation
+        numbered = [f"axes/{name}-{generation + n:04d}.parquet" for n in (0, 1)]
+        file = next(other for other in numbered if other != old_file)
     _write_names(
         contents.path / file, pa.table([texts, *(pa.array(c) for c in counts)], schema=NAMES)
     )

@@ -42,7 +42,7 @@ class AxisShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """A run of documents of one part of a corpus, as cells over U local words.
+    """A run of documents of a part of a corpus, as cells over U local words.
 
     Attributes
     ----------

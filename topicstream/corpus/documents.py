@@ -108,6 +108,7 @@ def row_bytes(table: pa.Table) -> np.ndarray:
 
 
 def _lengths(strings: pa.Array) -> np.ndarray:
+    """Return the bytes of each string, int64[n]."""
     return np.asarray(
         pc.fill_null(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     )
@@ -135,16 +136,19 @@ class DocumentsWriter:
         """Append documents."""
         self._waiting.append(fill(table, self._schema))
         self._sizes = np.concatenate((self._sizes, row_bytes(self._waiting[-1])))
-        while rows := self._full():
-            self._group(rows)
+        rows = self._rows_of_group()
+        while rows:
+            self._write_group(rows)
+            rows = self._rows_of_group()
 
-    def _full(self) -> int:
+    def _rows_of_group(self) -> int:
         """Return the rows of the next group, or 0 if it is not full yet."""
         ends = np.cumsum(self._sizes)
         rows = min(ROWS_OF_GROUP, int(np.searchsorted(ends, BYTES_OF_GROUP, "left")) + 1)
         return rows if rows <= len(self._sizes) else 0
 
-    def _group(self, rows: int) -> None:
+    def _write_group(self, rows: int) -> None:
+        """Write the first waiting rows as a row group, and end the part if it is full."""
         joined = pa.concat_tables(self._waiting)
         group = joined.slice(0, rows).combine_chunks()
         rest = joined.slice(rows)
@@ -162,6 +166,7 @@ class DocumentsWriter:
             self._finish_part()
 
     def _finish_part(self) -> None:
+        """Close the file of the part."""
         if self._writer is not None:
             self._writer.close()
             sync(self.files[-1])
@@ -174,7 +179,7 @@ class DocumentsWriter:
             self._waiting = self._waiting or [
                 fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)
             ]
-            self._group(len(self._sizes))
+            self._write_group(len(self._sizes))
         self._finish_part()
         sync(self._folder)
 

@@ -54,6 +54,7 @@ class ForgottenIds(Record):
         return replace(self, hashes=[one for one in self.hashes if one not in lifted])
 
     def _hashes(self, ids: Iterable[str]) -> list[str]:
+        """Hash ids with the key of the list."""
         high, low = hash_ids(pa.array(list(ids), pa.large_string()))
         return [self.hash_id(*pair) for pair in zip(high.tolist(), low.tolist(), strict=True)]
 
@@ -79,4 +80,5 @@ def write_forgotten(folder: Path, listed: ForgottenIds) -> None:
 def lists_for(store: Path) -> list[ForgottenIds]:
     """Read the lists that apply to a store: its own, and its retrain folder's."""
     folders = [store, *([store.parent] if store.name == HOME_STORE else [])]
-    return [listed for folder in folders if (listed := read_forgotten(folder)).hashes]
+    lists = map(read_forgotten, folders)
+    return [listed for listed in lists if listed.hashes]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grid:
-    """The engine blocks of one part of a corpus, in the order of a sequential pass.
+    """The engine blocks of a part of a corpus, in the order of a pass.
 
     A block is a run of documents with about the requested number of cells, within one storage
     block. All arrays have one entry per block.
@@ -93,7 +93,7 @@ class Grid:
 
 @dataclass
 class Decoded:
-    """One decoded storage block.
+    """A decoded storage block.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Decoded:
 
     @property
     def indptr(self) -> np.ndarray:
-        """Return int64[docs + 1]: document d has the cells indptr[d] to indptr[d + 1] - 1."""
+        """Return int64[docs + 1], the first cell of each document and their end."""
         return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.lengths, dtype=np.int64)))
 
     def matrix(self, n_words: int) -> csr_array:

@@ -122,6 +122,7 @@ def verify(corpus: Corpus, report: Callable[[int, int], None] | None = None) -> 
 
 
 def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iterator[str]:
+    """Describe each problem of a store, some several times."""
     manifest = corpus.manifest
     path = corpus.path
     names = [entry.names for entry in manifest.axes.values() if entry.names is not None]
@@ -138,9 +139,9 @@ def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iter
         yield str(e)
     rows = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
     yield from metadata_problems(path, corpus.weighted, rows)
-    blocks = [
-        (b, heldout) for heldout in (False, True) for b in range(len(corpus.part(heldout).blocks))
-    ]
+    blocks = []
+    for heldout in (False, True):
+        blocks += [(block, heldout) for block in range(len(corpus.part(heldout).blocks))]
     for done, (block, heldout) in enumerate(blocks, 1):
         for axis in (None, *manifest.axes):  # the axes that there are: none is made for this
             try:

@@ -43,7 +43,8 @@ class StoreFile(Record):
 
         Raises StoreError if it is missing or damaged.
         """
-        if (problem := self.problem(store)) is not None:
+        problem = self.problem(store)
+        if problem is not None:
             raise StoreError(problem)
         return store / self.file
 
@@ -121,13 +122,17 @@ class PartEntry(Record, omit_defaults=True):
 
 def part_of(blocks: Sequence[BlockEntry], folder: str | None = None) -> PartEntry:
     """Make the entry of a part from its blocks."""
+    size = 0
+    for block in blocks:
+        for kind in KINDS:
+            size += sum(bytes_of_chunk for bytes_of_chunk, _ in block.files[kind])
     return PartEntry(
         blocks=list(blocks),
         docs=sum(b.docs for b in blocks),
         cells=sum(b.left.cells for b in blocks),
         tokens=sum(b.left.tokens for b in blocks),
         rows=blocks[-1].rows[1] if blocks else 0,
-        bytes=sum(size for b in blocks for kind in KINDS for size, _ in b.files[kind]),
+        bytes=size,
         folder=folder,
     )
 

@@ -136,13 +136,12 @@ class Corpus(Views):
                 f"{folder}: holds {noun_of(corpus.width)}, not words: `topics train --algo "
                 f"gmm` takes it, and `show`, `infer` and `eval` of such a model"
             )
-        inner = [
-            f"{corpus._folder(heldout)}{below}"
-            for heldout in (False, True)
-            for kind in KINDS
-            for below in ("", f"/{kind}", f"/{kind}/c")
-        ]
-        refuse_linked_folders(folder, [*inner, "docs"])
+        inner = ["docs"]
+        for part in (corpus._folder(False), corpus._folder(True)):
+            inner.append(part)
+            for kind in KINDS:
+                inner += [f"{part}/{kind}", f"{part}/{kind}/c"]
+        refuse_linked_folders(folder, inner)
         return corpus
 
     def __getstate__(self) -> dict[str, Any]:
@@ -197,11 +196,13 @@ class Corpus(Views):
             raise StoreError(f"{self.path}: has no file of its {kind}")
         new = entry.file not in self._verified
         path = self._checked(entry)
-        if new and kind == "vocab" and (n := pq.read_metadata(path).num_rows) != self.n_words:
-            raise StoreError(
-                f"{path}: {n} words where the manifest says {self.n_words}; restore it or "
-                f"ingest again"
-            )
+        if new and kind == "vocab":
+            words = pq.read_metadata(path).num_rows
+            if words != self.n_words:
+                raise StoreError(
+                    f"{path}: {words} words where the manifest says {self.n_words}; restore it or "
+                    f"ingest again"
+                )
         return path
 
     def _checked(self, entry: StoreFile) -> Path:
@@ -267,6 +268,7 @@ class Corpus(Views):
         return listed
 
     def _rows_gone(self, heldout: bool, storage: int) -> np.ndarray:
+        """List the rows of removed documents in a storage block, int64[n], ascending."""
         if self._gone is None:
             listed = self.removed()
             pairs = {(int(p), int(b)) for p, b in listed[:, 1:3]}
@@ -341,9 +343,11 @@ class Corpus(Views):
     # -- blocks
     # ----------------------------------------------------------------------------------------------
     def _folder(self, heldout: bool) -> str:
+        """Return the folder of a part."""
         return part_folder(self.part(heldout), PARTS[heldout])
 
     def _read(self, heldout: bool, entry: BlockEntry, kind: str, dtype: DTypeLike) -> np.ndarray:
+        """Read and verify an array of a storage block."""
         return read_rows(
             self.path, self._folder(heldout), kind, entry.rows[0], entry.files[kind], dtype
         )
@@ -373,6 +377,7 @@ class Corpus(Views):
             raise rewriting_behind(e) or e from None
 
     def _decode(self, storage: int, heldout: bool, axes: Sequence[str]) -> Decoded:
+        """Read, verify and decode one storage block, without its removed documents."""
         entry = self.part(heldout).blocks[storage]
         gaps = self._read(heldout, entry, "words", np.uint32)[: entry.cells]
         counts = self._read(heldout, entry, "counts", np.float32 if self.weighted else np.int32)[
@@ -380,24 +385,22 @@ class Corpus(Views):
         ]
         lengths = self.lengths(storage, heldout)
         where = f"{self.path}: block {storage}{' of heldout' * heldout}"
-        if (document := from_gaps(gaps, lengths, self.n_words)) >= 0:
+        document = from_gaps(gaps, lengths, self.n_words)
+        if document >= 0:
             raise StoreError(
                 f"{where}, document {document}: word ids past the vocabulary or out of order; "
                 f"ingest again"
             )
         self._check_counts(counts, lengths, float(entry.tokens), where)
         decoded = Decoded(gaps.view(np.int32), counts, lengths)
-        if len(gone := self._rows_gone(heldout, storage)):
+        gone = self._rows_gone(heldout, storage)
+        if len(gone):
             decoded.drop(gone)
         for name in axes:
             if name != "words":
                 of_documents, ids = self.lists(self.axes[name].name, storage, heldout)
-                decoded.axes[name] = (
-                    np.concatenate(
-                        (np.zeros(1, np.int64), np.cumsum(of_documents, dtype=np.int64))
-                    ),
-                    ids,
-                )
+                ends = np.cumsum(of_documents, dtype=np.int64)
+                decoded.axes[name] = (np.concatenate((np.zeros(1, np.int64), ends)), ids)
         return decoded
 
     def _check_counts(

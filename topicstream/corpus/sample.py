@@ -33,13 +33,13 @@ class SampledCorpus(Corpus):
         self.weights = whole.weights
         blocks = whole.part().blocks
         self._first = np.concatenate(([0], np.cumsum([b.docs for b in blocks], dtype=np.int64)))
-        self._kept = np.zeros(self._first[-1], bool)
+        self._in_sample = np.zeros(self._first[-1], bool)
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         for batch, _, block, row in whole.placed(["id"], ("train",)):
             inside = (
                 hash_ids(batch.column("id"))[1] < threshold
             )  # the first half sets documents aside (`ingest --heldout`)
-            self._kept[self._first[block] + row] = inside ^ rest
+            self._in_sample[self._first[block] + row] = inside ^ rest
         self._n_w = np.zeros(whole.n_words)
         self._df = np.zeros(whole.n_words, np.int64)
         counted = [self._count(s, entry) for s, entry in enumerate(blocks)]
@@ -57,6 +57,7 @@ class SampledCorpus(Corpus):
         return self._whole
 
     def _count(self, storage: int, entry: BlockEntry) -> BlockEntry:
+        """Count the words of the sampled documents of a block, and make its entry."""
         raw = self.decode(storage)
         self._n_w += np.bincount(raw.words, weights=raw.counts, minlength=self.n_words)
         self._df += np.bincount(raw.words, minlength=self.n_words)
@@ -69,8 +70,9 @@ class SampledCorpus(Corpus):
             files=entry.files,
         )
 
-    def _of(self, storage: int) -> np.ndarray:
-        return np.asarray(self._kept[self._first[storage] : self._first[storage + 1]])
+    def _sampled(self, storage: int) -> np.ndarray:
+        """Mark the sampled documents of a storage block, bool[docs]."""
+        return np.asarray(self._in_sample[self._first[storage] : self._first[storage + 1]])
 
     # -- what readers of blocks see
     # ----------------------------------------------------------------------------------
@@ -78,15 +80,15 @@ class SampledCorpus(Corpus):
         """Decode one storage block, leaving out training documents outside the sample."""
         raw = self.full_corpus.decode(storage, heldout, axes if heldout else ())
         if not heldout:
-            kept = self._of(storage)
-            raw.drop(np.flatnonzero(~kept))
-            raw.lengths = raw.lengths[kept]
+            sampled = self._sampled(storage)
+            raw.drop(np.flatnonzero(~sampled))
+            raw.lengths = raw.lengths[sampled]
         return raw
 
     def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
         """Count the cells of each sampled document of one storage block."""
         lengths = self.full_corpus.lengths(storage, heldout)
-        return lengths if heldout else lengths[self._of(storage)]
+        return lengths if heldout else lengths[self._sampled(storage)]
 
     def removed(self) -> np.ndarray:
         """List the removed held-out documents, because others are in no sample."""
@@ -110,10 +112,10 @@ class SampledCorpus(Corpus):
         in_sample = part == 1
         rows = row.copy()
         for s in np.unique(block[~in_sample]).tolist():
-            here = np.flatnonzero((part == 0) & (block == s))
-            kept = self._of(s)
-            in_sample[here] = kept[row[here]]
-            rows[here] = np.cumsum(kept)[row[here]] - 1
+            in_block = np.flatnonzero((part == 0) & (block == s))
+            sampled = self._sampled(s)
+            in_sample[in_block] = sampled[row[in_block]]
+            rows[in_block] = np.cumsum(sampled)[row[in_block]] - 1
         return np.flatnonzero(in_sample), rows[in_sample]
 
     def placed(

@@ -145,15 +145,17 @@ class Views(Sequence["Document"]):
         return self._documents(0)
 
     def _documents(self, first: int) -> Iterator[Document]:
+        """Yield documents from number ``first`` on."""
         for batch in self.documents(first=first):
             names = [n for n in batch.schema.names if n not in ("id", "part", "words", "counts")]
             for i in range(len(batch)):
+                values = {name: batch.column(name)[i].as_py() for name in names}
                 yield Document(
                     batch.column("id")[i].as_py(),
                     batch.column("part")[i].as_py(),
                     self.words.take(batch.column("words")[i].values).to_pylist(),
                     batch.column("counts")[i].values.to_numpy(),
-                    {n: v for n in names if (v := batch.column(n)[i].as_py()) is not None},
+                    {name: value for name, value in values.items() if value is not None},
                 )
 
     @overload
@@ -163,19 +165,19 @@ class Views(Sequence["Document"]):
     @overload
     def __getitem__(self, key: slice) -> list[Document]: ...
     def __getitem__(self, key: int | slice) -> Document | list[Document]:
-        """One document by its number, or those of a slice as a list (only they are kept)."""
+        """Read a document by its number, or the documents of a slice as a list."""
         numbers = range(len(self))[key]
         if isinstance(numbers, int):
             return next(self._documents(numbers))
         wanted = set(numbers)
         low = min(numbers, default=0)
         stop = max(numbers, default=-1) + 1
-        kept = {
+        documents = {
             n: document
             for n, document in zip(range(low, stop), self._documents(low))
             if n in wanted
         }
-        return [kept[n] for n in numbers]
+        return [documents[n] for n in numbers]
 
     def to_scipy(self, *, parts: str | Sequence[str] = PARTS) -> csr_array:
         """Return the counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
@@ -198,6 +200,7 @@ class Views(Sequence["Document"]):
     # ----------------------------------------------------------------------------------------------
     @cached_property
     def _gone_numbers(self) -> np.ndarray:
+        """Return the numbers of the removed documents, int64[n]."""
         return np.unique(self.removed()[:, 0])
 
     def _cells(

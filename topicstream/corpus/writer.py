@@ -47,13 +47,15 @@ class BlockWriter:
         self.entries: list[BlockEntry] = []
         self._encoding: deque[Future[BlockEntry]] = deque()
         self._written: list[Path] = []
-        self._fresh()
+        self._begin_block()
 
-    def _fresh(self) -> None:
+    def _begin_block(self) -> None:
+        """Begin a block, in arrays of its own: the last one may still be encoded."""
         self._words = np.empty(CELLS, np.int32)
         self._counts = np.empty(CELLS, self._dtype)
         self._lengths = np.zeros(DOCS, np.uint32)
-        self._cells = self._docs = 0
+        self._cells = 0
+        self._docs = 0
 
     def add(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
         """Append documents.
@@ -85,12 +87,14 @@ class BlockWriter:
                 self._flush()
 
     def _reserve(self, more: int) -> None:
+        """Enlarge the arrays if ``more`` cells do not fit."""
         need = self._cells + more
         if need > len(self._words):
             self._words = np.resize(self._words, need)
             self._counts = np.resize(self._counts, need)
 
     def _flush(self) -> None:
+        """Encode and write the block, in a thread of the pool if there is one."""
         lengths = self._lengths[: self._docs]
         words = self._words[: self._cells]
         counts = self._counts[: self._cells]
@@ -102,7 +106,7 @@ class BlockWriter:
             self._encoding.append(self._pool.submit(self._encode, first, lengths, words, counts))
             while len(self._encoding) >= IN_FLIGHT or (self._encoding and self._encoding[0].done()):
                 self.entries.append(self._encoding.popleft().result())
-        self._fresh()
+        self._begin_block()
 
     def _encode(
         self, first: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray
@@ -112,12 +116,11 @@ class BlockWriter:
         np.cumsum(lengths, out=indptr[1:])
         arrays = {"words": to_gaps(indptr, words), "counts": counts, "lengths": lengths}
         files = write_rows(self._folder, self._part, first, arrays)
-        rows = first, first + len(files["words"])
-        self._written.extend(
-            chunk_path(self._folder, self._part, kind, row)
-            for kind in KINDS
-            for row in range(*rows)
-        )
+        rows = (first, first + len(files["words"]))
+        for kind in KINDS:
+            self._written += [
+                chunk_path(self._folder, self._part, kind, row) for row in range(*rows)
+            ]
         real = self._dtype.kind == "f"
         total = len(lengths) if self._dense else counts.sum(dtype=np.float64 if real else np.int64)
         tokens = float(total) if real else int(total)
