@@ -37,14 +37,8 @@ campaigns: setup
 bounds: setup
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/bounds $(BIN)/python -m pytest
 
-# modules whose docstrings are the manual: a sentence in the imperative, then the details
-MANUALS := $(addprefix topicstream/, verbs.py corpus/reader.py corpus/views.py model/topic_model.py \
-	model/edits.py evaluation/evaluate.py evaluation/matching.py evaluation/scoring.py \
-	inference/infer.py inference/method.py)
-
 lint: setup
 	$(BIN)/ruff check .
-	$(BIN)/ruff check --select D205,D400,D401 $(MANUALS)
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy topicstream
 	$(BIN)/lint-imports --no-logo --no-cache

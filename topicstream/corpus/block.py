@@ -150,7 +150,7 @@ def from_gaps(gaps: Array, lengths: Array, words: int) -> int:
 
 @kernel
 def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> Int:
-    """Number the distinct words of some cells in ascending order.
+    """Assign local ids to the distinct words of some cells, in ascending order.
 
     ids: int32[nnz] global -> vocab: int32[U + 1] ascending, then scratch, out: int32[nnz] local
     numbers. marker: uint8[W], zeros before and after; local: int32[W], scratch. Returns U.

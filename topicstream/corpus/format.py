@@ -63,7 +63,7 @@ def width_of(kind: str) -> int:
 
 
 def type_of(kind: str, weighted: bool) -> str:
-    """Data type of an array."""
+    """Return the data type of an array."""
     return "float32" if weighted and kind == "counts" else "uint32"
 
 

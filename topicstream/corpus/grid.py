@@ -159,7 +159,7 @@ class Cutter:
         self._lock = threading.Lock()
 
     def local(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Number the distinct words of cells, and return (global ids, local ids).
+        """Assign local ids to the distinct words of cells.
 
         words: int32[nnz] global ids. Returns int32[U], ascending, and int32[nnz].
         """

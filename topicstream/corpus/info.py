@@ -61,9 +61,7 @@ def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Json]]:
 
 
 def figures(corpus: Corpus, top: int = 20) -> dict[str, Json]:
-    """Summary, most frequent words, lengths of the documents, share of the tokens by vocabulary
-    size.
-    """
+    """Describe a store by its summary, frequent words, lengths and vocabulary curve."""
     table = corpus.word_table("word", "count", "df")
     counts = table["count"].to_numpy()
     first = np.argsort(-counts, kind="stable")[:top]

@@ -68,7 +68,7 @@ class TopicIds(Record):
 
 
 def number_topics(topics: int) -> TopicIds:
-    """Number the topics of a model without a predecessor."""
+    """Assign numbers to the topics of a model without a predecessor."""
     ids = list(range(topics))
     return TopicIds(ids=ids, next=topics, born=ids)
 

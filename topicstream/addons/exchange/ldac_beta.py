@@ -1,5 +1,7 @@
-"""Blei's LDA-C: final.beta (a line a topic, log p of every word), final.other (topics, words,
-alpha), vocab.txt.
+"""Models of Blei's LDA-C.
+
+final.beta has a line a topic, log p of every word; final.other topics, words and alpha; vocab.txt
+the words.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Pairs:
         return np.concatenate(pairs_by_piece)
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
-        """Number each pair."""
+        """Assign a number to each pair."""
         return np.asarray(pairs[:, 0] * (self.train + self.held) + pairs[:, 1])
 
     def _between_heldout(self) -> np.ndarray:

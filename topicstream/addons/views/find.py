@@ -1,6 +1,4 @@
-"""Topics and documents for a query: by the words themselves and by what the documents' topics make
-of them.
-"""
+"""Topics and documents for a query, by its words and by their probability in the topics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tables for papers: the words of topics by four measures, and how topics go together in
-documents.
-"""
+"""Tables for papers: words of topics by four measures, and correlations of topics."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""TEI XML and HTML, one document a file: the text without header, running heads and notes, a blank
-line between blocks.
+"""TEI XML and HTML, one document a file.
 
-Of what a TEI edition says twice the reading text is kept (``reg``, ``corr``, ``expan``, not
-``orig``, ``sic``, ``abbr``). Entities are never resolved, no DTD is loaded.
+A document is the text without header, running heads and notes, with a blank line between blocks.
+Of two versions in a TEI edition the reading text is taken (``reg``, ``corr``, ``expan``, not
+``orig``, ``sic``, ``abbr``). Entities are never resolved, and no DTD is loaded.
 """
 
 from __future__ import annotations

@@ -94,7 +94,9 @@ class SeededStart(Start):
 
 
 class SeededSeeds:
-    """A seed table whose column k is, for a topic with seed words,
+    """A seed table with seed words.
+
+    Column k of a topic with seed words is
 
         totals_k (1/2 n_w/N + 1/2 its weight of w / all its weights)       instead of a document's
         words (``learned`` = False)
