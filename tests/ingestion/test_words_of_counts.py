@@ -5,11 +5,13 @@ one thing.
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+import topicstream
 from topicstream import Corpus
 from topicstream.cli.main import run
 
@@ -89,3 +91,19 @@ def test_uci_and_docword_are_one_format_for_ingest_and_export(folder):
     assert (folder / "one" / "docword.txt").read_bytes() == (
         folder / "two" / "docword.txt"
     ).read_bytes()
+
+
+@pytest.mark.parametrize("second", ["größe", unicodedata.normalize("NFD", "größe")])
+def test_a_word_that_is_listed_twice_is_one(tmp_path, monkeypatch, second):
+    monkeypatch.chdir(tmp_path)
+    Path("m.svm").write_text("0 1:1 2:2 3:3\n0 2:4 3:5\n0 1:6\n")
+    Path("w.txt").write_text(f"größe\n{second}\napple\n")
+    given = {"min_df": 1, "max_df": 1.0, "heldout": 0, "progress": False}
+    summary = topicstream.ingest(Path("m.svm"), "c.zarr", words="w.txt", **given)
+    assert (summary["words"], summary["tokens"]) == (2, 21)
+    assert summary["notes"] == {"words listed more than once, counted as one": 1}
+    store = topicstream.Corpus.open("c.zarr")
+    rows = [row for batch in store.documents() for row in batch.to_pylist()]
+    words = store.words.to_pylist()
+    found = [{words[w]: n for w, n in zip(r["words"], r["counts"], strict=True)} for r in rows]
+    assert found == [{"größe": 3, "apple": 3}, {"größe": 4, "apple": 5}, {"größe": 6}]

@@ -101,6 +101,23 @@ def _types_of(
     return source.filter(pa.array(used)), (np.cumsum(used, dtype=np.int32) - np.int32(1))[words]
 
 
+def _merge_words(
+    types: pa.LargeStringArray, cells: DocumentCells
+) -> tuple[pa.LargeStringArray, DocumentCells]:
+    """Make one word of those that are the same, and sum their counts in each document."""
+    coded = types.dictionary_encode()
+    words = coded.indices.to_numpy()[cells.words].astype(np.int64)
+    owners = np.repeat(np.arange(len(cells.indptr) - 1), np.diff(cells.indptr))
+    keys = owners * len(coded.dictionary) + words
+    order = np.argsort(keys, kind="stable")
+    unique, first = np.unique(keys[order], return_index=True)
+    counts = np.add.reduceat(cells.counts[order], first) if len(first) else cells.counts
+    owner, word = np.divmod(unique, len(coded.dictionary))
+    lengths = np.bincount(owner, minlength=len(cells.indptr) - 1)
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    return coded.dictionary, DocumentCells(indptr, word.astype(np.int32), counts)
+
+
 def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
     """The question whether a piece of very many words fits."""
     first = sources[0].as_py() if len(sources) else "no source"
@@ -167,6 +184,8 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
             cells = cells._replace(counts=np.ones(len(cells.counts), np.int64))
         types, words = _types_of(task.words, cells.words)
         cells = cells._replace(words=words)
+        if task.doubled and not width:
+            types, cells = _merge_words(types, cells)
     if least := task.options.min_tokens:
         before = len(batch)
         batch, cells = long_enough(batch, cells, least)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from topicstream.base.places import places
 from topicstream.base.text import compose_text
@@ -25,6 +26,9 @@ WORK_BYTES = 9
 """Bytes that a byte of a batch takes until it is spooled: text, cells, frames, and what waits in
 the queues.
 """
+
+
+DOUBLED = "words listed more than once, counted as one"
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Task:
     path_fields
         Columns whose value stands in the path (``date=2020-01/``), which the reader is not asked
         for.
+    doubled
+        Whether a word stands in ``words`` more than once: its columns are one.
     """
 
     reader: Reader
@@ -65,6 +71,7 @@ class Task:
     total: int | None = None
     words: pa.LargeStringArray | None = None
     path_fields: Mapping[str, str | None] = field(default_factory=dict)
+    doubled: bool = False
 
     def run(self) -> tuple[pa.RecordBatch, pa.Array]:
         """The documents, with the fields of their path and cut into parts where the options say so,
@@ -177,6 +184,7 @@ def pieces_of(
             else options
         )
         raw_words = words = None
+        doubled = False
         with source:
             for batch in _batches(reader, source, own_options):
                 if not isinstance(source, Source):
@@ -186,6 +194,10 @@ def pieces_of(
                 if reader.kind == "counts" and source.words is not raw_words:
                     raw_words = source.words
                     words = None if raw_words is None else compose_strings(raw_words)
+                    distinct = 0 if words is None else pc.count_distinct(words).as_py()
+                    doubled = words is not None and distinct < len(words)
+                    if words is not None and doubled:
+                        rejects.notes[DOUBLED] += len(words) - distinct
                 yield Task(
                     reader,
                     source.name,
@@ -197,6 +209,7 @@ def pieces_of(
                     total,
                     words,
                     own,
+                    doubled,
                 )
             before += source.size or source.consumed()
 
