@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.small_store import planted, store
-from topicstream.base.errors import Busy
+from topicstream.base.errors import Busy, StoreError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.evaluate import evaluate
@@ -121,3 +121,29 @@ def test_a_folder_opened_before_is_not_behind_an_error_of_another_call(tmp_path)
     assert opening.was_rewritten()
     assert rewriting_behind(IndexError("list index out of range"), earlier) is None
     assert rewriting_behind(OSError(f"{tmp_path}/model/phi: no such file"), earlier) is not None
+
+
+def test_a_folder_is_named_by_its_whole_path_wherever_the_command_runs(tmp_path, monkeypatch):
+    """A model called ``m`` that was opened in another folder explains no error with an m in it."""
+    from topicstream.base.files.openings import Opening, current_openings, rewriting_behind
+
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "manifest.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    opening = Opening(Path("m"), "model")
+    earlier = current_openings()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert not opening.was_rewritten()
+    (tmp_path / "m" / "manifest.json").write_text("{} ")
+    assert opening.was_rewritten()
+    for text in (
+        "Missing option '--model'",
+        "other/m: damaged",
+        "m.zarr: damaged",
+        "my-m: damaged",
+    ):
+        assert rewriting_behind(StoreError(text), earlier) is None, text
+        assert rewriting_behind(ValueError(text), earlier) is None, text
+    for text in ("m: damaged", "cannot read m/phi: gone", "'m' is damaged"):
+        assert rewriting_behind(StoreError(text), earlier) is not None, text

@@ -8,6 +8,7 @@ was rewritten meanwhile.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from weakref import WeakSet
@@ -29,12 +30,18 @@ class Opening:
     def __init__(self, folder: Path, noun: str) -> None:
         self.folder = folder
         self.noun = noun
-        self._identity = _manifest_identity(folder)
+        self._place = Path(os.path.abspath(folder))  # the working folder may change
+        self._identity = _manifest_identity(self._place)
         _openings.add(self)
 
     def was_rewritten(self) -> bool:
         """Return if the folder has another manifest, or none, by now."""
-        return _manifest_identity(self.folder) != self._identity
+        return _manifest_identity(self._place) != self._identity
+
+    def is_named_in(self, text: str) -> bool:
+        """Tell whether a message names the folder or a file in it, as a path of its own."""
+        path = re.escape(str(self.folder))
+        return re.search(rf"(?<![\w./-]){path}(?![\w.-])", text) is not None
 
     def error(self) -> Busy:
         """Make the error about the rewriting."""
@@ -70,7 +77,7 @@ def rewriting_behind(error: Exception, earlier: Iterable[Opening] = ()) -> Busy 
     text = str(error)
     known = set(earlier)
     for opening in list(_openings):
-        named = str(opening.folder) in text
+        named = opening.is_named_in(text)
         concerned = named or (not names_file and opening not in known)
         if concerned and opening.was_rewritten():
             return opening.error()
