@@ -244,7 +244,7 @@ class _Ingest:
                 "append to": base,
             }  # what decides the sequence and the content of the pieces
             working = WorkingFolder(
-                self.wip, key, None if lost else unfinished, self.plan.relations
+                self.wip, key, None if lost else unfinished, self.plan.words_of_part
             )
             state = working.state
             same = state.record is not None and inputs_record.are_same(record, state.record)

@@ -32,6 +32,11 @@ class IngestPlan:
         return max(LEAST_MEMORY, self.words.free // 2)
 
     @property
+    def words_of_part(self) -> int:
+        """Bytes for the words of a part file; they are read again beside the query engine."""
+        return self.relations // 2
+
+    @property
     def room(self) -> Room:
         """What a piece may take that is in work alone."""
         return Room(self.limit, self.words.free - LEAST_MEMORY)
