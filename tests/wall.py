@@ -30,7 +30,7 @@ USES = {
     "sweep": r"topicstream\.sweep|\"sweep\"|\bsweep -",
     "views": r"\.compare\(|\"compare|\.drift\(|--drift|--label|find=|--find|similar|tree=|reduce"
     r"|--table|table=|correlations|intrusion",
-    "xml": r"\btei\b|\.xml|html",
+    "xml": r"\btei\b|\.xml|html|markup",
 }
 ADDONS = "topicstream.addons"
 
