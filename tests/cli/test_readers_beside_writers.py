@@ -147,3 +147,11 @@ def test_a_folder_is_named_by_its_whole_path_wherever_the_command_runs(tmp_path,
         assert rewriting_behind(ValueError(text), earlier) is None, text
     for text in ("m: damaged", "cannot read m/phi: gone", "'m' is damaged"):
         assert rewriting_behind(StoreError(text), earlier) is not None, text
+
+
+def test_a_store_opened_by_an_earlier_command_explains_no_later_error(folder, capsys):
+    opened = Corpus.open("corpus.zarr")
+    replace_folder("corpus.zarr", "second.zarr")
+    assert run(["train", "-K", "no number"]) == 2  # an error of click, which names no file
+    assert "rewritten" not in capsys.readouterr().err
+    assert opened.path == Path("corpus.zarr")

@@ -23,7 +23,7 @@ from click.shell_completion import CompletionItem
 
 from topicstream.base import plugins
 from topicstream.base.errors import Stopped, TopicsError
-from topicstream.base.files.openings import rewriting_behind
+from topicstream.base.files.openings import current_openings, rewriting_behind
 from topicstream.base.machine import __version__
 from topicstream.base.signals import find_cause, forget_signals
 from topicstream.cli.process import end_by_signals, reserve_streams, set_verbosity, verbosity
@@ -229,6 +229,7 @@ def _fail(error: BaseException, message: str, code: int) -> int:
 
 def _call(args: Sequence[str] | None) -> int:
     """Run one command line, and raise the cause of an error that a library has wrapped."""
+    earlier = current_openings()  # a Python program may have run other command lines
     try:
         code = topics.main(
             args=None if args is None else list(args), prog_name="topics", standalone_mode=False
@@ -236,7 +237,7 @@ def _call(args: Sequence[str] | None) -> int:
     except click.exceptions.Exit:
         raise
     except Exception as e:
-        raise (rewriting_behind(e) or find_cause(e)) from e
+        raise (rewriting_behind(e, earlier) or find_cause(e)) from e
     return code if isinstance(code, int) else 0
 
 
