@@ -10,7 +10,7 @@ import numpy as np
 from topicstream.engines.base import Engine, padded
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, uniform_draws
-from topicstream.training.starts.seeds import Seeds, column_sums, make_rows
+from topicstream.training.starts.seeds import Seeds, make_rows, sum_seed_columns
 from topicstream.training.starts.start import Ground, Start
 
 
@@ -38,7 +38,7 @@ class RandomSeeds:
         self._n_w = n_w
         self._topics = topics
         self._seed = seed
-        self.totals = column_sums(self._make, len(n_w), padded(topics))
+        self.totals = sum_seed_columns(self._make, len(n_w), padded(topics))
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""

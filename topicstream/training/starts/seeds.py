@@ -56,7 +56,7 @@ def make_rows(
     return out
 
 
-def column_sums(
+def sum_seed_columns(
     make: Callable[[np.ndarray, np.ndarray], None], words: int, width: int
 ) -> np.ndarray:
     """Sum the columns of a seed table, float64[width], a few rows at a time (see ``make_rows``)."""

@@ -15,7 +15,7 @@ from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
-from topicstream.training.starts.seeds import Seeds, column_sums, make_rows
+from topicstream.training.starts.seeds import Seeds, make_rows, sum_seed_columns
 from topicstream.training.starts.start import Ground, Start
 
 STEP = 512  # words of a model that are turned into probabilities at a time
@@ -90,7 +90,7 @@ class ModelSeeds:
             raise InputError(
                 "the model to start from shares no word with this corpus; start without --warm"
             )
-        self.totals = column_sums(self._make, len(n_w), padded(topics))
+        self.totals = sum_seed_columns(self._make, len(n_w), padded(topics))
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: p(w|k) of the model (mixed with the mean) times a million."""
