@@ -400,12 +400,12 @@ def test_logarithms_of_a_document_match_numpy():
     )
     x = rng.integers(1, 9, len(p) + 3).astype(np.int32)
     for i, value in enumerate(p):
-        one = sum_x_log(p[i : i + 1], np.ones(1, np.int32), 0, 1, 1.0, 0.0)
+        one = sum_x_log(p[i : i + 1].copy(), np.ones(1, np.int32), 0, 1, 1.0, 0.0)
         assert one == pytest.approx(np.log(value), abs=1e-12, rel=1e-14)
-    assert sum_x_log(p, x, 3, len(p), 1.0, 0.0) == pytest.approx(
+    assert sum_x_log(p.copy(), x, 3, len(p), 1.0, 0.0) == pytest.approx(
         (x[3:] * np.log(p)).sum(), rel=1e-13
     )
-    assert sum_x_log(p, x, 3, 50, 20.0, 1.0) == pytest.approx(
+    assert sum_x_log(p.copy(), x, 3, 50, 20.0, 1.0) == pytest.approx(
         (x[3:53] * np.log(p[:50] / (20.0 - x[3:53]))).sum()
     )
-    assert sum_x_log(p, x, 0, 0, 1.0, 0.0) == 0.0
+    assert sum_x_log(p.copy(), x, 0, 0, 1.0, 0.0) == 0.0

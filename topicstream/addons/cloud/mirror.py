@@ -29,10 +29,10 @@ import msgspec
 from topicstream.addons.cloud.remote import (
     POOL,
     Absent,
-    address_of,
     download,
     get_object,
     list_below,
+    remote_address,
 )
 from topicstream.base.errors import ADDRESSES, InputError, StoreError
 from topicstream.base.files.ownership import temporary
@@ -107,7 +107,7 @@ def resolve_mirror(place: T) -> T | Path:
     InputError
         If it cannot be read.
     """
-    address = address_of(place) if isinstance(place, (str, os.PathLike)) else None
+    address = remote_address(place) if isinstance(place, (str, os.PathLike)) else None
     if address is None:
         return place
     address = address.rstrip("/")
@@ -238,7 +238,7 @@ class _Room:
                 marks = (
                     m
                     for m in cache_folder().rglob(MIRROR)
-                    if m.is_file() and address_of(m.read_text(errors="replace"))
+                    if m.is_file() and remote_address(m.read_text(errors="replace"))
                 )
                 mirrors = sorted((m.parent for m in marks), key=lambda p: p.stat().st_mtime)
                 used = sum(of_chunk for mirror in mirrors for _, of_chunk in _chunks(mirror))

@@ -99,7 +99,7 @@ _FAULTS = (
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
 
 
-def address_of(name: str | os.PathLike[str]) -> str | None:
+def remote_address(name: str | os.PathLike[str]) -> str | None:
     """Return the address that a name or ``Path`` stands for, None if it is local.
 
     A ``Path`` keeps one slash of two.
@@ -356,7 +356,7 @@ class RemoteFile(io.RawIOBase):
 def is_object(name: str | os.PathLike[str]) -> bool:
     """Return True if a name is the address of a readable object."""
     try:
-        return (address := address_of(name)) is not None and version_of(address)[0] >= 0
+        return (address := remote_address(name)) is not None and version_of(address)[0] >= 0
     except Absent:
         return False
 

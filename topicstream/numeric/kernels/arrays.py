@@ -8,6 +8,8 @@ Whoever takes one keeps the array alive.
 
 ``address_of(array)``   address of a C-contiguous array's first entry
 ``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse
+``load_row(p, i, n)``   the same where a row ends at entry n: zeros from there on, which are not
+                        read;  ``store_row(p, i, v, n)`` the reverse: nothing is written there
 ``float_at(p, i)``      one float32;  ``put_float(p, i, x)`` the reverse;  ``double_at``,
                         ``put_double`` of float64; ``long_at``, ``put_long`` of int64; ``int_at(p,
                         i)`` one int32 and ``short_at(p, i)`` one uint16, as int64
@@ -38,6 +40,7 @@ from topicstream.numeric.kernels.intrinsics import (
     I64,
     INTS,
     VECTOR,
+    WIDTH,
     Builder,
     Value,
     emit,
@@ -76,6 +79,31 @@ long_at = _reader("int64", I64, I64, 8)
 put_long = _writer("int64", I64, I64, 8)
 int_at = _reader("int64", I32, I32, 4, lambda b, x: b.sext(x, I64))
 short_at = _reader("int64", I16, I16, 2, lambda b, x: b.zext(x, I64))
+
+
+@emit(vector, *_AT, "int64")
+def _load_first(b: Builder, p: Value, i: Value, n: Value) -> Value:
+    return llvm.load_first(b, _pointer(b, p, i, VECTOR), n)
+
+
+@emit("void", *_AT, vector, "int64")
+def _store_first(b: Builder, p: Value, i: Value, v: Value, n: Value) -> None:
+    llvm.store_first(b, _pointer(b, p, i, VECTOR), n, v)
+
+
+@kernel(forceinline=True)
+def load_row(p: int, i: int, n: int) -> Any:
+    """Load 16 floats of a row of n, from entry i on; zeros past its end."""
+    return load(p, i) if i + WIDTH <= n else _load_first(p, i, n - i)
+
+
+@kernel(forceinline=True)
+def store_row(p: int, i: int, v: Any, n: int) -> None:
+    """Store 16 floats of a row of n, from entry i on, up to its end."""
+    if i + WIDTH <= n:
+        store(p, i, v)
+    else:
+        _store_first(p, i, v, n - i)
 
 
 @emit("int64", ANY)

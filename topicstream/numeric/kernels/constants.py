@@ -13,14 +13,14 @@ import math
 
 import numpy as np
 
+from topicstream.numeric.kernels.dirichlet import log_gamma
+
 LANES = 16
 
 
 def _rise(x: np.ndarray, y: np.ndarray) -> float:
     """Sum lgamma(x[i]) - lgamma(y[i]) over i."""
-    return math.fsum(
-        math.lgamma(a) - math.lgamma(b) for a, b in zip(x.tolist(), y.tolist(), strict=True)
-    )
+    return math.fsum((log_gamma(x) - log_gamma(y)).tolist())
 
 
 class Constants:

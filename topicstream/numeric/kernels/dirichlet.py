@@ -4,7 +4,8 @@ Loops over arrays of them become SIMD code.
 
 numba has no vector mathematics library to call, and a call a lane costs ten times the arithmetic.
 Here every function is straight-line code of its argument (bits are cut and glued for exponents),
-for positive arguments:
+for positive arguments. Every processor computes the same bits: a product that is added to something
+is fused with the addition by name (``fma64``), and nothing else is.
 
     digamma(x) = log z - 1/(2z) - sum_n B_2n / (2n z^2n) - sum_{i<8} 1/(x+i),      z = x + 8
     lgamma(x)  = (z - 1/2) log z - z + log(2 pi)/2 + sum_n B_2n / (2n (2n-1) z^(2n-1)) - log
@@ -50,7 +51,9 @@ import numpy as np
 
 from topicstream.numeric.kernels.arrays import Array, Doubles, Float, Int, Longs
 from topicstream.numeric.kernels.intrinsics import polynomial
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import fma32, fma64
+from topicstream.numeric.kernels.sums import sum_doubles
 
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 0.6931471803691238  # ln 2 to 32 bits, then the rest: n * _LN2_HIGH is exact
@@ -72,11 +75,13 @@ _exp = polynomial("float64", *(1.0 / math.factorial(n) for n in range(13, -1, -1
 _exp32 = polynomial("float32", *(1.0 / math.factorial(n) for n in range(7, -1, -1)))
 _log = polynomial("float64", *(2.0 / n for n in range(21, 2, -2)))
 _half_log = polynomial("float64", *(1.0 / n for n in range(15, 2, -2)))
+_product = polynomial("float64", 1.0, 28.0, 252.0, 720.0)  # of (u + c_i) / u, and its slope in u
+_slope = polynomial("float64", 4.0, 84.0, 504.0, 720.0)
 _digamma = polynomial("float64", 1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 _digamma32 = polynomial("float32", 1 / 252, -1 / 120, 1 / 12)
 _lgamma = polynomial("float64", -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 
-_scalar = kernel(fastmath={"contract"}, forceinline=True)
+_scalar = kernel(forceinline=True)
 
 
 @_scalar
@@ -86,15 +91,15 @@ def exp(y: float) -> float:
     |relative error| < 4e-16 * (1 + |y| / 16); 0 below -708, capped at 709.
     """
     y_ = min(max(y, -708.5), 709.0)
-    n = np.floor(y_ * _LOG2E + 0.5)
-    r = (y_ - n * _LN2_HIGH) - n * _LN2_LOW
+    n = np.floor(fma64(y_, _LOG2E, 0.5))
+    r = fma64(-n, _LN2_LOW, fma64(-n, _LN2_HIGH, y_))
     two_n = np.int64((np.int64(n) + 1023) << 52).view(np.float64)
     return _exp(r) * two_n if y > -708.0 else 0.0
 
 
 @_scalar
 def log(x: float) -> float:
-    """Compute the natural logarithm of a positive normal float64.
+    """Compute the natural logarithm of a positive normal float64; of 0 it is -inf.
 
     The error is below 1e-16 + 2e-16 |log x|.
     """
@@ -107,7 +112,8 @@ def log(x: float) -> float:
     s = (m - 1.0) / (m + 1.0)
     q = s * s
     n = np.float64(e)
-    return n * _LN2_HIGH + (2.0 * s + (s * q * _log(q) + n * _LN2_LOW))  # type: ignore[no-any-return]
+    rest = fma64(2.0, s, fma64(s * q, _log(q), n * _LN2_LOW))
+    return fma64(n, _LN2_HIGH, rest) if x > 0.0 else -np.inf
 
 
 @_scalar
@@ -116,12 +122,12 @@ def _below(x: float) -> float:
     z = x + 8.0
     w = 1.0 / z
     u = x * (x + 7.0)
-    q = ((u + 28.0) * u + 252.0) * u + 720.0
-    dq = ((4.0 * u + 84.0) * u + 504.0) * u + 720.0
+    q = _product(u)
+    dq = _slope(u)
     # far out the recurrence is only eight times 1/x; the quotient must not overflow
-    shift = (2.0 * x + 7.0) * dq / (u * q) if x < 1e15 else 8.0 * w
+    shift = fma64(2.0, x, 7.0) * dq / (u * q) if x < 1e15 else 8.0 * w
     v = w * w
-    return -(0.5 * w + _digamma(v) * v + shift)  # type: ignore[no-any-return]
+    return -(fma64(_digamma(v), v, 0.5 * w) + shift)  # type: ignore[no-any-return]
 
 
 @_scalar
@@ -147,7 +153,8 @@ def lgamma(x: float) -> float:
     u = x * (x + 7.0)
     # the two largest factors apart, or the product of eight overflows where x passes 1e38
     low = log(u) + log((u + 6.0) * (u + 10.0)) + log(u + 12.0)
-    return (z - 0.5) * log(z) - z + _HALF_LOG_2PI + _lgamma(w * w) * w - low  # type: ignore[no-any-return]
+    whole = fma64(z - 0.5, log(z), -z) + _HALF_LOG_2PI
+    return fma64(_lgamma(w * w), w, whole) - low  # type: ignore[no-any-return]
 
 
 @_scalar
@@ -157,8 +164,8 @@ def exp32(y: float) -> Float:
     The relative error is below 3e-7.
     """
     y_ = max(_F(y), _F(-87.0))
-    n = np.floor(y_ * _LOG2E32 + _F(0.5))
-    r = (y_ - n * _LN2_HIGH32) - n * _LN2_LOW32
+    n = np.floor(fma32(y_, _LOG2E32, _F(0.5)))
+    r = fma32(-n, _LN2_LOW32, fma32(-n, _LN2_HIGH32, y_))
     two_n = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
     return _exp32(r) * two_n if y > _F(-86.0) else _F(0.0)
 
@@ -173,8 +180,9 @@ def exp_digamma32(x: float) -> float:
     w = _F(1.0) / z
     v = w * w
     u = x * (x + _F(3.0))
-    shift = (_F(2.0) * x + _F(3.0)) * (_F(2.0) * u + _F(2.0)) / (u * (u + _F(2.0)))
-    return z * exp32(-(_F(0.5) * w + _digamma32(v) * v + shift))  # type: ignore[no-any-return]
+    up = fma32(_F(2.0), x, _F(3.0)) * fma32(_F(2.0), u, _F(2.0))
+    shift = up / (u * (u + _F(2.0)))
+    return z * exp32(-(fma32(_digamma32(v), v, _F(0.5) * w) + shift))  # type: ignore[no-any-return]
 
 
 @kernel
@@ -220,31 +228,30 @@ def log_gamma(x: np.ndarray) -> np.ndarray:
     return _each(_lgammas, x)
 
 
-@fast_kernel
+@kernel
 def sum_x_log(s: Doubles, counts: Array, first: int, n: int, whole: float, own: float) -> float:
     """Sum x log(s[i] / (whole - own x)) over cells, in nats.
 
     The sum is over i < n, x = counts[first + i].
 
-    s: float64[>= n] positive and normal: normalisers of a document's cells; whole: float64, the
-    mass that the topics' weights add up to; own: 1.0 where the cell's own tokens had been taken out
-    of them, else 0.0.
+    s: float64[>= n] positive and normal: normalisers of a document's cells, overwritten by the
+    terms of the sum; whole: float64, the mass that the topics' weights add up to; own: 1.0 where
+    the cell's own tokens had been taken out of them, else 0.0.
 
     log y = e ln 2 + log m with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(z), z = (m - 1) / (m +
     1), |z| <= 0.1716; the odd series is cut after z^15, error below 1e-13. Straight arithmetic on
     bits, so LLVM vectorises the loop.
     """
-    acc = 0.0
     for i in range(n):
-        x = counts[first + i]
-        b = np.float64(s[i] / (whole - own * x)).view(np.int64)
+        x = np.float64(counts[first + i])
+        b = np.float64(s[i] / fma64(-own, x, whole)).view(np.int64)
         # subtracting the bits of sqrt(1/2) moves the cut between two exponents there
         e = (b - 0x3FE6A09E667F3BCD) >> 52
         m = np.int64(b - (e << 52)).view(np.float64)
         z = (m - 1.0) / (m + 1.0)
         q = z * z
-        acc += x * (e * _LN2 + 2.0 * (z + z * q * _half_log(q)))
-    return acc
+        s[i] = x * fma64(np.float64(e), _LN2, 2.0 * fma64(z * q, _half_log(q), z))
+    return sum_doubles(s, n)  # type: ignore[no-any-return]
 
 
 STEPS = 20
@@ -296,7 +303,7 @@ def fit_alpha(
     """
     alpha = alpha.copy()
     for _ in range(STEPS):
-        below = float(lengths.times @ rise(lengths.values, np.array([alpha.sum()])))
+        below = float((lengths.times * rise(lengths.values, np.array([alpha.sum()]))).sum())
         if below <= 0:
             break
         own = alpha * (topics.times * rise(topics.values, alpha[:, None])).sum(1)
@@ -324,7 +331,7 @@ def fit_beta(
     counts: words by n_wk, ``scale`` times as many in all; n_k: float64[K].
     """
     for _ in range(STEPS):
-        above = float(counts.times @ rise(counts.values, np.array([beta]))) * scale
+        above = float((counts.times * rise(counts.values, np.array([beta]))).sum()) * scale
         mass = np.array([words * beta])
         below = words * float((psi(n_k + mass) - psi(mass)).sum())
         if below <= 0:
@@ -376,7 +383,7 @@ def close_document(
     only lengths).
     """
     product = 1.0
-    loglik = math.lgamma(alpha_sum) - math.lgamma(alpha_sum + n_d)
+    loglik = lgamma(alpha_sum) - lgamma(alpha_sum + n_d)
     for j in range(n_topics):
         t = topics[j]
         n = n_td[t]
@@ -385,16 +392,16 @@ def close_document(
             for i in range(n):
                 product *= a + i
         else:
-            loglik += math.lgamma(a + n) - math.lgamma(a)
+            loglik += lgamma(a + n) - lgamma(a)
         if product > 1e250 or product < 1e-250:
-            loglik += math.log(product)
+            loglik += log(product)
             product = 1.0
         if len(topic_bins) > 0:
             topic_bins[t * BINS + count_bin(n)] += 1.0
     b = count_bin(n_d)
     lengths[b] += 1.0
     lengths[BINS + b] += n_d
-    return loglik + math.log(product)
+    return loglik + log(product)  # type: ignore[no-any-return]
 
 
 def words_loglik(
@@ -405,7 +412,7 @@ def words_loglik(
     counts, times: histogram of the non-zero n_wk; n_k: float64[K], their sums.
     """
     mass = np.array([words * beta])
-    rows = times @ (log_gamma(counts + beta) - log_gamma(np.array([beta])))
+    rows = (times * (log_gamma(counts + beta) - log_gamma(np.array([beta])))).sum()
     return float(rows + (log_gamma(mass) - log_gamma(mass + n_k)).sum())
 
 

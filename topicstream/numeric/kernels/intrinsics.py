@@ -1,4 +1,4 @@
-"""numba intrinsics from LLVM builder functions, and the vector of 16 float32.
+"""numba intrinsics from LLVM builder functions, and the vectors of 16 float32 and of 8 float64.
 
     @emit("float32", FLOATS, "int64") def get(b, data, i):
         return b.load(b.gep(data, [i]))
@@ -31,37 +31,43 @@ Builder: TypeAlias = ir.IRBuilder
 Value: TypeAlias = ir.Value
 ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
 vector = "float32x16"
+WIDTH64 = 8
+VECTOR64 = ir.VectorType(F64, WIDTH64)
+doubles = "float64x8"
 ENTRY = "entry"
 ANY: tuple[str, ...] = ()  # an array of any dtype
 FLOATS = ("float32",)
 TOPICS = ("uint16",)
 
 
-class Float32x16(types.Type):
-    """The numba type of a vector of 16 float32."""
+class Lanes(types.Type):
+    """The numba type of a SIMD value: 16 float32 or 8 float64."""
 
-    def __init__(self) -> None:
-        super().__init__(name="float32x16")
-
-
-vector_kind = Float32x16()
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
 
 
-@register_model(Float32x16)
+_LANES: dict[str, tuple[Lanes, ir.VectorType]] = {
+    vector: (Lanes(vector), VECTOR),
+    doubles: (Lanes(doubles), VECTOR64),
+}
+
+
+@register_model(Lanes)
 class _Model(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, VECTOR)  # type: ignore[no-untyped-call]
+        super().__init__(manager, fe_type, _LANES[fe_type.name][1])  # type: ignore[no-untyped-call]
 
 
 def _operator(function: Any, instruction: str) -> None:
     @type_callable(function)
     def typed(context: Any) -> Any:
-        return lambda *args: vector_kind if args == (vector_kind, vector_kind) else None
+        return lambda x, y: x if isinstance(x, Lanes) and x == y else None
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return getattr(builder, instruction)(*args)
 
-    lower_builtin(function, Float32x16, Float32x16)(lower)
+    lower_builtin(function, Lanes, Lanes)(lower)
 
 
 for _function, _name in (
@@ -80,11 +86,11 @@ def _fits(kind: Any, kind_given: Any) -> bool:
             and kind_given.layout == "C"
             and (not kind or kind_given.dtype.name in kind)
         )
-    return kind != vector or isinstance(kind_given, Float32x16)
+    return kind not in _LANES or kind_given == _LANES[kind][0]
 
 
 def _type(name: str) -> Any:
-    return vector_kind if name == vector else getattr(types, name)
+    return _LANES[name][0] if name in _LANES else getattr(types, name)
 
 
 def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -124,16 +130,14 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
 def polynomial(kind: str, *coefficients: float) -> Any:
     """Build an intrinsic that evaluates a polynomial by Horner's rule.
 
-    Coefficients come in order of falling powers. A multiplication may be fused with the addition
+    Coefficients come in order of falling powers. Every multiplication is fused with the addition
     that follows.
     """
 
     def value(b: Builder, x: Value) -> Value:
         sum_ = ir.Constant(x.type, coefficients[0])
         for c in coefficients[1:]:
-            sum_ = b.fadd(
-                b.fmul(sum_, x, flags=["contract"]), ir.Constant(x.type, c), flags=["contract"]
-            )
+            sum_ = fuse(b, sum_, x, ir.Constant(x.type, c))
         return sum_
 
     return emit(kind, kind)(value)
@@ -143,6 +147,16 @@ def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
     """Call LLVM's (or the system's) function of that name."""
     kind = ir.FunctionType(result, [a.type for a in args])
     return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)
+
+
+def fuse(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """Compute x * y + z, rounded once on every processor (where it has no such instruction, by
+    the system's ``fma``).
+    """
+    kind = x.type
+    lanes = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    lane = kind.element if lanes else kind
+    return call(b, f"llvm.fma.{lanes}f{bits(lane)}", kind, x, y, z)
 
 
 def shuffle(b: Builder, v: Value, other: Value, lanes: list[int]) -> Value:
@@ -180,6 +194,33 @@ def store(b: Builder, data: Value, i: Value, v: Value) -> None:
     b.store(
         v, b.bitcast(b.gep(data, [i]), v.type.as_pointer()), align=max(1, bits(v.type.element) // 8)
     )
+
+
+def _first_lanes(b: Builder, n: Value, width: int) -> Value:
+    """Mark the lanes below n."""
+    numbers = ir.Constant(ir.VectorType(I32, width), list(range(width)))
+    return b.icmp_signed("<", numbers, spread(b, b.trunc(n, I32), width))
+
+
+def load_first(b: Builder, pointer: Value, n: Value) -> Value:
+    """Load the first n lanes of a vector, and zeros for the rest, which are not read."""
+    kind = pointer.type.pointee
+    lane = kind.element
+    name = f"llvm.masked.load.v{kind.count}{_letter(lane)}{bits(lane)}.p0"
+    rest = ir.Constant(kind, [0] * kind.count)
+    return call(b, name, kind, pointer, I32(bits(lane) // 8), _first_lanes(b, n, kind.count), rest)
+
+
+def store_first(b: Builder, pointer: Value, n: Value, v: Value) -> None:
+    """Store the first n lanes of a vector, and leave what stands after them."""
+    lane = v.type.element
+    name = f"llvm.masked.store.v{v.type.count}{_letter(lane)}{bits(lane)}.p0"
+    size = I32(bits(lane) // 8)
+    call(b, name, ir.VoidType(), v, pointer, size, _first_lanes(b, n, v.type.count))
+
+
+def _letter(lane: Any) -> str:
+    return "f" if lane in (F32, F64) else "i"
 
 
 def bits(lane: Any) -> int:

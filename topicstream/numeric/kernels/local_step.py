@@ -40,7 +40,8 @@ import numpy as np
 from topicstream.numeric.kernels import simd as lanes
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Longs
 from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, psi
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.gather import highest
+from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.simd import WIDTH, fma, larger, load, splat, store, total
 
 POINT = False
@@ -224,16 +225,17 @@ def sweep_cells(
             store(acc, k, load(acc, k) + (y + v))
 
 
-@fast_kernel
+@kernel
 def dirichlet_weights(n: Floats, alpha: Floats, t: Floats) -> None:
     """Compute t[k] = exp(psi(n[k] + alpha[k])), 0 below LEAST_T.
 
     If the largest would be small (a word or two over many topics), all are scaled by one factor,
     which no ratio depends on.
     """
-    top = np.float32(0)
-    for k in range(len(t)):
-        top = max(top, n[k] + alpha[k])
+    lanes_top = splat(np.float32(0))
+    for k in range(0, len(t), WIDTH):
+        lanes_top = larger(lanes_top, load(n, k) + load(alpha, k))
+    top = highest(lanes_top)
     if top > np.float32(0.25):
         for k in range(len(t)):
             y = exp_digamma(max(np.float64(n[k]) + np.float64(alpha[k]), 1e-9))

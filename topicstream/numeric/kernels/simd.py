@@ -5,12 +5,17 @@ rows of different arrays do not overlap and checks it again for every cell; with
 is nothing to prove. LLVM splits a vector into what the machine has (one AVX-512, two AVX, four SSE
 registers), so the same kernel runs on any CPU, with sums formed in the same order.
 
+LLVM's own vectoriser may not change a sum (``kernel``: strict arithmetic), so a loop over an array
+that adds up is one number after the other. Where that takes too long the sum is written with lanes,
+here or in ``kernels.sums``: the order is part of what is computed, and no processor chooses it.
+
 ``load(array, i)``      array: C-contiguous float32, any rank; i: flat index of the first of 16
                         entries (not checked)
 ``store(array, i, v)``  the reverse
 ``splat(x)``            16 copies of a float
 ``a + b, a - b, a * b, a / b``  lane by lane
-``fma(a, b, c)``        a * b + c, rounded once
+``fma(a, b, c)``        a * b + c, rounded once;  ``fma64(x, y, z)`` of float64s, and ``fma32`` of
+                        float32s
 ``larger(a, b)``        lane by lane (neither may be NaN)
 ``total(v)``            sum of the lanes, as a tree
 ``get(array, i)``       one entry of a one-dimensional array, not checked (no wrap-around of
@@ -87,6 +92,8 @@ __all__ = [
     "WIDTH",
     "fetch",
     "fma",
+    "fma32",
+    "fma64",
     "get",
     "larger",
     "load",
@@ -128,8 +135,12 @@ def splat(b: Builder, x: Value) -> Value:
 
 @emit(vector, vector, vector, vector)
 def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    """Compute x * y + z, fused where the machine can."""
-    return llvm.call(b, "llvm.fmuladd.v16f32", VECTOR, x, y, z)
+    """Compute x * y + z, rounded once."""
+    return llvm.fuse(b, x, y, z)
+
+
+fma64 = emit("float64", "float64", "float64", "float64")(llvm.fuse)
+fma32 = emit("float32", "float32", "float32", "float32")(llvm.fuse)
 
 
 @emit(vector, vector, vector)
