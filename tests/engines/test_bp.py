@@ -7,7 +7,7 @@ import pytest
 
 from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
-from topicstream.engines.base import Rule
+from topicstream.engines.base import Rule, padded
 from topicstream.engines.message import messages
 from topicstream.engines.message.bp import (
     BeliefPropagation,
@@ -226,37 +226,36 @@ def test_the_rise_of_a_mean_is_that_of_the_whole_numbers_beside_it():
     np.testing.assert_allclose(expected_rise(np.array([0.2]), prior), 0.2 / prior, rtol=1e-9)
 
 
-@pytest.mark.parametrize("topics", [5, 20, 40, 100])
-def test_where_arrays_lie_does_not_touch_the_bits(topics):
-    """Small arrays side by side made LLVM's checks of addresses choose another loop, which summed
-    in another order.
-    """
+@pytest.mark.parametrize("topics", [5, 16, 20, 40, 100])
+def test_where_arrays_lie_does_not_touch_the_bits_nor_what_lies_beside_them(topics):
+    """Rows of messages end within a vector of 16 topics."""
+    x, _ = planted(30, 20, 3, 12, 3)
+    block = dense_block(x)
+    engine = engine_of("cell", [block], 20, topics, alpha=0.1, beta=0.05)
+    width = padded(topics)
     rng = np.random.default_rng(topics)
-    mu, theta, alpha, phi, change, lam = (rng.random(topics, np.float32) for _ in range(6))
-    space = np.zeros(4000, np.float32)
-    found = set()
+    cells = block.cells
+    mu = rng.random((len(cells.words), topics), np.float32)
+    mu /= mu.sum(axis=1, keepdims=True)
+    base = np.zeros((block.n_words, width), np.float32)
+    np.add.at(base[:, :topics], cells.words, cells.counts[:, None] * mu)
+    rows = messages.Topics(base, np.arange(len(base)), base.sum(axis=0, dtype=np.float64))
+    alpha = np.full(topics, 0.1, np.float32)
+    priors = messages.Priors(alpha, np.float32(0.05), np.float32(1.0))
+    results = set()
     for gap in (0, 4, 12, 16, 48, 500):
-        sums = space[1000 : 1000 + topics]
-        p = space[1000 + topics + gap : 1000 + 2 * topics + gap]
-        sums[:] = lam + 9
-        s = messages._weigh(
-            np.float32(1),
-            mu,
-            theta,
-            alpha,
-            phi,
-            change,
-            np.float32(0.01),
-            sums,
-            p,
-            np.float32(1),
-            np.float32(0),
-            None,
+        space = np.full(2 * mu.size + gap + 40, np.float32(-1))
+        old = space[20 : 20 + mu.size].reshape(mu.shape)
+        new = space[20 + mu.size + gap :][: mu.size].reshape(mu.shape)
+        old[:] = mu
+        delta = np.zeros_like(base)
+        thetas = np.zeros((block.n_docs, width), np.float32)
+        loglik = messages.visit(
+            cells, rows, priors, engine.exclude, True, old, new, delta, thetas, None
         )
-        new = np.empty_like(mu)
-        old = mu.copy()
-        messages._move(
-            np.float32(2), np.float32(1) / s, p, old, new, theta.copy(), change.copy(), sums
-        )
-        found.add((float(s), p.tobytes(), new.tobytes(), sums.tobytes()))
-    assert len(found) == 1
+        assert (space[:20] == -1).all() and (space[20 + 2 * mu.size + gap :] == -1).all()
+        assert (space[20 + mu.size :][:gap] == -1).all() and (old == mu).all()
+        assert new.min() >= 0 and new.sum(axis=1) == pytest.approx(1, abs=1e-5)
+        assert (delta[:, topics:] == 0).all() and (thetas[:, topics:] == 0).all()
+        results.add((loglik, new.tobytes(), delta.tobytes(), thetas.tobytes()))
+    assert len(results) == 1

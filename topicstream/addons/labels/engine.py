@@ -63,7 +63,7 @@ from topicstream.numeric.kernels.arrays import (
     Shorts,
     sort_by_word,
 )
-from topicstream.numeric.kernels.dirichlet import sum_x_log
+from topicstream.numeric.kernels.dirichlet import log, sum_x_log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 
@@ -258,7 +258,7 @@ def sweep(
                     norm += prior[first + j]
                 # a draw of Exp(1), so that the messages are uniform on the simplex
                 elif mode == RANDOM:
-                    p = -np.log(1.0 - uniform(bits(state[d])))
+                    p = -log(1.0 - uniform(bits(state[d])))
                     state[d] = step(state[d])
                     share[j] = p
                 else:

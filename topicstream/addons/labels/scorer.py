@@ -41,6 +41,7 @@ from topicstream.inference.documents import ragged_rows
 from topicstream.inference.method import TopicRows
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import Floats, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import (
     EVEN,
@@ -232,10 +233,10 @@ def lost_without(
             tokens += x
             for j in range(labels):
                 q = p[topics - labels + j] / z
-                gone[j] += x * (q if q < 1e-5 else -np.log(max(1.0 - q, 1e-12)))
+                gone[j] += x * (q if q < 1e-5 else -log(max(1.0 - q, 1e-12)))
         for j in range(labels):
             rest = max(1.0 - np.float64(theta[d, topics - labels + j]) / mass, 1e-12)
-            lost[d, j] = gone[j] + tokens * np.log(rest)
+            lost[d, j] = gone[j] + tokens * log(rest)
 
 
 Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]

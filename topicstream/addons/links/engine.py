@@ -41,15 +41,16 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.message.bp import DenseMessages, DenseOptions
 from topicstream.engines.message.messages import CELL, Links, gather_theta
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
-from topicstream.numeric.kernels.jit import fast_kernel
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs, address_of
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.sums import dot_rows, sum_row
 from topicstream.numeric.tables.spec import DOCUMENTS
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
 
 
-@fast_kernel
+@kernel
 def link_messages(
     ptr: Longs,
     local: Ints,
@@ -83,6 +84,8 @@ def link_messages(
     """
     k_all = eta.shape[0]
     mean = np.empty(k_all, np.float32)
+    mean_ = address_of(mean)
+    eta_ = address_of(eta)
     for d in range(len(ptr) - 1):
         mean[:] = _ZERO
         link[d] = _ZERO
@@ -92,9 +95,7 @@ def link_messages(
         # mean_k = sum over the linked documents of theta_d'k / n_d', and sums_k that of theta_d'k
         for e in range(ptr[d], ptr[d + 1]):
             other = theta[row[local[e]]]
-            n = _ZERO
-            for k in range(k_all):
-                n += other[k]
+            n = sum_row(address_of(other), k_all)
             if n > _ZERO:
                 degree += 1
                 scale = _ONE / n
@@ -105,15 +106,10 @@ def link_messages(
             continue
         # eq. (29): m_eta = eta mean / degree
         each = _ONE / np.float32(degree)
-        total = _ZERO
         for k in range(k_all):
-            s = _ZERO
-            for j in range(k_all):
-                s += eta[k, j] * mean[j]
-            link[d, k] = each * s
+            link[d, k] = each * dot_rows(eta_ + 4 * k_all * k, mean_, k_all)
         # its sum, by which a visit weighs it, or (renormalise) scale it to 1
-        for k in range(k_all):
-            total += link[d, k]
+        total = sum_row(address_of(link) + 4 * link.shape[1] * d, k_all)
         weight[d] = total
         if renormalise and total > _ZERO:
             for k in range(k_all):
@@ -121,13 +117,13 @@ def link_messages(
             weight[d] = _ONE
 
 
-@fast_kernel
+@kernel
 def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
     """Add the numerator of eq. (28) to ``pairs``, both directions of each link, in float64.
 
     pairs[k, j] += before[d, k] sums[d, j].
     """
-    k_all = before.shape[1]
+    k_all = len(pairs)
     for d in range(len(before)):
         for k in range(k_all):
             own = np.float64(before[d, k])
@@ -136,7 +132,7 @@ def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
                     pairs[k, j] += own * sums[d, j]
 
 
-@fast_kernel
+@kernel
 def own_theta(indptr: Longs, counts: Array, messages: Floats, thetas: Floats) -> None:
     """thetas[d] = sum of x mu over the cells of document d, float32[D, K]."""
     for d in range(len(indptr) - 1):
@@ -228,7 +224,7 @@ class RelationalTopicModel(DenseMessages):
             "link": Buffer((docs, wide), "float32"),
             "sums": Buffer((docs, wide), "float32"),
             "weight of links": Buffer(docs, "float32"),
-            "before": Buffer((docs, topics), "float32"),
+            "before": Buffer((docs, wide), "float32"),
             "eta": Buffer((topics, topics), "float32"),
             # pairs of a round's blocks and their sum
             "statistics": Buffer((self.layout.round_blocks + 2, topics, topics), "float64"),
@@ -293,5 +289,4 @@ class RelationalTopicModel(DenseMessages):
 
     def _write(self, thetas: np.ndarray, out: Out) -> None:
         delta = out.delta["theta"]
-        np.maximum(thetas, 0.0, out=delta[:, : self.shape.topics])
-        delta[:, self.shape.topics :] = 0.0
+        np.maximum(thetas, 0.0, out=delta)

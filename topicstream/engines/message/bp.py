@@ -26,6 +26,7 @@ from topicstream.engines.base import (
     TableSpec,
     Visit,
     option,
+    padded,
 )
 from topicstream.engines.message import messages
 from topicstream.engines.message.messages import CELL, NOTHING, TOKEN
@@ -115,7 +116,7 @@ class DenseMessages(Learning):
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         return super().workspace(block) | {
-            "theta": Buffer((block.docs, self.shape.topics), "float32")
+            "theta": Buffer((block.docs, padded(self.shape.topics)), "float32")
         }
 
     def start(self, visit: Visit, out: Out) -> None:

@@ -29,6 +29,10 @@ delta
 alpha, beta, smooth
     float32[K], float32, float32 = W beta.
 
+Kp is a multiple of 16. A row is worked on 16 topics at a time: a sum over topics has sixteen lanes
+and then a tree (``simd.total``), on every processor. Rows of K end within a vector, so the last
+topics of a message come with zeros, which add nothing: lam is 1 there.
+
 References
 ----------
 Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on Pattern
@@ -37,14 +41,27 @@ Analysis and Machine Intelligence 35(5), 1121-1134.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from topicstream.numeric.kernels import rng
-from topicstream.numeric.kernels.arrays import Array, Cells, Doubles, Float, Floats, Longs
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.arrays import (
+    Array,
+    Cells,
+    Doubles,
+    Float,
+    Floats,
+    Longs,
+    address_of,
+    load,
+    load_row,
+    store,
+    store_row,
+)
+from topicstream.numeric.kernels.dirichlet import log
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import WIDTH, fma, larger, splat, total
 
 NOTHING = 0
 TOKEN = 1
@@ -78,7 +95,7 @@ class Links(NamedTuple):
     message   float32[D, Kp]  m_d of each document;  weight float32[D]: its sum, 0 where a document
               has no links
     xi        share of the links in a message
-    fresh     float32[D, K]   receives the documents' sums of the new messages
+    fresh     float32[D, Kp]  receives the documents' sums of the new messages
     tokens    float64[1]      gains the tokens of documents with a link message
     """
 
@@ -89,7 +106,7 @@ class Links(NamedTuple):
     tokens: Doubles
 
 
-@fast_kernel(inline="always")
+@kernel(inline="always")
 def _share(x: float, exclude: int) -> Float:
     """Compute how much of its message a cell of count x leaves out."""
     if exclude == CELL:
@@ -97,90 +114,153 @@ def _share(x: float, exclude: int) -> Float:
     return np.float32(1.0) if exclude == TOKEN else np.float32(0.0)
 
 
-@fast_kernel
+@kernel
+def _padded(values: Floats, width: int, rest: float) -> Floats:
+    """Copy values to float32[width] and fill the rest."""
+    out = np.full(width, np.float32(rest), np.float32)
+    for k in range(len(values)):
+        out[k] = values[k]
+    return out
+
+
+@kernel(forceinline=True)
 def _weigh(
     own: float,
-    mu: Floats,
-    theta: Floats,
-    alpha: Floats,
-    phi: Floats,
-    change: Floats,
+    topics: int,
+    width: int,
+    mu: int,
+    theta: int,
+    alpha: int,
+    phi: int,
+    change: int,
     beta: float,
-    lam: Floats,
-    p: Floats,
+    lam: int,
+    p: int,
+) -> Float:
+    """Compute the unnormalised message p by eq. (7) and return its sum.
+
+    own: factor of mu left out of every sum; the other numbers: addresses of rows of Kp floats, mu
+    of K = ``topics``.
+    """
+    nothing = splat(_ZERO)
+    out = splat(np.float32(-own))
+    smooth = splat(beta)
+    s = nothing
+    for k in range(0, width, WIDTH):
+        # every factor without the cell's share; a rounding below zero must not make it negative
+        m = load_row(mu, k, topics)
+        t = larger(fma(out, m, load(theta, k)), nothing) + load(alpha, k)
+        f = larger(fma(out, m, load(phi, k) + load(change, k)), nothing) + smooth
+        weight = t * f / fma(out, m, load(lam, k))
+        store(p, k, weight)
+        s = s + weight
+    return total(s)  # type: ignore[no-any-return]
+
+
+@kernel(forceinline=True)
+def _weigh_linked(
+    own: float,
+    topics: int,
+    width: int,
+    mu: int,
+    theta: int,
+    alpha: int,
+    phi: int,
+    change: int,
+    beta: float,
+    lam: int,
+    p: int,
     a: float,
     b: float,
-    message: Any,
+    message: int,
 ) -> Float:
-    """Compute the unnormalised message p by eq. (7) or (30) and return its sum.
+    """Compute the unnormalised message p by eq. (30) and return its sum.
 
-    own: factor of mu left out of every sum; a, b: weights of theta and of the links' message;
-    message: the links' message, or None.
+    a, b: weights of theta and of the links' message, at address ``message``; the rest is as in
+    ``_weigh``.
     """
-    s = _ZERO
-    # eq. (7), or (30) where there is a link message: every factor without the cell's share o
-    for k in range(len(p)):
-        o = own * mu[k]
-        t = theta[k] - o
-        f = phi[k] + change[k] - o
-        # a rounding below zero must not make a message negative
-        t = (t if t > _ZERO else _ZERO) + alpha[k]
-        f = (f if f > _ZERO else _ZERO) + beta
-        if message is None:
-            p[k] = t * f / (lam[k] - o)
-        else:
-            p[k] = (a * t + b * message[k]) * f / (lam[k] - o)
-    for k in range(len(p)):  # apart from the stores: see numeric/kernels/jit.py
-        s += p[k]
-    return s
+    nothing = splat(_ZERO)
+    out = splat(np.float32(-own))
+    smooth = splat(beta)
+    of_words = splat(a)
+    of_links = splat(b)
+    s = nothing
+    for k in range(0, width, WIDTH):
+        m = load_row(mu, k, topics)
+        t = larger(fma(out, m, load(theta, k)), nothing) + load(alpha, k)
+        t = fma(of_words, t, of_links * load(message, k))
+        f = larger(fma(out, m, load(phi, k) + load(change, k)), nothing) + smooth
+        weight = t * f / fma(out, m, load(lam, k))
+        store(p, k, weight)
+        s = s + weight
+    return total(s)  # type: ignore[no-any-return]
 
 
-@fast_kernel
+@kernel(forceinline=True)
 def _move(
     x: float,
     scale: float,
-    p: Floats,
-    old: Floats,
-    new: Floats,
-    theta: Floats,
-    change: Floats,
-    lam: Floats,
+    topics: int,
+    width: int,
+    p: int,
+    old: int,
+    new: int,
+    theta: int,
+    change: int,
+    lam: int,
 ) -> None:
     """Store new = scale p and move the sums by x (new - old)."""
-    for k in range(len(p)):
-        m = scale * p[k]
-        d = x * (m - old[k])
-        new[k] = m
-        theta[k] += d
-        change[k] += d
-        lam[k] += d
+    count = splat(x)
+    each = splat(scale)
+    for k in range(0, width, WIDTH):
+        m = each * load(p, k)
+        d = count * (m - load_row(old, k, topics))
+        store_row(new, k, m, topics)
+        store(theta, k, load(theta, k) + d)
+        store(change, k, load(change, k) + d)
+        store(lam, k, load(lam, k) + d)
 
 
-@fast_kernel
-def _put(x: float, scale: float, p: Floats, new: Floats, change: Floats, theta: Any) -> None:
-    """Store new = scale p and add x new to change and theta, if any."""
-    for k in range(len(p)):
-        m = scale * p[k]
-        new[k] = m
-        change[k] += x * m
-        if theta is not None:
-            theta[k] += x * m
+@kernel(forceinline=True)
+def _put(scale: float, topics: int, width: int, p: int, new: int) -> None:
+    """Store the message new = p = scale p."""
+    each = splat(scale)
+    for k in range(0, width, WIDTH):
+        m = each * load(p, k)
+        store(p, k, m)
+        store_row(new, k, m, topics)
 
 
-@fast_kernel
+@kernel(forceinline=True)
+def _add(x: float, width: int, p: int, sums: int) -> None:
+    """Add x p to the sums."""
+    count = splat(x)
+    for k in range(0, width, WIDTH):
+        store(sums, k, fma(count, load(p, k), load(sums, k)))
+
+
+@kernel
 def gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Floats) -> float:
-    """Sum theta[k] = sum of x mu over a document and return its tokens."""
+    """Sum theta[k] = sum of x mu over a document and return its tokens.
+
+    theta: float32[Kp], zero from K on.
+    """
+    topics = old.shape[1]
+    old_ = address_of(old)
+    theta_ = address_of(theta)
     theta[:] = _ZERO
-    n: float = 0.0
+    n = 0.0
     for i in range(first, last):
         x = np.float32(counts[i])
-        n += float(x)
-        for k in range(len(theta)):
-            theta[k] += x * old[i, k]
+        n += np.float64(x)
+        count = splat(x)
+        row = old_ + 4 * topics * i
+        for k in range(0, len(theta), WIDTH):
+            store(theta_, k, fma(count, load_row(row, k, topics), load(theta_, k)))
     return n
 
 
-@fast_kernel
+@kernel
 def visit(
     cells: Cells,
     topics: Topics,
@@ -202,8 +282,8 @@ def visit(
         contribution. False: every message comes from the sums of the pass before, and delta gets
         the whole new contribution.
     thetas
-        float32[D, K], receives the documents' sums: of the new messages when they move, else of the
-        old ones. With links always of the old ones.
+        float32[D, Kp], receives the documents' sums: of the new messages when they move, else of
+        the old ones. With links always of the old ones.
     links
         ``Links`` or None.
 
@@ -215,29 +295,41 @@ def visit(
     (base, index, totals) = topics
     (alpha, beta, smooth) = priors
     k_all = old.shape[1]
+    width = delta.shape[1]
     # lam_k + W beta, the denominator of eq. (7), and the sum of alpha
-    lam = np.empty(k_all, np.float32)
-    p = np.empty(k_all, np.float32)
-    mass = np.float64(0.0)
-    nothing = np.zeros(k_all, np.float32)
+    lam = np.ones(width, np.float32)
+    p = np.empty(width, np.float32)
+    nothing = np.zeros(width, np.float32)
+    prior = _padded(alpha, width, 0.0)
+    mass = 0.0
     for k in range(k_all):
         lam[k] = totals[k] + smooth
-    for k in range(k_all):
-        mass += alpha[k]
+        mass += np.float64(alpha[k])
     delta[:] = _ZERO
+    old_ = address_of(old)
+    new_ = address_of(new)
+    base_ = address_of(base)
+    delta_ = address_of(delta)
+    lam_ = address_of(lam)
+    p_ = address_of(p)
+    nothing_ = address_of(nothing)
+    prior_ = address_of(prior)
     loglik = 0.0
     for d in range(len(indptr) - 1):
-        theta = thetas[d]
         # theta_dk from the stored messages
-        n = gather_theta(indptr[d], indptr[d + 1], counts, old, theta)
+        n = gather_theta(indptr[d], indptr[d + 1], counts, old, thetas[d])
+        theta_ = address_of(thetas) + 4 * width * d
+        fresh_ = theta_
+        message_ = theta_
         # eq. (30): weights a, b of theta and of the links' message (1 and 0 without links)
+        a = 1.0
+        b = 0.0
+        z = 0.0
         if links is not None:
-            fresh = links.fresh[d]
-            message = links.message[d][:k_all]
+            links.fresh[d, :] = thetas[d] if moving else nothing
+            fresh_ = address_of(links.fresh) + 4 * width * d
+            message_ = address_of(links.message) + 4 * width * d
             z = np.float64(links.weight[d])
-            a = 1.0
-            b = 0.0
-            fresh[:] = theta if moving else nothing
             if z > 0.0:
                 a = 1.0 - links.xi
                 b = links.xi
@@ -245,39 +337,49 @@ def visit(
         # eq. (7) for each cell: weigh the topics, normalise by s, move or add up the sums
         for i in range(indptr[d], indptr[d + 1]):
             x = np.float32(counts[i])
-            row = delta[words[i]][:k_all]
             own = _share(x, exclude)
-            phi = base[index[words[i]]]
+            mu = old_ + 4 * k_all * i
+            to = new_ + 4 * k_all * i
+            row = delta_ + 4 * width * words[i]
+            phi = base_ + 4 * base.shape[1] * index[words[i]]
+            change = row if moving else nothing_
             if links is None:
-                if moving:
-                    s = _weigh(own, old[i], theta, alpha, phi, row, beta, lam, p, _ONE, _ZERO, None)
-                    _move(x, _ONE / s, p, old[i], new[i], theta, row, lam)
-                else:
-                    s = _weigh(
-                        own, old[i], theta, alpha, phi, nothing, beta, lam, p, _ONE, _ZERO, None
-                    )
-                    _put(x, _ONE / s, p, new[i], row, None)
+                s = _weigh(own, k_all, width, mu, theta_, prior_, phi, change, beta, lam_, p_)
                 # p(w | the other cells): the normaliser over the document's remaining tokens and
                 # priors
-                loglik += float(x) * math.log(s / (n - own + mass))
+                loglik += np.float64(x) * log(s / (n - own + mass))
             else:
                 # eq. (30): the links weigh as much as the document's other tokens and its priors
                 rest = n - x + mass
-                first = np.float32(a)
-                scaled = np.float32(b * rest)
-                sums, change = (fresh, row) if moving else (theta, nothing)
-                s = _weigh(
-                    own, old[i], sums, alpha, phi, change, beta, lam, p, first, scaled, message
+                sums = fresh_ if moving else theta_
+                s = _weigh_linked(
+                    own,
+                    k_all,
+                    width,
+                    mu,
+                    sums,
+                    prior_,
+                    phi,
+                    change,
+                    beta,
+                    lam_,
+                    p_,
+                    np.float32(a),
+                    np.float32(b * rest),
+                    message_,
                 )
-                loglik += float(x) * math.log(s / (rest * (a + b * z)))
-                if moving:
-                    _move(x, _ONE / s, p, old[i], new[i], fresh, row, lam)
-                else:
-                    _put(x, _ONE / s, p, new[i], row, fresh)
+                loglik += np.float64(x) * log(s / (rest * (a + b * z)))
+            if moving:
+                _move(x, _ONE / s, k_all, width, p_, mu, to, fresh_, row, lam_)
+            else:
+                _put(_ONE / s, k_all, width, p_, to)
+                _add(x, width, p_, row)
+                if links is not None:
+                    _add(x, width, p_, fresh_)
     return loglik
 
 
-@fast_kernel
+@kernel
 def start_soft(
     cells: Cells,
     topics: Topics,
@@ -290,7 +392,7 @@ def start_soft(
     """Compute the first messages from seed topics, p(w|k) = base / totals.
 
     ``rounds`` inner iterations update the document's mixture (1: uniform mixture). delta gets the
-    block's contribution.
+    block's contribution. thetas: float32[D, Kp].
 
     Returns
     -------
@@ -299,50 +401,58 @@ def start_soft(
     (indptr, words, counts) = cells
     (base, index, totals) = topics
     k_all = new.shape[1]
-    inverse = np.empty(k_all, np.float32)
-    p = np.empty(k_all, np.float32)
+    width = delta.shape[1]
+    inverse = np.zeros(width, np.float32)
+    possible = np.zeros(width, np.float32)
+    mu = np.empty(width, np.float32)
+    p = np.empty(width, np.float32)
+    prior = _padded(alpha, width, 0.0)
     # 1 / lam_k of the seed topics
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
+        possible[k] = 1.0
     delta[:] = _ZERO
+    new_ = address_of(new)
+    base_ = address_of(base)
+    delta_ = address_of(delta)
+    mu_ = address_of(mu)
+    p_ = address_of(p)
     loglik = 0.0
     for d in range(len(indptr) - 1):
         theta = thetas[d]
-        theta[:] = np.float32(1.0)
+        theta_ = address_of(theta)
         # inner iterations of EM for the document's mixture, which begins even
+        theta[:] = possible
         for r in range(rounds):
             if r > 0:
-                for k in range(k_all):
-                    theta[k] += alpha[k]
-            total = 0.0
+                for k in range(width):
+                    theta[k] += prior[k]
+            mass = 0.0
             for k in range(k_all):
-                total += theta[k]
+                mass += np.float64(theta[k])
             p[:] = _ZERO
-            # E step: mu_k ~ theta_k p(w|k)
             for i in range(indptr[d], indptr[d + 1]):
-                seed = base[index[words[i]]]
-                row = new[i]
-                s = np.float32(0.0)
-                for k in range(k_all):
-                    row[k] = theta[k] * inverse[k] * seed[k]
-                for k in range(k_all):
-                    s += row[k]
+                # E step: mu_k ~ theta_k p(w|k)
+                seed = base_ + 4 * base.shape[1] * index[words[i]]
+                lanes = splat(_ZERO)
+                for k in range(0, width, WIDTH):
+                    m = load(theta_, k) * load(address_of(inverse), k) * load(seed, k)
+                    store(mu_, k, m)
+                    lanes = lanes + m
+                s = total(lanes)
                 # normalise, and collect the M step's sum of x mu in p
                 x = np.float32(counts[i])
-                scale = np.float32(1.0) / s if s > _ZERO else _ZERO
+                scale = _ONE / s if s > _ZERO else _ZERO
                 if s <= _ZERO:  # a word no seed topic has: every topic alike
-                    row[:] = np.float32(1.0)
-                    scale = np.float32(1.0) / np.float32(k_all)
-                for k in range(k_all):
-                    row[k] *= scale
-                    p[k] += x * row[k]
+                    mu[:] = possible
+                    scale = _ONE / np.float32(k_all)
+                _put(scale, k_all, width, mu_, new_ + 4 * k_all * i)
+                _add(x, width, mu_, p_)
                 # the last iteration is the first message: add it to phi and the likelihood
                 if r == rounds - 1:
-                    change = delta[words[i]]
-                    for k in range(k_all):
-                        change[k] += x * row[k]
+                    _add(x, width, mu_, delta_ + 4 * width * words[i])
                     if s > _ZERO:
-                        loglik += float(x) * math.log(s / total)
+                        loglik += np.float64(x) * log(s / mass)
             # M step: theta_k = sum of x mu
             theta[:] = p
     return loglik

@@ -152,13 +152,10 @@ def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
     A short document says little of alpha. So for topics that ask for less than ``mean`` the rate
     falls with the square of the documents' mean length below SAYS_LITTLE tokens.
     """
-    docs = lengths.times.sum()
+    docs = float(lengths.times.sum())
     rate = strength * docs
-    return Pull(
-        mean,
-        rate,
-        rate * min(1.0, (lengths.times @ lengths.values / max(docs, 1.0) / SAYS_LITTLE) ** 2),
-    )
+    share = float((lengths.times * lengths.values).sum()) / max(docs, 1.0) / SAYS_LITTLE
+    return Pull(mean, rate, rate * min(1.0, share * share))
 
 
 def reach_option() -> Any:

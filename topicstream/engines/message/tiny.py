@@ -45,7 +45,7 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.message.priors import Learning, reach_option
 from topicstream.numeric.kernels.arrays import Bytes, Cells, Doubles, Floats, Longs
-from topicstream.numeric.kernels.dirichlet import sum_x_log
+from topicstream.numeric.kernels.dirichlet import log, sum_x_log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import below, bits, step, stream
 from topicstream.numeric.kernels.simd import (
@@ -424,7 +424,7 @@ class TinyEngine(Learning):
                 block.cells, self.shape.topics, visit.key.seed, block.first_doc, theta, delta
             )
             # nothing known yet: the even spread
-            out.stats["loglik"][0] = -block.tokens * np.log(self.shape.words)
+            out.stats["loglik"][0] = -block.tokens * log(float(self.shape.words))
         else:
             alpha, _ = self.priors(visit, out)
             out.stats["loglik"][0] = self.assign(
