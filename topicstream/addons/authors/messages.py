@@ -23,14 +23,23 @@ and a document's pairs ascend.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from topicstream.numeric.kernels import rng
-from topicstream.numeric.kernels.arrays import Array, Bytes, Doubles, Float, Floats, Ints, Longs
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.arrays import (
+    Array,
+    Bytes,
+    Doubles,
+    Float,
+    Floats,
+    Ints,
+    Longs,
+    address_of,
+)
+from topicstream.numeric.kernels.dirichlet import log
+from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.select import largest_numbers
+from topicstream.numeric.kernels.sums import sum_row
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
@@ -141,7 +150,7 @@ def start(
                 change[rows[own[j] // topics], k] += x * m
 
 
-@fast_kernel
+@kernel
 def _open(
     pairs: Ints,
     topics: int,
@@ -173,7 +182,7 @@ def _open(
     return n
 
 
-@fast_kernel
+@kernel
 def _collect(
     o: Floats,
     count: int,
@@ -191,10 +200,7 @@ def _collect(
         for a in range(n_authors):
             for s in range(n_slots):
                 m[s] += o[a * n_slots + s]
-            each = _ZERO
-            for s in range(n_slots):
-                each += o[a * n_slots + s]
-            na[a] = each
+            na[a] = sum_row(address_of(o) + 4 * a * n_slots, n_slots)
     else:
         for a in range(n_authors):
             na[a] = _ZERO
@@ -203,7 +209,7 @@ def _collect(
             na[author[j]] += o[j]
 
 
-@fast_kernel
+@kernel
 def _weigh(
     o: Floats,
     count: int,
@@ -255,13 +261,10 @@ def _weigh(
         for j in range(count):
             c = t[j] - o[j]
             p[j] = ((c if c > _ZERO else _ZERO) + al[j]) * g[author[j]] * f[place[j]]
-    total = _ZERO
-    for j in range(count):
-        total += p[j]
-    return total
+    return sum_row(address_of(p), count)  # type: ignore[no-any-return]
 
 
-@fast_kernel
+@kernel
 def visit(
     indptr: Longs,
     words: Ints,
@@ -329,7 +332,6 @@ def visit(
     for a in range(private):
         for k in range(topics):
             sums[a] += have[a, k]
-    # rows apart: see fast_kernel
     apart = most + 128
     whole = np.empty((7, apart), np.int64)
     real = np.empty((6, apart), np.float32)
@@ -552,7 +554,7 @@ def visit(
                 p,
             )
             if total > _ZERO:
-                loglik += float(x) * math.log(total / np.float32(n_authors))
+                loglik += float(x) * log(np.float64(total / np.float32(n_authors)))
             else:  # alpha or beta are 0 and nothing is left
                 p[:count] = _ONE
                 total = np.float32(count)

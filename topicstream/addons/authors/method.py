@@ -12,7 +12,6 @@ held still), without iteration. A document that names no author of the model is 
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,11 +22,13 @@ from topicstream.base.errors import InputError, StoreError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.bp import BP, BPOptions
-from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs
-from topicstream.numeric.kernels.jit import fast_kernel
+from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs, address_of
+from topicstream.numeric.kernels.dirichlet import log
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.sums import dot_rows, sum_floats
 
 
-@fast_kernel
+@kernel
 def spread_authors(
     indptr: Longs,
     rows: Longs,
@@ -69,6 +70,8 @@ def spread_authors(
     topics = theta.shape[1]
     loglik = 0.0
     word_weights = np.empty(topics, np.float32)
+    weights_ = address_of(word_weights)
+    theta_ = address_of(theta)
     b = np.float32(beta)
     longest = 0
     for d in range(len(indptr) - 1):
@@ -80,19 +83,14 @@ def spread_authors(
             w = rows[i]
             for k in range(topics):
                 word_weights[k] = (base[w, k] + b) * inverse[k]
-            total = np.float32(0)
             for e in range(n):
                 a = authors[aptr[d] + e]
-                p = np.float32(0)
-                for k in range(topics):
-                    p += theta[a, k] * word_weights[k]
-                said[e] = p
-            for e in range(n):
-                total += said[e]
+                said[e] = dot_rows(theta_ + 4 * topics * a, weights_, topics)
+            total = sum_floats(said, n)
             if total <= np.float32(0):
                 continue
             share = counts[i] / total
-            loglik += float(counts[i]) * math.log(total / n)
+            loglik += float(counts[i]) * log(total / n)
             for e in range(n):
                 a = authors[aptr[d] + e]
                 explained[aptr[d] + e] += share * said[e]
