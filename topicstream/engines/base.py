@@ -27,6 +27,7 @@ from topicstream.base.options import option
 from topicstream.corpus.block import Block
 from topicstream.engines.about import TOPICS, About, Objective, Priors
 from topicstream.engines.shapes import ArraySpec, BlockShape, Buffer, Shape
+from topicstream.numeric.kernels.dirichlet import exp, log
 from topicstream.numeric.tables.spec import (
     LANES,
     PackedRows,
@@ -518,7 +519,7 @@ class SteppingEngine(Engine):
     """
 
     def _rho(self, params: Mapping[str, np.ndarray]) -> float:
-        return float((self.options.tau + params["step"][0]) ** -self.options.kappa)
+        return float(exp(-self.options.kappa * log(float(self.options.tau + params["step"][0]))))
 
     def end_round(
         self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int

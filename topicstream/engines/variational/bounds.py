@@ -7,21 +7,28 @@ import numpy as np
 from topicstream.engines.variational.statistics import WeightSource, log_weights
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats
 from topicstream.numeric.kernels.dirichlet import lgamma, log, log_gamma
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.sums import (
+    fma_doubles,
+    load_doubles,
+    splat_doubles,
+    total_doubles,
+)
 
 
 @kernel
-def _logs(e: Floats, u: int, work: Doubles) -> None:
-    """Store work[k] = log e[u, k], or 0 where e is 0.
+def _logs(e: Floats, u: int, work: Doubles, held: Doubles) -> None:
+    """Store work[k] = log e[u, k] and held[k] = 1, or 0 and 0 where e is 0.
 
     A separate loop becomes SIMD code.
     """
     for k in range(len(work)):
         v = np.float64(e[u, k])
         work[k] = log(v if v > 0.0 else 1.0)
+        held[k] = 1.0 if v > 0.0 else 0.0
 
 
-@fast_kernel
+@kernel
 def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) -> float:
     """Sum stat[u, k] E[log phi_uk] over a block in float64.
 
@@ -29,19 +36,24 @@ def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) ->
     """
     total = 0.0
     work = np.empty(e.shape[1])
+    held = np.empty(e.shape[1])
+    nothing = splat_doubles(0.0)
+    one = splat_doubles(1.0)
     for u in range(len(log_scale)):
-        _logs(e, u, work)
-        row = 0.0
-        mass = 0.0
-        lost = 0.0
-        for k in range(src.topics):
-            s = np.float64(stat[u, k])
-            held = 1.0 if e[u, k] > 0.0 else 0.0
-            row += s * work[k]
-            mass += s * held
-            lost += s * (1.0 - held)
-        total += row + mass * log_scale[u]
-        if lost > 0.0:  # a weight is too small for float32
+        _logs(e, u, work, held)
+        # sums over topics of s log e, of s where e is not 0, and of the other s
+        row = nothing
+        mass = nothing
+        lost = nothing
+        first = u * stat.shape[1]
+        for k in range(0, src.topics, 8):
+            s = load_doubles(stat, first + k, first + src.topics)
+            h = load_doubles(held, k, src.topics)
+            row = fma_doubles(s, load_doubles(work, k, src.topics), row)
+            mass = fma_doubles(s, h, mass)
+            lost = fma_doubles(s, one - h, lost)
+        total += total_doubles(row) + total_doubles(mass) * log_scale[u]
+        if total_doubles(lost) > 0.0:  # a weight is too small for float32
             log_weights(src, u, work)
             for k in range(src.topics):
                 if e[u, k] == 0.0 and stat[u, k] > 0.0:

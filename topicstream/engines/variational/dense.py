@@ -31,8 +31,9 @@ from topicstream.engines.variational.statistics import LEAST_Z, WeightSource, lo
 from topicstream.numeric.kernels import simd
 from topicstream.numeric.kernels.arrays import Array, Bytes, Cells, Doubles, Floats, Ints
 from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, lgamma, log
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import fill, sweep_cells, take_counts
+from topicstream.numeric.kernels.sums import sum_doubles
 
 LEAST_T = 1e-37
 RESTART_INNER = 5  # inner iterations of a restart proposal
@@ -42,7 +43,7 @@ REPORTS = ("bound", "loglik", "inner", "capped", "tried", "accepted")
 BOUND, LOGLIK, INNER, CAPPED, TRIED, ACCEPTED = range(6)
 
 
-@fast_kernel
+@kernel
 def prior_weights(n: Doubles, alpha: Doubles, topics: int, t: Floats) -> None:
     """Store t[k] = exp(psi(n[k] + alpha[k])), or 0 below 1e-37.
 
@@ -70,7 +71,7 @@ def _hard_cell(src: WeightSource, u: int, n_used: Doubles, alpha: Doubles, work:
         total += work[k]
     for k in range(src.topics):
         work[k] /= total
-    return most + np.log(total)  # type: ignore[no-any-return]
+    return most + log(total)  # type: ignore[no-any-return]
 
 
 class Words(NamedTuple):
@@ -166,16 +167,16 @@ def document_bound(
     return fit + (total - lgamma(mass + prior) + lgamma(prior)), fit - mass * digamma(mass + prior)
 
 
-@fast_kernel
+@kernel
 def log_fit(
     first: int, words: Ints, counts: Array, log_scale: Doubles, z: Floats, cells: int
 ) -> float:
     """Sum x (log_scale + log z) over the cells that are not hard, in float64."""
-    total = 0.0
+    terms = np.empty(cells)
     for j in range(cells):
         x = np.float64(counts[first + j]) if z[j] > np.float32(LEAST_Z) else 0.0
-        total += x * (log_scale[words[first + j]] + log(max(np.float64(z[j]), 1e-300)))
-    return total
+        terms[j] = x * (log_scale[words[first + j]] + log(max(np.float64(z[j]), 1e-300)))
+    return sum_doubles(terms, cells)  # type: ignore[no-any-return]
 
 
 @kernel

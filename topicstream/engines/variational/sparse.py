@@ -46,7 +46,7 @@ from topicstream.engines.variational.statistics import (
 )
 from topicstream.numeric.kernels import arrays as pointers
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
-from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma
+from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import take_counts
 
@@ -98,7 +98,7 @@ def _hard_top(
     # r_a over the marked topics
     for a in range(width):
         scores[a] = exp(scores[a] - best) / total if work[a] > 0.0 else 0.0
-    return best + np.log(total)  # type: ignore[no-any-return]
+    return best + log(total)  # type: ignore[no-any-return]
 
 
 @kernel
@@ -185,9 +185,9 @@ def _alive(n: int, alpha: int, count: int, faint: float, used: int) -> int:
     for a in range(count):
         v = pointers.double_at(n, a)
         most = max(most, v + pointers.double_at(alpha, a) if v > 0.0 else 0.0)
-    y = min(np.log(most) + faint, SURE)
+    y = min(log(most) + faint, SURE)
     # psi(least) = y, nearly (Minka 2000)
-    least = np.exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)
+    least = exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)
     least = min(least, most)  # the largest stays whatever its weight
     alive = 0
     for a in range(count):

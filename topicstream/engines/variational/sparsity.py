@@ -13,6 +13,7 @@ from topicstream.engines.base import BlockShape, Buffer, Out, Shape, Visit, opti
 from topicstream.engines.variational import choice, dense, sparse, statistics
 from topicstream.engines.variational.family import Variational, VariationalOptions
 from topicstream.engines.variational.statistics import WeightSource
+from topicstream.numeric.kernels.dirichlet import log
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Sparse(Variational):
         of = self.weigh(visit, out, starting)
         most = self.most
         lanes = out.array("lanes")
-        faint = math.log(o.leave) if o.leave > 0 else -math.inf
+        faint = log(o.leave) if o.leave > 0 else -math.inf
         lists = sparse.Lists(most, faint, out.array("best topics"), out.array("best weights"))
         choice.best_of_words(of.e, most, lanes[0], lanes[1], lists.topic, lists.value)
         reports = np.zeros(len(dense.REPORTS))

@@ -36,7 +36,9 @@ from topicstream.numeric.kernels.arrays import (
     word_ends,
 )
 from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma32, log
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import fma32
+from topicstream.numeric.kernels.sums import sum_row
 
 AHEAD = 8  # cells before their entries are used, they are asked for
 # shorter lists are zeros to their end (choice.collect): no branch that has to be guessed
@@ -257,10 +259,10 @@ def _row_in_logarithms(src: WeightSource, u: int, work: Doubles, e: Floats) -> f
         total += exp(work[k] - most)
     for k in range(e.shape[1]):
         e[u, k] = exp(work[k] - most) / total if k < src.topics else 0.0
-    return most + np.log(total)  # type: ignore[no-any-return]
+    return most + log(total)  # type: ignore[no-any-return]
 
 
-@fast_kernel
+@kernel
 def word_weights(
     src: WeightSource, factor: Floats, least: float, work: Doubles, e: Floats, log_scale: Doubles
 ) -> None:
@@ -273,22 +275,23 @@ def word_weights(
     b = np.float32(src.beta)
     base = src.base
     width = e.shape[1]
+    e_ = pointers.address_of(e)
     for u in range(len(src.row_of)):
         i = src.row_of[u]
-        total = np.float32(0.0)
+        # exp(E[log phi_uk]) up to a factor of the block
         if src.point:
             for k in range(width):
-                e[u, k] = (base[i, k] * s + b) * factor[k]
+                e[u, k] = fma32(base[i, k], s, b) * factor[k]
         else:
             for k in range(width):
-                e[u, k] = exp_digamma32(base[i, k] * s + b) * factor[k]
-        for k in range(width):  # apart from the stores: see numeric/kernels/jit.py
-            total += e[u, k]
+                e[u, k] = exp_digamma32(fma32(base[i, k], s, b)) * factor[k]
+        # scale the row to the sum one
+        total = sum_row(e_ + 4 * width * u, width)
         if total > np.float32(LEAST_ROW):
             inverse = one / total
             for k in range(width):
                 y = e[u, k] * inverse
                 e[u, k] = y if y > np.float32(1e-37) else np.float32(0.0)
-            log_scale[u] = np.log(np.float64(total)) - least
+            log_scale[u] = log(np.float64(total)) - least
         else:
             log_scale[u] = _row_in_logarithms(src, u, work, e)
