@@ -24,31 +24,36 @@ coef, sums
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from topicstream.engines.base import LANES, BlockShape, Buffer, Out, PackedRows, Visit, padded
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.numeric.kernels.arrays import Array, Doubles, Ints, Longs
-from topicstream.numeric.kernels.dirichlet import close_document
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.dirichlet import close_document, log
+from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.packed import entry_bytes, expand_packed
 from topicstream.numeric.kernels.rng import bits, step, stream, uniform
+from topicstream.numeric.kernels.sums import (
+    fma_doubles,
+    load_eight,
+    splat_doubles,
+    total_doubles,
+)
 
 SPREAD = 1 << 19  # packed entries that are spread out into dense rows at once
 
 
-@fast_kernel
+@kernel
 def weigh(row: Ints, coef: Doubles, beta: float, sums: Doubles) -> float:
     """Sum coef_t (beta + n_wt) over each 16 topics and return their total."""
+    prior = splat_doubles(beta)
     total = 0.0
     for i in range(len(sums)):
-        part = 0.0
-        for j in range(i * LANES, i * LANES + LANES):
-            part += coef[j] * (beta + row[j])
-        sums[i] = part
-        total += part
+        j = i * LANES
+        low = load_eight(coef, j) * (prior + load_eight(row, j))
+        both = fma_doubles(load_eight(coef, j + 8), prior + load_eight(row, j + 8), low)
+        sums[i] = total_doubles(both)
+        total += sums[i]
     return total
 
 
@@ -149,11 +154,11 @@ def sweep(
                 product *= total
                 factors += 1
                 if factors == 8:
-                    loglik += math.log(product)
+                    loglik += log(product)
                     product = 1.0
                     factors = 0
         # every draw of the document also divides by n_d - 1 + sum alpha
-        loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
+        loglik += log(product) - n_d * log(alpha_sum + (n_d - 1))
         # log p(z) of the document, and its counts for learned priors
         n_topics = np.int64(0)
         for t in range(n_topics_all):

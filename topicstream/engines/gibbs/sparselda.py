@@ -28,16 +28,14 @@ n_td, topics, slot
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from topicstream.base.errors import TopicsError
 from topicstream.engines.base import BlockShape, Buffer, Out, PackedRows, Visit
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.numeric.kernels.arrays import Array, Doubles, Int, Ints, Longs
-from topicstream.numeric.kernels.dirichlet import close_document
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.dirichlet import close_document, log
+from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.packed import (
     READ_PAST,
     entry_bytes,
@@ -50,18 +48,10 @@ from topicstream.numeric.kernels.packed import (
 )
 from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 from topicstream.numeric.kernels.simd import fetch
+from topicstream.numeric.kernels.sums import dot_doubles
 
 AHEAD = 3  # cells ahead whose rows are fetched
 NEAR = 32  # entries of a row searched one by one: most draws end there; from there on by SIMD
-
-
-@fast_kernel
-def dot(a: Doubles, b: Doubles) -> float:
-    """Sum a[i] * b[i] in float64."""
-    total = 0.0
-    for i in range(len(a)):
-        total += a[i] * b[i]
-    return total
 
 
 @kernel
@@ -149,7 +139,7 @@ def sweep(
             t = topics[j]
             coef[t] = (alpha[t] + n_td[t]) * inv[t]
             r += n_td[t] * inv[t]
-        s = dot(alpha, inv)
+        s = dot_doubles(alpha, inv, len(inv))
         product = 1.0
         factors = 0
         for c in range(a, b):
@@ -197,7 +187,7 @@ def sweep(
                 product *= total
                 factors += 1
                 if factors == 8:
-                    loglik += math.log(product)
+                    loglik += log(product)
                     product = 1.0
                     factors = 0
                 pn = np.int64(-1)
@@ -299,7 +289,7 @@ def sweep(
                 r += (nd + 1) * i1 - nd * i0
                 q += c1 * (cn + 1.0) - c0 * cn
             length[u] = n
-        loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
+        loglik += log(product) - n_d * log(alpha_sum + (n_d - 1))
         doc_loglik += close_document(
             topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths
         )
