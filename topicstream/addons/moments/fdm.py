@@ -40,6 +40,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
+from topicstream.numeric.kernels.products import multiply, multiply_transposed
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class FullDependenceMixture(Engine):
         y = out.array("mu a")
         z = out.array("z")
         sums = np.zeros(3)
-        np.matmul(mu, a, out=y)
+        multiply(mu, a, y)
         scale = float(visit.params["scale"][0])
         pairs.expect(
             block.indptr,
@@ -162,8 +163,9 @@ class FullDependenceMixture(Engine):
             block.first_doc,
             sums,
         )
-        g = z.T @ mu
-        np.matmul(z, a, out=y)
+        g = np.empty_like(a)
+        multiply_transposed(z, mu, g)
+        multiply(z, a, y)
         np.multiply(mu, y, out=out.delta["phi"])
         k = self.shape.topics
         symmetric = a[:k, :k] * (g[:k, :k] + g[:k, :k].T) / 2

@@ -24,6 +24,8 @@ import numpy as np
 
 from topicstream.numeric.kernels.arrays import Bools, Doubles, Longs
 from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import fma64
+from topicstream.numeric.kernels.sums import dot_doubles
 
 Pieces = Callable[[], Iterator[tuple[int, np.ndarray]]]
 TOLD = 30  # distances that are printed; the model has all
@@ -46,6 +48,32 @@ class Picked(NamedTuple):
 
     anchors: np.ndarray
     distances: np.ndarray
+
+
+@kernel
+def row_products(rows: Doubles, direction: Doubles) -> Doubles:
+    """Multiply each row with a direction (a BLAS library sums by processor and threads)."""
+    out = np.empty(len(rows))
+    for i in range(len(rows)):
+        out[i] = dot_doubles(rows[i], direction, len(direction))
+    return out
+
+
+@kernel
+def row_squares(rows: Doubles) -> Doubles:
+    """Sum the squares of each row."""
+    out = np.empty(len(rows))
+    for i in range(len(rows)):
+        out[i] = dot_doubles(rows[i], rows[i], rows.shape[1])
+    return out
+
+
+@kernel
+def take_out(basis: Doubles, shares: Doubles, rest: Doubles) -> None:
+    """Subtract the sum of shares[i] basis[i] from rest."""
+    for i in range(len(basis)):
+        for j in range(len(rest)):
+            rest[j] = fma64(-shares[i], basis[i, j], rest[j])
 
 
 def pick(
@@ -86,17 +114,18 @@ def pick(
     def along(direction: np.ndarray) -> np.ndarray:
         products = np.empty(candidates)
         for part, rows in parts():
-            products[part] = np.einsum("ij,j->i", rows, direction)
+            products[part] = row_products(rows, direction)
         return products * inverse
 
     squares = np.empty(candidates)
     for part, rows in parts():
-        squares[part] = np.einsum("ij,ij->i", rows, rows)
+        squares[part] = row_squares(rows)
     squares *= inverse**2
     chosen = [int(np.argmax(squares))]
     origin = row(chosen[0])
     distances = [float(np.sqrt(squares[chosen[0]]))]
-    squares += origin @ origin - 2.0 * along(origin)  # from the origin's new place
+    # from the origin's new place
+    squares += dot_doubles(origin, origin, columns) - 2.0 * along(origin)
     candidates_left = np.ones(candidates, np.bool_)
     basis = np.zeros((0, columns))
     while len(chosen) < topics:
@@ -104,16 +133,15 @@ def pick(
         far = int(np.argmax(np.where(candidates_left, squares, -np.inf)))
         rest = row(far) - origin
         for _ in range(2):
-            # BLAS sums by its number of threads
-            rest -= np.einsum("ij,i->j", basis, np.einsum("ij,j->i", basis, rest))
-        norm = float(np.linalg.norm(rest))
+            take_out(basis, row_products(basis, rest), rest)
+        norm = float(np.sqrt(dot_doubles(rest, rest, columns)))
         chosen.append(far)
         distances.append(norm)
         step(len(chosen))
         if norm > 0.0 and len(chosen) < topics:
             direction = rest / norm
             basis = np.vstack([basis, direction])
-            squares -= (along(direction) - origin @ direction) ** 2
+            squares -= (along(direction) - dot_doubles(origin, direction, columns)) ** 2
     return Picked(np.array(chosen, np.int64), np.array(distances))
 
 

@@ -10,30 +10,16 @@ left is a product with a for each word of the block.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from topicstream.numeric.kernels import rng
-from topicstream.numeric.kernels.arrays import Doubles, Float, Floats, Ints, Longs
-from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import log
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import WIDTH, fma, load, splat, store, total
 
 # of a pair's probability: two words that no pair of topics has left together
 TINY = np.float32(1e-30)
-
-
-@fast_kernel
-def _dot(a: Floats, b: Floats) -> Float:
-    total = np.float32(0.0)
-    for k in range(len(a)):
-        total += a[k] * b[k]
-    return total
-
-
-@fast_kernel
-def _add(factor: float, x: Floats, out: Floats) -> None:
-    for k in range(len(x)):
-        out[k] += factor * x[k]
 
 
 @kernel
@@ -42,11 +28,21 @@ def _pair(m: float, i: int, j: int, x: Floats, y: Floats, z: Floats) -> float:
 
     It is a pair of local words of weight m (of both orders together).
     """
-    p = max(_dot(x[i], y[j]), TINY)
-    half = np.float32(0.5 * m / p)
-    _add(half, x[j], z[i])
-    _add(half, x[i], z[j])
-    return m * math.log(p)
+    width = x.shape[1]
+    first = i * width
+    second = j * width
+    # p(u, v) = mu_u a mu_v
+    lanes = splat(np.float32(0))
+    for k in range(0, width, WIDTH):
+        lanes = fma(load(x, first + k), load(y, second + k), lanes)
+    p = max(total(lanes), TINY)
+    # each word's row gains half of m / p times the other's mu
+    half = splat(np.float32(0.5 * m / p))
+    for k in range(0, width, WIDTH):
+        store(z, first + k, fma(half, load(x, second + k), load(z, first + k)))
+    for k in range(0, width, WIDTH):
+        store(z, second + k, fma(half, load(x, first + k), load(z, second + k)))
+    return m * log(np.float64(p))  # type: ignore[no-any-return]
 
 
 @kernel
