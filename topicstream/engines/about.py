@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from topicstream.numeric.kernels.dirichlet import exp
+
 TOPICS = 100  # the default number of topics
 
 
@@ -29,7 +31,7 @@ class Objective(NamedTuple):
         if self.total not in stats or self.weight not in stats or not stats[self.weight][0] > 0:
             return None
         mean = stats[self.total][0] / float(stats[self.weight][0])
-        return float(np.exp(-mean)) if self.name == "perplexity" else float(mean)
+        return float(exp(-mean)) if self.name == "perplexity" else float(mean)
 
 
 class Priors(NamedTuple):

@@ -33,6 +33,7 @@ from topicstream.inference.methods import find_method
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.weighting import CountedWords, Weights
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs
+from topicstream.numeric.kernels.dirichlet import exp, log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import PANEL_FLOATS, inverse_norms, probabilities
 
@@ -164,7 +165,7 @@ def score_cells(
             last = min(first + most, indptr[d + 1])
             probabilities(rows[first:last], base, beta, inverse, t, own, p)
             for c in range(first, last):
-                score += np.float64(counts[c]) * np.log(np.float64(p[c - first]))
+                score += np.float64(counts[c]) * log(np.float64(p[c - first]))
                 mass += np.float64(counts[c])
         loglik[d] = score
         tokens[d] = mass
@@ -483,7 +484,7 @@ def score_blocks(
     nats = -loglik / tokens
     docs, cells, iterations, oov, every = sums.tolist()
     return Score(
-        perplexity=float(np.exp(nats)),
+        perplexity=float(exp(nats)),
         nats_per_token=nats,
         tokens=tokens,
         cells=int(cells),

@@ -25,13 +25,13 @@ from topicstream.model.manifest import TopicIds, read_manifest
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import Doubles, Floats
-from topicstream.numeric.kernels.jit import fast_kernel
+from topicstream.numeric.kernels.jit import kernel
 
 A_PAIR = 32
 """Bytes of a pair of topics: distance, the sums of a span, and the copies of the assignment."""
 
 
-@fast_kernel
+@kernel
 def _add_distances(a: Floats, b: Floats, out: Doubles) -> None:
     """Add sum |a - b| over n words to ``out``, float64[KA, KB].
 

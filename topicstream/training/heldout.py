@@ -18,6 +18,7 @@ from topicstream.evaluation.completion import (
 )
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.weighting import CountedWords
+from topicstream.numeric.kernels.dirichlet import exp
 from topicstream.numeric.parallel import in_order
 from topicstream.numeric.tables.table import Table
 
@@ -99,7 +100,7 @@ class HeldOut:
             tokens = tokens + of_block
         if not docs:
             return None
-        return fit / docs, None if dense else float(np.exp(-fit / tokens))
+        return fit / docs, None if dense else float(exp(-fit / tokens))
 
 
 class TableRows:

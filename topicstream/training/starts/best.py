@@ -21,8 +21,9 @@ import numpy as np
 from topicstream.base.memory import Array, total_bytes
 from topicstream.engines.base import BlockShape, Engine, Shape, padded
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs
-from topicstream.numeric.kernels.dirichlet import log
-from topicstream.numeric.kernels.jit import fast_kernel
+from topicstream.numeric.kernels.dirichlet import exp, log
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import WIDTH, fma, load, splat, store, total
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.documents import SHARE as SEED_SHARE
@@ -43,6 +44,8 @@ BETA = 0.01
 # part of a seed topic that was learned on the sample. The rest, and all of a word that the sample
 # does not have, is the corpus mean
 SHARE = 0.9
+EXACT = 2.0**24
+"""Of topics' normalised shares, what whole numbers are kept of."""
 MOST_TOPICS = 64
 LEAST_CELLS = 20_000_000
 MOST_BYTES = 128 << 20
@@ -202,10 +205,9 @@ def learn_best_topics(
     with ThreadPoolExecutor(max(1, min(threads, TRIES)), thread_name_prefix="try") as pool:
         best = min(pool.map(one, range(TRIES)), key=lambda tried: tried.perplexity)
     phi = np.zeros((len(words), width), np.float32)
-    cells = csr_array(
-        (sample.counts.astype(np.float32), local, sample.indptr), (len(sample), len(words))
-    )
-    phi[:, :topics] = cells.T @ choose_recurring(shares)
+    # float64: a product of two float32 is exact, so it is the same whether fused with the addition
+    cells = csr_array((sample.counts, local, sample.indptr), (len(sample), len(words)))
+    phi[:, :topics] = cells.T @ choose_recurring(shares).astype(np.float64)
     again, _ = train(phi, AGAIN)
     if again.perplexity < (1 - LONGER) * best.perplexity:
         best = again
@@ -234,20 +236,29 @@ def choose_recurring(shares: np.ndarray) -> np.ndarray:
     every -= mean
     length = np.maximum(np.linalg.norm(every, axis=1, keepdims=True), np.float32(1e-30))
     every /= length
-    nearest = [(every @ one.T).max(axis=1) for one in shares]
-    # so that the last bits of a BLAS library decide nothing
-    support = np.mean(np.round(nearest, 5), axis=0)
+    # multiples of 2^-24 below 1: float64 sums of their products are exact, so the order in which a
+    # BLAS library adds them up decides nothing
+    every *= np.float32(EXACT)
+    np.rint(every, out=every)
+    every /= np.float32(EXACT)
+    nearest = np.full((tries, tries * topics), -np.inf)
+    for i, one in enumerate(shares):
+        for j, other in enumerate(shares):
+            products = other.astype(np.float64) @ one.T.astype(np.float64)
+            nearest[i, j * topics : (j + 1) * topics] = products.max(axis=1)
+    support = nearest.mean(axis=0)
     support_left = support.copy()
     chosen = list[int]()
     for _ in range(topics):
         chosen.append(int(support_left.argmax()))
-        apart = 1.0 - np.round(every @ every[chosen[-1]], 5)
+        last = every[chosen[-1]].astype(np.float64)
+        apart = 1.0 - np.concatenate([one.astype(np.float64) @ last for one in shares])
         np.minimum(support_left, support * np.minimum(apart, 1.0), out=support_left)
     weights = np.maximum(every[chosen] * length[chosen] + mean[chosen], np.float32(1e-6)).T
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-@fast_kernel
+@kernel
 def short_training(
     indptr: Longs,
     words: Ints,
@@ -296,7 +307,7 @@ def short_training(
     added = np.empty(width)
     loglik = 0.0
     tokens = 0.0
-    prior = np.float32(beta)
+    smooth = splat(np.float32(beta))
     for _ in range(sweeps):
         loglik = 0.0
         tokens = 0.0
@@ -314,23 +325,24 @@ def short_training(
                     own[k] = 0
                 length = 0.0
                 for j in range(indptr[d], indptr[d + 1]):
-                    w = words[j]
-                    z = np.float32(0)
-                    # unnormalised message: mu_k = factor_k (phi_wk + beta), z = sum_k mu_k
-                    for k in range(width):
-                        mu[k] = share[k] * (phi[w, k] + prior)
-                    for k in range(width):  # apart from the stores: see numeric/kernels/jit.py
-                        z += mu[k]
-                    # theta_dk gains x mu_k / z
-                    scale = np.float32(counts[j]) / z
-                    for k in range(width):
-                        own[k] += mu[k] * scale
+                    # mu_k ~ share_k (phi_wk + beta), and its sum z over the topics
+                    row = np.int64(words[j]) * width
+                    lanes = splat(np.float32(0))
+                    for k in range(0, width, WIDTH):
+                        m = load(share, k) * (load(phi, row + k) + smooth)
+                        store(mu, k, m)
+                        lanes = lanes + m
+                    z = total(lanes)
+                    # theta_dk gains x mu_k / z, and in the second visit phi_wk does
+                    scale = splat(np.float32(counts[j]) / z)
+                    for k in range(0, width, WIDTH):
+                        store(own, k, fma(load(mu, k), scale, load(own, k)))
                     length += counts[j]
                     if visit == 1:
                         # the visit that counts: log p(w | d) up to the document's norm, and phi
                         loglik += counts[j] * log(np.float64(z))
-                        for k in range(width):
-                            nxt[w, k] += mu[k] * scale
+                        for k in range(0, width, WIDTH):
+                            store(nxt, row + k, fma(load(mu, k), scale, load(nxt, row + k)))
                 for k in range(width):
                     theta[d, k] = own[k]
             # the norm of theta_d + alpha, left out of every message above
@@ -341,4 +353,4 @@ def short_training(
         # the counts of this sweep are the topics of the next
         phi[:] = nxt
         totals[:] = added
-    return np.exp(-loglik / tokens)  # type: ignore[no-any-return]
+    return exp(-loglik / tokens)  # type: ignore[no-any-return]

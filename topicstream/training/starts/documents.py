@@ -15,6 +15,7 @@ import numpy as np
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import padded
+from topicstream.numeric.kernels.dirichlet import logs
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, Sample, draw_documents, uniform_draws
 from topicstream.training.starts.seeds import Seeds, fill_rows, id_ranges
@@ -82,7 +83,7 @@ def draw_far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> 
     Hughes & Sudderth (2016). Fast learning of clusters and topics via sparse posteriors.
     arXiv:1609.07521.
     """
-    ground = np.log((1 - SHARE) * mean)
+    ground = logs((1 - SHARE) * mean)
     nearest = np.full(len(sample), np.inf)
     chosen: list[int] = []
     draws = np.empty(topics)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.engines.base import Engine, padded
+from topicstream.numeric.kernels.dirichlet import logs
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, uniform_draws
 from topicstream.training.starts.seeds import Seeds, make_rows, sum_seed_columns
@@ -54,6 +55,6 @@ class RandomSeeds:
             (words[:, None] * self._topics + np.arange(self._topics)).ravel(),
             draws,
         )
-        split = 1e-6 - np.log1p(-draws.reshape(len(words), self._topics))
+        split = 1e-6 - logs(1.0 - draws.reshape(len(words), self._topics))
         split *= (self._n_w[words] / split.sum(axis=1))[:, None]
         out[:, : self._topics] = split
