@@ -174,8 +174,9 @@ def log_fit(
     """Sum x (log_scale + log z) over the cells that are not hard, in float64."""
     terms = np.empty(cells)
     for j in range(cells):
-        x = np.float64(counts[first + j]) if z[j] > np.float32(LEAST_Z) else 0.0
-        terms[j] = x * (log_scale[words[first + j]] + log(max(np.float64(z[j]), 1e-300)))
+        x = np.float64(simd.get(counts, first + j)) if z[j] > np.float32(LEAST_Z) else 0.0
+        scale = simd.get(log_scale, np.int64(simd.get(words, first + j)))
+        terms[j] = x * (scale + log(max(np.float64(z[j]), 1e-300)))
     return sum_doubles(terms, cells)  # type: ignore[no-any-return]
 
 

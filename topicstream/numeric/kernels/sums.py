@@ -102,19 +102,26 @@ def sum_floats(a: Floats, n: int) -> Float:
     return sum_row(address_of(a), n)  # type: ignore[no-any-return]
 
 
-@kernel
+@kernel(forceinline=True)
 def sum_doubles(a: Doubles, n: int) -> float:
     """Sum the first n entries of float64."""
     lanes = splat_doubles(0.0)
-    for i in range(0, n, WIDTH64):
-        lanes = lanes + load_doubles(a, i, n)
+    whole = n - n % WIDTH64
+    for i in range(0, whole, WIDTH64):
+        lanes = lanes + load_eight(a, i)
+    if whole < n:
+        lanes = lanes + _load_fewer(a, whole, n - whole)
     return total_doubles(lanes)  # type: ignore[no-any-return]
 
 
-@kernel
+@kernel(forceinline=True)
 def dot_doubles(a: Doubles, b: Doubles, n: int) -> float:
     """Sum the products of the first n entries of two arrays of float64."""
     lanes = splat_doubles(0.0)
-    for i in range(0, n, WIDTH64):
-        lanes = fma_doubles(load_doubles(a, i, n), load_doubles(b, i, n), lanes)
+    whole = n - n % WIDTH64
+    for i in range(0, whole, WIDTH64):
+        lanes = fma_doubles(load_eight(a, i), load_eight(b, i), lanes)
+    if whole < n:
+        rest = n - whole
+        lanes = fma_doubles(_load_fewer(a, whole, rest), _load_fewer(b, whole, rest), lanes)
     return total_doubles(lanes)  # type: ignore[no-any-return]
