@@ -22,7 +22,7 @@ from topicstream.base.errors import StoreError
 from topicstream.base.machine import one_blas_thread
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Longs
-from topicstream.numeric.kernels.dirichlet import exp, log
+from topicstream.numeric.kernels.dirichlet import exp, log, logs
 from topicstream.numeric.kernels.jit import kernel
 
 
@@ -79,8 +79,8 @@ class ClusterView:
         self, sizes: np.ndarray, alpha: np.ndarray, norms: np.ndarray, beta: float
     ) -> None:
         self.pi = (sizes + alpha) / (sizes + alpha).sum()
-        self._first = np.log(self.pi)
-        self._norms = np.log(norms)
+        self._first = logs(self.pi)
+        self._norms = logs(norms)
         self._beta = beta
 
     @classmethod

@@ -13,6 +13,7 @@ import numpy as np
 from topicstream.addons.clusters.model import log_sums
 from topicstream.base.memory import Array, total_bytes
 from topicstream.engines.base import BlockShape, Engine, padded
+from topicstream.numeric.kernels.dirichlet import logs
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.best import NEXT, LearnedSeeds
 from topicstream.training.starts.documents import (
@@ -92,15 +93,17 @@ def _short(
 
     docs = len(indptr) - 1
     topics = phi.shape[1]
-    cells = csr_array((counts, rows, indptr), shape=(docs, len(phi)))
+    # float64: a product of two float32 is exact, so it is the same whether fused with the addition
+    cells = csr_array((counts.astype(np.float64), rows, indptr), shape=(docs, len(phi)))
     sizes = np.full(topics, docs / topics)
     fit = np.empty(docs)
     shares = np.empty((docs, topics), np.float32)
     base = np.ascontiguousarray(phi)
     for _ in range(SWEEPS):
-        norms = np.log(base.sum(axis=0, dtype=np.float64) + len(phi) * BETA).astype(np.float32)
-        first = np.log((sizes + 1.0) / (docs + topics)).astype(np.float32)
-        log_sums(cells @ (np.log(base + np.float32(BETA)) - norms) + first, fit, shares)
+        norms = logs(base.sum(axis=0, dtype=np.float64) + len(phi) * BETA).astype(np.float32)
+        first = logs((sizes + 1.0) / (docs + topics)).astype(np.float32)
+        words = logs(base + np.float32(BETA)).astype(np.float32)
+        log_sums(cells @ (words - norms) + first, fit, shares)
         for d in range(0, docs, 4096):
             sizes = shares[d : d + 4096].sum(axis=0, dtype=np.float64) + (sizes if d else 0.0)
         base[:] = cells.T @ shares.astype(np.float64)

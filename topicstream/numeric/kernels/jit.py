@@ -1,12 +1,12 @@
 """The configuration of numba, in this module alone.
 
-``kernel``       strict IEEE arithmetic, releases the GIL.
-``fast_kernel``  may reassociate sums and contract to FMA (so reductions vectorise); NaN and inf
-                 keep their meaning.
+``kernel``  strict IEEE arithmetic, releases the GIL.
 
-Both compile the same code for every caller with the same argument types, so a result never depends
-on the number of threads. Compiled kernels are kept under ``$NUMBA_CACHE_DIR``, or else in the
-user's cache folder.
+LLVM may then not reorder a sum, nor fuse a product with an addition, so the bits of a result do not
+depend on how many lanes the processor has or whether it has FMA. What should be fused says so, and
+long sums have lanes of their own (``simd.fma``, ``sums``). The same code is compiled for every
+caller with the same argument types, so a result does not depend on the number of threads either.
+Compiled kernels are kept under ``$NUMBA_CACHE_DIR``, or else in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -266,17 +266,4 @@ def kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
     ``@kernel`` or ``@kernel(inline="always")``.
     """
     every = {**_COMMON, **flags}
-    return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)
-
-
-def fast_kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
-    """Compile with reassociation and contraction: vectorised reductions, FMA.
-
-    A loop may sum or store, not both. Where LLVM cannot see that two arrays are apart it compiles
-    the loop twice, with and without SIMD, and looks at their addresses each time (arrays less than
-    256 bytes apart take the second). With reassociation a sum differs in its last bits between the
-    two, so the bits of a result would hang on where malloc had put its arrays.
-    (tests/project/test_structure.py looks for such loops.)
-    """
-    every = {**_COMMON, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, **flags}
     return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)
