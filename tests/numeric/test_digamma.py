@@ -58,3 +58,13 @@ def test_float32_keeps_the_stated_error():
     error = np.abs(out - want)[seen] / want[seen]
     assert (error <= 4e-6 * (1 + 0.1 / x[seen])).all()
     assert out[~seen].max() < 2e-36 and np.isfinite(out).all()
+
+
+def test_exponentials_and_logarithms_at_their_ends():
+    from topicstream.numeric.kernels.dirichlet import exponential, logs
+
+    assert exponential(0.0) == 1.0 and exponential(1.0) == pytest.approx(np.e, rel=1e-15)
+    assert exponential(np.inf) == np.inf and exponential(800.0) == np.inf
+    assert exponential(-np.inf) == 0.0 and np.isnan(exponential(np.nan))
+    np.testing.assert_allclose(logs(np.array([1.0, 2.0, 1e300])), np.log([1, 2, 1e300]), rtol=1e-15)
+    assert logs(np.array([0.0]))[0] == -np.inf

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from topicstream.numeric.kernels.dirichlet import exp
+from topicstream.numeric.kernels.dirichlet import exponential
 
 TOPICS = 100  # the default number of topics
 
@@ -31,7 +31,7 @@ class Objective(NamedTuple):
         if self.total not in stats or self.weight not in stats or not stats[self.weight][0] > 0:
             return None
         mean = stats[self.total][0] / float(stats[self.weight][0])
-        return float(exp(-mean)) if self.name == "perplexity" else float(mean)
+        return exponential(-mean) if self.name == "perplexity" else float(mean)
 
 
 class Priors(NamedTuple):

@@ -33,7 +33,7 @@ from topicstream.inference.methods import find_method
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.weighting import CountedWords, Weights
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs
-from topicstream.numeric.kernels.dirichlet import exp, log
+from topicstream.numeric.kernels.dirichlet import exponential, log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import PANEL_FLOATS, inverse_norms, probabilities
 
@@ -484,7 +484,7 @@ def score_blocks(
     nats = -loglik / tokens
     docs, cells, iterations, oov, every = sums.tolist()
     return Score(
-        perplexity=float(exp(nats)),
+        perplexity=exponential(nats),
         nats_per_token=nats,
         tokens=tokens,
         cells=int(cells),

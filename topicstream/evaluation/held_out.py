@@ -26,7 +26,6 @@ from topicstream.evaluation.likelihood import ClusterScore, PointScore, score_cl
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.model.topic_model import TopicModel
-from topicstream.numeric.kernels.dirichlet import exp
 
 TITLES = {"heldout": "held-out", "whole": "whole documents", "training": "training"}
 POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"
@@ -93,7 +92,7 @@ def score_documents(
         names[numbers] = batch.column("id").to_pylist()
     too_short = scored <= 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        perplexity = exp(-loglik / scored)
+        perplexity = np.exp(-loglik / scored)
     table = pa.table(
         {
             "id": typed_ids(pa.array(names, pa.string()), corpus.manifest.ids == "integer"),

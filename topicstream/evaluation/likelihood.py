@@ -18,7 +18,7 @@ from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import Item, known_block, visit_blocks
 from topicstream.inference.methods import make_block_method
 from topicstream.model.topic_model import TopicModel
-from topicstream.numeric.kernels.dirichlet import exp
+from topicstream.numeric.kernels.dirichlet import exponential
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ def score_clusters(
     nats = -fit / tokens
     oov_rate = oov / max(tokens + oov, 1e-300)
     return ClusterScore(
-        perplexity=float(exp(nats)),
+        perplexity=exponential(nats),
         nats_per_token=nats,
         nats_per_point=-fit / docs,
         tokens=tokens,

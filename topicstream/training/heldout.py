@@ -18,7 +18,7 @@ from topicstream.evaluation.completion import (
 )
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.weighting import CountedWords
-from topicstream.numeric.kernels.dirichlet import exp
+from topicstream.numeric.kernels.dirichlet import exponential
 from topicstream.numeric.parallel import in_order
 from topicstream.numeric.tables.table import Table
 
@@ -100,7 +100,7 @@ class HeldOut:
             tokens = tokens + of_block
         if not docs:
             return None
-        return fit / docs, None if dense else float(exp(-fit / tokens))
+        return fit / docs, None if dense else exponential(-fit / tokens)
 
 
 class TableRows:

@@ -223,6 +223,16 @@ def logs(x: np.ndarray) -> np.ndarray:
     return _each(_logs, x)
 
 
+def exponential(y: float) -> float:
+    """Compute e**y of one number, inf from 709 on.
+
+    The bits are the same on every processor.
+    """
+    if y <= 709.0:
+        return float(exp(y))
+    return math.inf if y > 709.0 else math.nan
+
+
 def log_gamma(x: np.ndarray) -> np.ndarray:
     """Compute the logarithm of the gamma function of each entry, float64."""
     return _each(_lgammas, x)
