@@ -150,8 +150,9 @@ def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
 
 
 def fuse(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    """Compute x * y + z, rounded once on every processor (where it has no such instruction, by
-    the system's ``fma``).
+    """Compute x * y + z, rounded once on every processor.
+
+    Where it has no such instruction, the C library's ``fma`` does it.
     """
     kind = x.type
     lanes = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
