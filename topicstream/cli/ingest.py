@@ -93,7 +93,8 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
     chosen = options.pop("stopwords", ())
     stopwords = {}
     if chosen:
-        sources, words = read_stopwords(*chosen)  # of "none", no words: not as without the option
+        # of "none", no words: not as without the option
+        sources, words = read_stopwords(*chosen, encoding=options.get("encoding"))
         stopwords = {"stopwords_from": sources, "stopwords": words}
     stop = Stop()
     before = [(s, signal.signal(s, stop)) for s in (signal.SIGTERM, signal.SIGINT)]

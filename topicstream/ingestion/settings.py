@@ -229,7 +229,9 @@ def _recipe_options(config: IngestConfig) -> dict[str, Any]:
     if isinstance(config.stopwords, (str, Path)) or (
         config.stopwords and set(_paths(config.stopwords)) <= set(LANGUAGES.values())
     ):
-        recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(*_paths(config.stopwords))
+        recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(
+            *_paths(config.stopwords), encoding=config.encoding
+        )
     elif config.stopwords is not None:
         recipe.setdefault("stopwords_from", "list")
     if dropped := tuple(
@@ -237,7 +239,7 @@ def _recipe_options(config: IngestConfig) -> dict[str, Any]:
     ):
         recipe["drop"] = dropped
     if config.replace is not None:
-        recipe["replace"] = replacements(config.replace)
+        recipe["replace"] = replacements(config.replace, config.encoding)
     if tools := [t.partition(":")[0] for t in (config.lemmas, config.segmenter) if t] + [
         "snowballstemmer"
     ] * bool(config.stem):

@@ -87,6 +87,17 @@ def read_text(path: _Where, most: int = MOST_LISTED) -> bytes:
     Raises
     ------
     OSError
+        As ``read_list`` does.
+    """
+    return with_line_feeds(read_list(path, most))
+
+
+def read_list(path: _Where, most: int = MOST_LISTED) -> bytes:
+    """Read a file of words that a user names.
+
+    Raises
+    ------
+    OSError
         If the file cannot be read, is a pipe or a device, which may never end, or has more than
         ``most`` bytes.
     """
@@ -97,7 +108,7 @@ def read_text(path: _Where, most: int = MOST_LISTED) -> bytes:
         if size > most:
             raise OSError(f"{size:,} bytes, where a list of words has {most:,} at most")
     with open(path, "rb") as f:
-        return with_line_feeds(f.read())
+        return f.read()
 
 
 def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:

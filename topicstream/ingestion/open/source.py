@@ -18,6 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
+from topicstream.base.files.plain import MOST_LISTED, read_list
 from topicstream.base.line_ends import has_returns_alone, with_line_feeds
 from topicstream.base.places import places
 from topicstream.ingestion.parse.columns import clean
@@ -375,6 +376,41 @@ def to_utf8(data: bytes, encoding: str | None) -> bytes:
         if name is None
         else data.decode(name, "topicstream-mark").encode("utf-8", "surrogateescape")
     )
+
+
+def read_word_list(
+    path: str | os.PathLike[str], encoding: str | None = None, most: int = MOST_LISTED
+) -> bytes:
+    """Read a list of words as UTF-8 text with line feeds.
+
+    Parameters
+    ----------
+    path
+        A file that a user names.
+    encoding
+        ``--encoding``. None: UTF-8, or as the file's byte order mark says.
+    most
+        Bytes that it may have.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, is not a regular file, or is larger.
+    InputError
+        Of text that does not have this encoding, with its line.
+    """
+    data = with_line_feeds(to_utf8(read_list(path, most), encoding))
+    try:
+        data.decode()
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        advice = (
+            "UTF-8; give --encoding, such as cp1252, cp1251, cp932 or gb18030"
+            if encoding is None
+            else f"{encoding}; give another --encoding"
+        )
+        raise InputError(f"{path}:{line}: not valid {advice}") from None
+    return data
 
 
 def check_encoding(encoding: str | None) -> None:

@@ -263,7 +263,9 @@ class Finishing:
         if self.base is not None:
             fixed = self.removal.subtract(TokenVocabulary.read(self.base.file("vocab")))
         elif given.vocab is not None:
-            fixed = TokenVocabulary.given(given.vocab, lambda n: ask_for_words(n, self.plan.words))
+            fixed = TokenVocabulary.given(
+                given.vocab, lambda n: ask_for_words(n, self.plan.words), given.encoding
+            )
         dropped = set(self.old.vocabulary.get("dropped", []) if self.old is not None else [])
         documents = decision.documents(TRAIN) + self.removal.training
         # of dense rows every coordinate stays
@@ -326,7 +328,9 @@ class Finishing:
 
     def _words_to_drop(self, path: Place, counts: WordCounts, stored: TokenVocabulary) -> set[str]:
         """The words of --drop-words as the text counts them; noted what occurs."""
-        entries = pa.array(sorted(read_drop_words(path)), pa.large_string())
+        entries = pa.array(
+            sorted(read_drop_words(path, self.options.given.encoding)), pa.large_string()
+        )
         listed = WordList.of(entries, self._list_recipe(path), self._tools)
 
         def occur(words: pa.Array) -> np.ndarray:

@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
-from topicstream.base.files.plain import read_text
 from topicstream.base.relations import Relations
 from topicstream.base.text import compose_text
+from topicstream.ingestion.open.source import read_word_list
 from topicstream.ingestion.tokens.characters import lower_words
 
 _ARTICLES = (
@@ -158,12 +158,23 @@ def listed_words(name: str) -> tuple[str, ...]:
     return stop_list(name) if name in LANGUAGES.values() else ()
 
 
-def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
-    """(what they are called, the words) of all the choices together.  Each is a language
-    (``german`` or ``de``), the path of a UTF-8 file (words parted by white space, ``#`` opens a
-    comment line), several of these joined by ``+``, or, alone, ``none``.
+def read_stopwords(*choices: str, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:
+    """Read the stop words of all choices together, and what they are called.
 
-    UsageError for what is neither; InputError when a file cannot be read.
+    Parameters
+    ----------
+    choices
+        Each is a language (``german`` or ``de``), the path of a file (words parted by white space,
+        ``#`` opens a comment line), several of these joined by ``+``, or, alone, ``none``.
+    encoding
+        Of the files; None: UTF-8, or as the byte order mark says.
+
+    Raises
+    ------
+    UsageError
+        If a choice is none of these.
+    InputError
+        If a file cannot be read.
     """
     parts = [p for c in choices for p in ([c] if Path(c).is_file() else c.split("+"))]
     if "none" in parts:
@@ -176,14 +187,14 @@ def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
     words: set[str] = set()
     for part in parts:
         language = None if Path(part).is_file() else language_named(part)
-        words |= set(stop_list(language) if language is not None else _of_file(part))
+        words |= set(stop_list(language) if language is not None else _read_file(part, encoding))
         names.append(language or "file")
     return "+".join(dict.fromkeys(names)), tuple(sorted(words))
 
 
-def _of_file(path: str) -> set[str]:
+def _read_file(path: str, encoding: str | None) -> set[str]:
     try:
-        lines = read_text(path).decode("utf-8-sig").splitlines()
+        lines = read_word_list(path, encoding).decode().splitlines()
     except FileNotFoundError:
         near = get_close_matches(path.lower(), LANGUAGES.values(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -192,8 +203,8 @@ def _of_file(path: str) -> set[str]:
             f"(available: "
             f"{', '.join(sorted(LANGUAGES.values()))}; none; or the path of a file of words)"
         ) from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"{path}: cannot be read as a UTF-8 list of stop words ({e})") from None
+    except OSError as e:
+        raise InputError(f"{path}: cannot be read as a list of stop words ({e})") from None
     lines = list(map(compose_text, lines))
     return {word for line in lines if not line.lstrip().startswith("#") for word in line.split()}
 

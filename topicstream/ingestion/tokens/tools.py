@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
-from pathlib import Path
 from typing import Any, Protocol
 
 from topicstream.base import plugins
 from topicstream.base.errors import InputError, UsageError, one_line
 from topicstream.base.text import compose_text
+from topicstream.ingestion.open.source import read_word_list
 from topicstream.ingestion.tokens.recipe import Recipe
 
 PACKAGES = {
@@ -129,7 +129,9 @@ def versions_of(names: list[str]) -> tuple[str, ...]:
     return tuple(versions)
 
 
-def replacements(given: str | PathLike[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def replacements(
+    given: str | PathLike[str] | Mapping[str, str], encoding: str | None = None
+) -> tuple[tuple[str, str], ...]:
     """Spelling variants, sorted: of a mapping, or of a file of two columns parted by a tab or a
     comma.
 
@@ -143,8 +145,8 @@ def replacements(given: str | PathLike[str] | Mapping[str, str]) -> tuple[tuple[
         return tuple(sorted(pairs.items()))
     pairs = {}
     try:
-        lines = Path(given).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as e:
+        lines = read_word_list(given, encoding).decode().splitlines()
+    except OSError as e:
         raise InputError(f"--replace {given}: cannot be read ({e})") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():

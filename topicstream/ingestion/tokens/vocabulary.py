@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.durable import replacing
-from topicstream.base.files.plain import batches, open_table, read_text
+from topicstream.base.files.plain import batches, open_table
 from topicstream.base.text import compose_text
 from topicstream.corpus.vocabulary import Vocabulary, string_buffers
+from topicstream.ingestion.open.source import read_word_list
 from topicstream.ingestion.tokens.normal import compose_strings
 from topicstream.ingestion.tokens.wordtable import enter_words, look_up, table_for
 
@@ -97,22 +98,35 @@ class TokenVocabulary(Vocabulary):
 
     @classmethod
     def given(
-        cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None
+        cls,
+        path: str | os.PathLike[str],
+        ask: Callable[[int], None] = lambda words: None,
+        encoding: str | None = None,
     ) -> TokenVocabulary:
-        """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty
-        lines and a repeated word are errors that name the line). ``ask`` receives how many words
-        there are before they take memory. InputError.
+        """Read a vocabulary that a user gives: ``vocab.parquet``, or text with a word a line.
+
+        Parameters
+        ----------
+        path
+            The file.
+        ask
+            Receives how many words there are before they take memory.
+        encoding
+            Of the text; None: UTF-8, or as the byte order mark says.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, at an empty line, or at a word that stands there twice.
         """
         if are_counted_words(path):
             return cls.read(path)
         try:
-            data = read_text(path, 1 << 31).removeprefix(b"\xef\xbb\xbf")
+            data = read_word_list(path, encoding, most=1 << 31)
         except FileNotFoundError:
             raise InputError(f"{path}: no such vocabulary file") from None
         except OSError as e:
-            raise InputError(
-                f"{path}: cannot be read as UTF-8 text with a word a line ({e})"
-            ) from None
+            raise InputError(f"{path}: cannot be read as text with a word a line ({e})") from None
         ask(data.count(b"\n") + 1)
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
         if not data.endswith(b"\n"):
@@ -121,12 +135,6 @@ class TokenVocabulary(Vocabulary):
         lines = pa.Array.from_buffers(
             pa.large_string(), len(ends), [None, offsets, pa.py_buffer(data)]
         )
-        try:
-            lines.validate(full=True)
-        except pa.ArrowInvalid as e:
-            raise InputError(
-                f"{path}: cannot be read as UTF-8 text with a word a line ({e})"
-            ) from None
         # not of what else counts as white space: U+00A0 is a word of some vocabularies
         words = compose_strings(pc.utf8_trim(lines, " \t\r\n"))
         if (empty := pc.index(words, "").as_py()) >= 0:
@@ -146,21 +154,32 @@ def are_counted_words(path: str | os.PathLike[str]) -> bool:
     return Path(path).suffix == ".parquet"
 
 
-def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
-    """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty
-    lines do no harm). InputError.
+def read_drop_words(path: str | os.PathLike[str], encoding: str | None = None) -> set[str]:
+    """Read the words of a list to leave out: ``vocab.parquet``, or text with a word a line.
+
+    Parameters
+    ----------
+    path
+        The file. Empty lines do no harm.
+    encoding
+        Of the text; None: UTF-8, or as the byte order mark says.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
     """
     if are_counted_words(path):
         return set(TokenVocabulary.read(path).words.to_pylist())
     try:
-        lines = read_text(path).decode("utf-8-sig").split("\n")
+        lines = read_word_list(path, encoding).decode().split("\n")
     except FileNotFoundError:
         raise UsageError(
             f"--drop-words {path}: no such file; expected a file with one word per line"
         ) from None
-    except (OSError, UnicodeDecodeError) as e:
+    except OSError as e:
         raise InputError(
-            f"--drop-words {path}: cannot be read as UTF-8 text with a word a line ({e})"
+            f"--drop-words {path}: cannot be read as text with a word a line ({e})"
         ) from None
     return {compose_text(line.strip(" \t\r")) for line in lines} - {""}
 
