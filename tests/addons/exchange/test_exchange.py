@@ -5,6 +5,7 @@ them; damaged files.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import json
 import shutil
@@ -18,6 +19,7 @@ import topicstream
 from tests.addons.exchange.conftest import TOPICS, WORDS
 from tests.ingestion.test_memory_inputs import ALL
 from topicstream import TopicModel
+from topicstream.addons.exchange import formats as formats_module
 from topicstream.addons.exchange.formats import formats
 from topicstream.base import system
 from topicstream.base.errors import InputError, NotOurs, TopicsError
@@ -471,3 +473,11 @@ def test_exported_topics_of_documents_say_how_many_have_the_prior(half_shown, tm
         out = tmp_path / f"{name}.out"
         assert run(["export", "--format", name, "--out", str(out), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["without_known_word"] == 50
+
+
+def test_the_longer_of_two_suffixes_decides(monkeypatch, tmp_path):
+    known = formats_module.formats()
+    longer = dataclasses.replace(known["pyldavis"], name="top-json", suffix=".top.json")
+    monkeypatch.setattr(formats_module, "formats", lambda: {**known, "top-json": longer})
+    assert formats_module.find_format(None, tmp_path / "a.top.json", "write").name == "top-json"
+    assert formats_module.find_format(None, tmp_path / "a.json", "write").name == "pyldavis"

@@ -153,15 +153,20 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
     names = ", ".join(f.name for f in known.values() if getattr(f, way))
     if name is None:
         candidates = [
-            f.name
+            f
             for f in known.values()
-            if (f.suffix and path.suffix == f.suffix) or (f.files and (path / f.files[0]).is_file())
+            if (f.suffix and path.name.endswith(f.suffix))
+            or (f.files and (path / f.files[0]).is_file())
         ]
-        if path.suffix not in FOREIGN and not candidates:
+        # of `.top.json` and `.json` the longer one says more
+        candidates.sort(key=lambda f: len(f.suffix), reverse=True)
+        longest = len(candidates[0].suffix) if candidates else 0
+        foreign = FOREIGN.get(path.suffix) if longest <= len(path.suffix) else None
+        if foreign is None and not candidates:
             raise InputError(
                 f"{path}: cannot detect the format from the name; give --format, one of {names}"
             )
-        name = FOREIGN.get(path.suffix) or candidates[0]
+        name = foreign or candidates[0].name
     name = {"docword": "uci"}.get(name, name)  # as `ingest` calls it
     if name in REFUSED:
         raise InputError(f"{path}: {REFUSED[name]}")
