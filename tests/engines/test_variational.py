@@ -316,7 +316,7 @@ def test_a_statistic_kept_sparse_is_the_dense_one(monkeypatch):
     )
     assert engine.few and engine.tables["phi"].delta == "sparse"
     sparse = visit(engine, block, phi).delta["phi"]
-    assert workspace_bytes(engine, BlockShape.of(block))[1] >= sum(
+    assert workspace_bytes(engine, BlockShape.of(block)).kept >= sum(
         a.nbytes for a in (sparse.ptr, sparse.topic, sparse.value)
     )
     monkeypatch.setattr(svi, "FEW", 1000)

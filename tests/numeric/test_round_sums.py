@@ -17,6 +17,7 @@ from tests import few_quick
 from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
 from topicstream.numeric.tables import rounds
 from topicstream.numeric.tables.dense import DenseTable
+from topicstream.numeric.tables.merging import MergedRound, MergeSpace
 from topicstream.numeric.tables.rounds import RoundSpace
 from topicstream.numeric.tables.spec import quantum_of
 
@@ -110,6 +111,39 @@ def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(
         for turn in range(3):
             for block in range(BLOCKS - turn):  # the last round of a pass is shorter
                 enter(deltas, block, kind, 100 * turn + block)
+            target.apply(deltas, factor)
+        hashes.add(digest(target))
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("bound", [0, 20_000, 1 << 30])
+@pytest.mark.parametrize(("factor", "tokens"), [(1.0, TOKENS), (0.3, 1e10), (1.0, 1e12)])
+def test_deltas_that_merge_as_blocks_end_give_the_same_bits(
+    kind, held, bound, factor, tokens, tmp_path
+):
+    """Coarser quanta of larger corpora: sums of all rows, of some, of none are float64."""
+    mass = np.random.default_rng(3).random(ROWS) * 10 + 1 if held else None
+    rule = Rule.ADD if factor == 1.0 else Rule.BLEND
+    hashes = set()
+    for turn in range(4):
+        target = table(kind, mass, rule=rule)
+        merge = MergeSpace(bound, tmp_path) if turn else None
+        deltas = target.new_round(RoundSpace(BLOCKS, tmp_path, merge), 300, tokens)
+        assert isinstance(deltas, MergedRound) == (turn > 0)
+        for number in range(3):
+            order = np.random.default_rng(turn).permutation(BLOCKS - number)
+            with ThreadPoolExecutor(turn + 1) as pool:
+                list(
+                    pool.map(
+                        lambda i, d=deltas, n=number: enter(d, int(i), kind, 100 * n + int(i)),
+                        order,
+                    )
+                )
+            if merge is not None:
+                spilled = any(buffer.runs for buffer in merge.buffers)
+                assert spilled == (bound < 1 << 30)
             target.apply(deltas, factor)
         hashes.add(digest(target))
     assert len(hashes) == 1

@@ -9,7 +9,6 @@ import pytest
 from checkpoint_bits import content_hash
 
 import topicstream
-from tests import few_quick
 from tests.ingest_tools import documents, write_jsonl
 from tests.listening import Listening
 from tests.planted import draw, store
@@ -20,7 +19,9 @@ from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.block import AxisShape
 from topicstream.engines import engines, find
 from topicstream.engines.base import BlockShape, Shape
+from topicstream.numeric.tables.merging import MergeSpace
 from topicstream.training import plan as planning
+from topicstream.training import threads
 from topicstream.training.loop import train
 from topicstream.training.plan import Allowance, Work, make_plan, state_bytes, wider_rounds
 from topicstream.training.setup import make_options, make_start
@@ -152,7 +153,7 @@ def test_more_memory_is_never_planned_worse(name):
             continue
         disk = 1.2 if name in ("gs", "sparselda") else 4
         speed = plan.threads / (
-            (disk if plan.place.tables_on_disk else 1) * (1.5 if plan.place.deltas_on_disk else 1)
+            (disk if plan.place.tables_on_disk else 1) * (1.2 if plan.place.deltas_spill else 1)
         )
         assert speed >= last
         last = speed
@@ -178,7 +179,7 @@ def test_a_refusal_names_a_limit_that_is_enough():
     assert (
         plan.threads == 1
         and plan.place.tables_on_disk
-        and plan.place.deltas_on_disk
+        and plan.place.deltas_spill
         and plan.place.prefetch == 0
     )
     with pytest.raises(DoesNotFit):
@@ -198,10 +199,19 @@ def test_what_a_start_holds_is_counted(start):
     assert ("start" in plan.memory.parts) == (start in ("best", "anchors"))
 
 
-@pytest.mark.parametrize(
-    "name", few_quick(["sparse-bp", "mvi", "gs", "sparselda", "atbp"], ["sparse-bp", "gs"])
-)
-def test_deltas_on_disk_give_the_same_bits(name, tmp_path, monkeypatch):
+class NoRoom(MergeSpace):
+    """Buffers that have the least room there is."""
+
+    spilled = 0
+    bound = property(lambda self: 0, lambda self, bound: None)
+
+    def make_room(self, asking):
+        NoRoom.spilled += 1
+        return super().make_room(asking)
+
+
+@pytest.mark.parametrize("name", ["sparse-bp", "mvi", "gs", "sparselda", "atbp", "svi", "mixture"])
+def test_deltas_that_merge_as_blocks_end_give_the_same_bits(name, tmp_path, monkeypatch):
     _, indptr, words, counts = draw(docs=300, words=100, topics=5, length=60, seed=3)
     corpus = store(tmp_path / "corpus.zarr", indptr, words, counts, 100)
     given = {"algo": name, "topics": 5, "passes": 2, "tol": 0.0, "block_cells": 1500, "threads": 2}
@@ -209,8 +219,13 @@ def test_deltas_on_disk_give_the_same_bits(name, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "PLACES", {"auto": ((False, True),)})
     told = Listening()
     train(corpus, tmp_path / "spilled", **given, progress=told)
-    assert any("deltas on disk" in line for line in told.said)
-    assert content_hash(tmp_path / "ram") == content_hash(tmp_path / "spilled")
+    assert any("deltas merged as blocks end" in line for line in told.said)
+    monkeypatch.setattr(threads, "MergeSpace", NoRoom)
+    NoRoom.spilled = 0
+    train(corpus, tmp_path / "no room", **given, progress=Progress(-1))
+    assert NoRoom.spilled
+    hashes = {content_hash(tmp_path / name) for name in ("ram", "spilled", "no room")}
+    assert len(hashes) == 1
 
 
 def test_a_model_to_start_from_is_counted(tmp_path):

@@ -19,6 +19,10 @@ __version__ = "0.2.0"
 PROCESS_BYTES = 304 << 20
 """Bytes of a process without data: the interpreter, its libraries (numba and LLVM, SciPy, Arrow,
 zarr) and the kernels of a command, loaded from the cache."""
+LATER_BYTES = 32 << 20
+"""Bytes of the kernels and libraries that a training loads after it was planned."""
+STEP_BYTES = 16 << 20
+"""Steps of a measured process, so that the same command plans the same."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -75,6 +79,17 @@ def _cgroup_limits() -> list[int]:
                 with suppress(OSError, ValueError):  # no such limit, or "max"
                     limits.append(int((parent / name).read_text()))
     return limits
+
+
+def process_bytes() -> int:
+    """Estimate what this process holds before it holds data, from what it holds now.
+
+    It is never more than ``PROCESS_BYTES``, which is what a process is allowed that holds data of
+    others (a notebook).
+    """
+    system.return_free_memory()
+    expected = system.resident_bytes() + LATER_BYTES
+    return min(PROCESS_BYTES, -(-expected // STEP_BYTES) * STEP_BYTES)
 
 
 def memory_allowed() -> int:

@@ -228,7 +228,8 @@ class MemoryPlan:
     @property
     def total(self) -> int:
         """Bytes that the process will hold at most."""
-        return PROCESS_BYTES + int((sum(self.parts.values()) - PROCESS_BYTES) * SLACK)
+        process = self.parts["process"]
+        return process + int((sum(self.parts.values()) - process) * SLACK)
 
     @property
     def free(self) -> int:
@@ -260,6 +261,7 @@ def plan_memory(
     per_worker: Mapping[str, int],
     advice: str = "raise --mem-limit",
     others: Sequence[Stage] = (),
+    process: int | None = None,
 ) -> MemoryPlan:
     """Plan a task with as many workers as the limit allows.
 
@@ -280,6 +282,8 @@ def plan_memory(
     others
         Further stages of the task, one after the other, each with its ``fixed`` and
         ``per_worker``; the plan is that of the stage that takes most.
+    process
+        Bytes of the process without data, if measured (``machine.process_bytes``).
 
     Raises
     ------
@@ -290,7 +294,7 @@ def plan_memory(
 
     def plan_stage(stage: Stage, number: int) -> MemoryPlan:
         """Plan a stage with ``number`` workers."""
-        parts = {"process": PROCESS_BYTES, **stage[0]}
+        parts = {"process": PROCESS_BYTES if process is None else process, **stage[0]}
         parts |= {name: parts.get(name, 0) + size * number for name, size in stage[1].items()}
         return MemoryPlan(task, limit, number, parts)
 

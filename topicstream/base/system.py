@@ -39,6 +39,21 @@ def peak_bytes() -> int:
     return peak if sys.platform == "darwin" else peak << 10
 
 
+def resident_bytes() -> int:
+    """Return the resident memory of this process, or its highest where only that is known."""
+    with suppress(OSError), open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) << 10
+    return peak_bytes()
+
+
+def return_free_memory() -> None:
+    """Give what glibc has freed back to the system now; other libraries are left as they are."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def trim_freed_memory() -> None:
     """Let glibc return freed memory to the system early."""
     try:
@@ -113,6 +128,16 @@ def read_ahead(fd: int, offset: int, size: int) -> None:
     """Ask the system, if it takes such advice, to read a part of a file ahead."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, offset, size, os.POSIX_FADV_WILLNEED)
+
+
+def forget_cached(fd: int, offset: int, size: int) -> None:
+    """Begin to write a part of a file out, and drop of it what is written, if the system can.
+
+    Without it the system looks for pages to drop when a control group has no more, and drops those
+    that are needed next as readily.
+    """
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
 
 
 def release_pages(mapped: mmap.mmap, fd: int, start: int, size: int) -> None:

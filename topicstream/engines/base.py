@@ -137,6 +137,10 @@ class Out:
         to keep n entries.
     stats
         Name -> float64 array of zeros; summed over blocks in block order.
+    merge
+        ``merge(table, first, delta)`` takes the sparse delta of some rows, local row ``first`` and
+        on, at once; what it has taken may be overwritten, and is not assigned to ``delta``. None:
+        deltas are taken whole.
     """
 
     delta: dict[str, Any]
@@ -146,6 +150,7 @@ class Out:
     block: BlockShape
     scratch: Scratch = field(default_factory=Scratch)
     kept: Scratch = field(default_factory=Scratch)
+    merge: Callable[[str, int, SparseDelta], None] | None = None
 
     @cached_property
     def _workspace(self) -> Mapping[str, Buffer]:
@@ -471,10 +476,33 @@ class Engine:
         raise NotImplementedError(f"{type(self).__name__}.likelihoods")
 
 
-def workspace_bytes(engine: Engine, block: BlockShape) -> tuple[int, int]:
-    """Compute the bytes a visit takes until it ends and until its round ends."""
+class WorkspaceBytes(NamedTuple):
+    """Bytes of a visit's workspace.
+
+    Attributes
+    ----------
+    visit
+        Until the visit ends.
+    kept
+        Until its round ends: deltas.
+    parts
+        Deltas that are taken in parts, or until the visit ends.
+    """
+
+    visit: int
+    kept: int
+    parts: int
+
+
+def workspace_bytes(engine: Engine, block: BlockShape) -> WorkspaceBytes:
+    """Compute the bytes of a visit's workspace."""
     buffers = engine.workspace(block).values()
-    return sum(b.nbytes for b in buffers if not b.keep), sum(b.nbytes for b in buffers if b.keep)
+    kept = [buffer for buffer in buffers if buffer.keep]
+    return WorkspaceBytes(
+        sum(buffer.nbytes for buffer in buffers if not buffer.keep),
+        sum(buffer.nbytes for buffer in kept),
+        sum(buffer.part_bytes for buffer in kept),
+    )
 
 
 def new_stats(engine: Engine) -> dict[str, np.ndarray]:

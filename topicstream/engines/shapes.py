@@ -163,13 +163,20 @@ class Buffer(NamedTuple):
 
     shape, dtype   of the array
     keep           whether it stays as it is until the round ends: what sparse deltas are made of
+    part           entries that are enough where ``Out.merge`` takes a delta in parts; 0: all
     """
 
     shape: int | tuple[int, ...]
     dtype: Any
     keep: bool = False
+    part: int = 0
 
     @property
     def nbytes(self) -> int:
         """Return the bytes of the array."""
         return bytes_of(self.shape, self.dtype)
+
+    @property
+    def part_bytes(self) -> int:
+        """Return the bytes of the array where deltas are taken in parts."""
+        return min(self.nbytes, bytes_of(self.part, self.dtype)) if self.part else self.nbytes

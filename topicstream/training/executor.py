@@ -39,7 +39,7 @@ from topicstream.engines.base import (
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.spec import TableSpec
 from topicstream.numeric.tables.table import Table
-from topicstream.training.plan import Allowance
+from topicstream.training.plan import NO_SUMS, Allowance, Sums
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import FinishedTable, RunTables
@@ -79,6 +79,9 @@ class Job:
         Storage blocks decoded ahead.
     spill
         Folder for the deltas of a round where they do not fit memory; None: they stay in memory.
+    sums
+        With ``spill``: bytes for the sums of deltas that merge as blocks end; none: deltas wait for
+        the end of the round.
     remote
         With ``--scheduler``: its workers, whose ``executor`` this job is for.  It stays here when
         the job is sent elsewhere.
@@ -92,6 +95,7 @@ class Job:
     workers: Workers
     prefetch: int = 2
     spill: Path | None = None
+    sums: Sums = NO_SUMS
     remote: Remote | None = None
 
 

@@ -206,8 +206,9 @@ def _planned(config: TrainConfig, run: TrainingRun) -> Session:
     kept = topics_bytes(shape.words, shape.topics) if run.stopping.tol_params else 0
     threads = config.threads or machine.default_threads()
     disk = free_disk(folder) - kept
+    process = machine.process_bytes()
     plan = make_plan(
-        run.work(), Allowance(config.memory, threads, config.tables, disk, str(folder))
+        run.work(), Allowance(config.memory, threads, config.tables, disk, str(folder), process)
     )
     for line in plan.lines():
         run.progress.say(line)

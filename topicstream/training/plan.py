@@ -7,14 +7,14 @@ may not choose block size, round width or start, which decide the result.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from topicstream.base.errors import DiskTooSmall, DoesNotFit
-from topicstream.base.machine import format_bytes
+from topicstream.base.machine import PROCESS_BYTES, format_bytes
 from topicstream.base.memory import Array, MemoryLimit, MemoryPlan, Stage, plan_memory, total_bytes
 from topicstream.base.text import counted
 from topicstream.corpus.format import CELLS, DOCS
@@ -29,12 +29,14 @@ ROUNDS_OF_A_PASS = 8  # fewer cost topics (docs/internals/decisions/rounds.md)
 STORAGE_BLOCK = total_bytes([Array((CELLS,), np.int64), Array((DOCS,), np.int32)])
 WORD_BYTES = 48  # a word of the vocabulary, which is written into the model
 MODEL_FILE = 40 << 20  # what zarr and Arrow take to write the model
-PLACES = {  # whether tables, and the deltas of a round, are on disk
+PLACES = {  # whether tables are on disk, and deltas of a round merge as blocks end
     "auto": ((False, False), (False, True), (True, True)),
     "memory": ((False, False), (False, True)),
     "disk": ((True, False), (True, True)),
 }
-SEED_RANGE = 8 << 20  # what a worker takes beside seed topics to make a range of them (make_rows)
+SEED_RANGE = 3 << 20  # what a worker takes beside seed topics to make a range of them (make_rows)
+LEAST_SUMS = 8 << 20
+"""Bytes for the sums of deltas that merge as blocks end, at least."""
 ADVICE = "raise --mem-limit, lower -K, or choose another engine (`topics engines`)"
 
 
@@ -94,6 +96,8 @@ class Allowance:
         Place of the tables: ``auto``, ``memory`` or ``disk``.
     disk_free
         Bytes free on the disk of ``folder``.
+    process
+        Bytes of the process without data.
     """
 
     limit: MemoryLimit
@@ -101,17 +105,36 @@ class Allowance:
     tables: str = "auto"
     disk_free: int = 1 << 62
     folder: str = ""
+    process: int = PROCESS_BYTES
 
 
 MUCH_STATE = 1 << 30  # bytes of disk from which on a smaller state is offered
 
 
 class Placement(NamedTuple):
-    """Placement of tables and deltas, in memory or mapped files, and blocks decoded ahead."""
+    """Placement of tables and deltas, and storage blocks decoded ahead.
+
+    tables_on_disk  whether tables are mapped files
+    deltas_spill    whether the deltas of a round merge as blocks end, and spill to files where
+                    memory has no room; those of a cluster's member wait in mapped files
+    """
 
     tables_on_disk: bool
-    deltas_on_disk: bool
+    deltas_spill: bool
     prefetch: int
+
+
+class Sums(NamedTuple):
+    """Bytes for the sums of deltas that merge as blocks end, in the start and in the passes.
+
+    0: deltas wait for the end of their round.
+    """
+
+    start: int = 0
+    passes: int = 0
+
+
+NO_SUMS = Sums()
 
 
 @dataclass(frozen=True)
@@ -125,6 +148,8 @@ class Plan:
     spare
         Whether a file of block state is kept to be written over, which pays where the system keeps
         it in its cache.
+    sums
+        Bytes for the sums of deltas that merge as blocks end.
     """
 
     memory: MemoryPlan
@@ -132,6 +157,7 @@ class Plan:
     disk: Mapping[str, int]
     advice: str = ""
     spare: bool = True
+    sums: Sums = NO_SUMS
 
     @property
     def threads(self) -> int:
@@ -142,8 +168,10 @@ class Plan:
         """Format the plan for the terminal."""
         disk = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.disk.items() if size)
         where = "tables on disk" if self.place.tables_on_disk else "tables in memory"
-        spilled = ", deltas on disk" if self.place.deltas_on_disk else ""
-        lines = [*self.memory.lines(), f"  {where}{spilled}; on disk: {disk or 'checkpoints only'}"]
+        apart = ", deltas on disk" if self.place.deltas_spill else ""
+        if self.sums.passes:
+            apart = ", deltas merged as blocks end"
+        lines = [*self.memory.lines(), f"  {where}{apart}; on disk: {disk or 'checkpoints only'}"]
         return [*lines, f"  less block state: {self.advice}"] if self.advice else lines
 
 
@@ -175,8 +203,20 @@ class TableBytes:
         self.saved = sum(size.rows for size in every.values())
         self.window = sum(size.window for size in every.values())
         self.gathered = sum(size.gathered for size in every.values())
-        self.scratch, kept = workspace_bytes(engine, block)
-        self.delta = sum(size.delta for size in every.values()) + kept  # of a block
+        work = workspace_bytes(engine, block)
+        self.scratch = work.visit
+        dense = sum(size.delta for size in every.values())
+        self.delta = dense + work.kept  # of a block
+        self.merged = dense + work.parts  # of a visit whose deltas merge
+        # of a block, what waits though deltas merge: those without a quantum
+        merging = {name for name, spec in specs.items() if spec.quantum(float(shape.tokens))}
+        self.waiting = sum(size.delta for name, size in every.items() if name not in merging)
+        if any(specs[name].delta == "sparse" for name in specs.keys() - merging):
+            self.waiting += work.kept
+            self.merged = dense
+        self.ranges = max((every[name].merging.range for name in merging), default=0)
+        self.buffers = sum(every[name].merging.fixed for name in merging)
+        self.sums = sum(every[name].merging.sums for name in merging)
         self.slower_on_disk = max(
             (LAYOUTS[spec.layout].slower_on_disk for spec in specs.values()), default=1.0
         )
@@ -235,32 +275,38 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     tables = TableBytes(work.engine, work.block)
     task = f"{work.engine.name} with {counted(work.engine.shape.topics, 'topic')}"
     planned = task + " and --tables memory" * (room.tables == "memory")
-    fitting: list[tuple[float, Placement, MemoryPlan]] = []
+    fitting: list[tuple[float, Placement, MemoryPlan, Sums]] = []
     refused: list[DoesNotFit] = []
     aheads = sorted({0, PREFETCH, room.threads // STORAGE_SHARED}, reverse=True)
     for place in [Placement(*where, ahead) for where in PLACES[room.tables] for ahead in aheads]:
         try:
-            (fixed, worker), *others = _stages(work, tables, place)
-            memory = plan_memory(planned, room.limit, room.threads, fixed, worker, ADVICE, others)
+            stages = _stages(work, tables, place)
+            (fixed, worker), *others = stages
+            memory = plan_memory(
+                planned, room.limit, room.threads, fixed, worker, ADVICE, others, room.process
+            )
         except DoesNotFit as e:
             refused.append(e)
         else:
-            slowness = (1 + 0.5 * place.deltas_on_disk) * (
-                tables.slower_on_disk if place.tables_on_disk else 1
-            )
-            fitting.append(
-                (slowness * (1 if place.prefetch else 1.1) / memory.workers, place, memory)
-            )
+            sums = NO_SUMS
+            slowness = tables.slower_on_disk if place.tables_on_disk else 1.0
+            if place.deltas_spill:
+                slowness *= 1.5
+            if _merges(work, place):
+                memory, sums, needed = _with_sums(work, tables, memory, stages)
+                slowness *= (1.1 + max(0.0, 1 - sums.passes / needed)) / 1.5
+            slowness *= 1 if place.prefetch else 1.1
+            fitting.append((slowness / memory.workers, place, memory, sums))
     if not fitting:
         raise min(refused, key=lambda e: e.least)
-    _, place, memory = min(fitting, key=lambda choice: choice[0])
+    _, place, memory, sums = min(fitting, key=lambda choice: choice[0])
     spare = work.pass_state <= room.limit.bytes // 8
     # block state: of the pass before, of this one and of a checkpoint's
     disk = {
         "block state": work.pass_state * (3 + spare + work.keeps_best),
         "checkpoints": tables.saved * (2 + work.keeps_best),
         "tables": tables.rows * place.tables_on_disk,
-        "deltas": tables.delta * work.layout.round_blocks * place.deltas_on_disk,
+        "deltas": _spilled(work, tables, place, sums),
     }
     if (need := sum(disk.values())) > room.disk_free:
         raise DiskTooSmall(
@@ -277,7 +323,52 @@ def make_plan(work: Work, room: Allowance) -> Plan:
         disk,
         work.engine.smaller_state if disk["block state"] >= MUCH_STATE else "",
         spare,
+        sums,
     )
+
+
+def _merges(work: Work, place: Placement) -> bool:
+    """Decide whether the deltas of a round merge as blocks end.
+
+    A member of a cluster sends parts of them to others, so there they wait.
+    """
+    return place.deltas_spill and work.members == 1
+
+
+def _with_sums(
+    work: Work, tables: TableBytes, memory: MemoryPlan, stages: Sequence[Stage]
+) -> tuple[MemoryPlan, Sums, int]:
+    """Give what is left of the limit to the sums of a round, so that they need not be written.
+
+    A start that holds a model may use a quarter of what is left itself (``Ground.free``).  Returns
+    the plan with them, the sums, and what is enough for all of a round, about.
+    """
+    least = min(tables.sums, LEAST_SUMS)
+    most = min(tables.sums, 3 * tables.delta * work.layout.round_blocks)
+    parts = list[Counter[str]]()
+    bytes_of = list[int]()
+    shares = (0.75 if work.start.fixed else 1.0, 1.0)
+    for (fixed, worker), share in zip(stages[1:3], shares, strict=True):
+        each = Counter({name: size * memory.workers for name, size in worker.items()})
+        stage = Counter({"process": memory.parts["process"]}) + Counter(fixed) + each
+        free = replace(memory, parts=stage).free
+        more = max(0, min(most - least, int(free * share)))
+        parts.append(stage + Counter({"deltas": more}))
+        bytes_of.append(least + more)
+    every = [memory, *(replace(memory, parts=stage) for stage in parts)]
+    return max(every, key=lambda plan: plan.total), Sums(*bytes_of), max(1, most * 2 // 3)
+
+
+def _spilled(work: Work, tables: TableBytes, place: Placement, sums: Sums) -> int:
+    """Bytes of files for the deltas of a round, at most."""
+    blocks = work.layout.round_blocks
+    if not place.deltas_spill:
+        return 0
+    if not _merges(work, place):
+        return tables.delta * blocks
+    # every block's part may have been written, as float64
+    written = 2 * (tables.delta - tables.waiting) if min(sums) < tables.sums else 0
+    return (tables.waiting + written) * blocks
 
 
 def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
@@ -297,7 +388,7 @@ def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
     arriving = (deltas - own) // members
     changed = min(tables.saved, deltas)
     most = max(sent + 2 * arriving, arriving + changed + changed // members)
-    return most if place.deltas_on_disk else max(0, own + most - deltas)
+    return most if place.deltas_spill else max(0, own + most - deltas)
 
 
 def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
@@ -306,15 +397,19 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
     block = work.block
     width = padded(work.engine.shape.topics)
     blocks = work.layout.round_blocks
-    mapped = place.tables_on_disk or place.deltas_on_disk
+    merges = _merges(work, place)
+    waits = place.deltas_spill and not merges
+    window = tables.window * (place.tables_on_disk or waits)
     state = state_bytes(engine, block)
     always = {
         "tables": tables.fixed + tables.rows * (not place.tables_on_disk),
         "vocabulary": WORD_BYTES * engine.shape.words,
     }
+    numbers = Array((blocks, block.words), np.int32).nbytes
     fixed = always | {
-        "deltas": tables.delta * blocks * (not place.deltas_on_disk)
-        + Array((blocks, block.words), np.int32).nbytes,
+        "deltas": tables.buffers + min(tables.sums, LEAST_SUMS) + numbers * (tables.waiting > 0)
+        if merges
+        else tables.delta * blocks * (not place.deltas_spill) + numbers,
         "prefetch": STORAGE_BLOCK * (place.prefetch + 1),
         "exchange": _exchange(work, tables, place),
     }
@@ -323,10 +418,13 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
         Array((block.docs,), np.int64),
         Array((3, block.words), np.int32),
     ]
-    cutting = [Array((5, engine.shape.words), np.int8), Array((CELLS,), np.int32)]
+    cutting = [Array((5, engine.shape.words), np.int8), Array((block.cells,), np.int32)]
     worker = {
         "blocks": total_bytes([*cells, *cutting]),
-        "visits": tables.scratch + tables.delta * place.deltas_on_disk + tables.window * mapped,
+        "visits": tables.scratch
+        + tables.delta * waits
+        + window
+        + (tables.merged + tables.ranges) * merges,
         "prefetch": STORAGE_BLOCK,
         "exchange": 3
         * tables.window

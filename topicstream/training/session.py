@@ -81,7 +81,7 @@ class Session:
         self.tables = RunTables(
             run.engine, run.n_w, self.workers, self.work if plan.place.tables_on_disk else None
         )
-        spill = self.work if plan.place.deltas_on_disk else None
+        spill = self.work if plan.place.deltas_spill else None
         job = Job(
             run.engine,
             run.corpus,
@@ -91,6 +91,7 @@ class Session:
             self.workers,
             plan.place.prefetch,
             spill,
+            plan.sums,
         )
         self.executor = run.executor(job)
         self.runner = PassRunner(

@@ -11,8 +11,9 @@ import numpy as np
 from topicstream.base import plugins
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Cutter, Decoded
-from topicstream.engines.base import BlockShape, Out, Rows, Scratch, Visit, new_stats
-from topicstream.numeric.tables.rounds import Round, RoundSpace
+from topicstream.engines.base import BlockShape, Out, Rows, Scratch, SparseDelta, Visit, new_stats
+from topicstream.numeric.tables.merging import MergeSpace
+from topicstream.numeric.tables.rounds import Round, RoundSpace, SparseRound
 from topicstream.numeric.tables.table import Table
 from topicstream.training.executor import (
     Assignment,
@@ -33,6 +34,7 @@ class WorkerBuffers:
     def __init__(self, job: Job) -> None:
         self.cutter = Cutter(job.corpus.n_words, job.corpus.weights)
         self.work = Scratch()
+        self.kept = Scratch()
         self.state = Scratch()
         self.seeds = Scratch()
         self.rows = {name: Scratch() for name in job.engine.tables}
@@ -47,7 +49,9 @@ class Threads(Executor):
         self.workers = job.workers
         self.rounds: dict[str, Round] = {}
         self._buffers = [WorkerBuffers(job) for _ in range(job.workers.threads)]
-        self._space = RoundSpace(job.layout.round_blocks, job.spill)
+        merge = MergeSpace(job.sums.start, job.spill) if job.spill and any(job.sums) else None
+        self._space = RoundSpace(job.layout.round_blocks, job.spill, merge)
+        self._waits = True  # whether arrays of sparse deltas stay until the round ends
         self._decoded: Generator[Decoded, None, None] | None = None
         self._lock = threading.Lock()
         self._todo = np.zeros(0, np.int64)
@@ -57,6 +61,9 @@ class Threads(Executor):
         for name, table in tables.current.items():
             rows = self.job.block.most_rows(self.engine.tables[name].rows)
             self.rounds[name] = table.new_round(self._space, rows, self.engine.shape.tokens)
+        self._waits = self._space.merge is None or any(
+            isinstance(deltas, SparseRound) for deltas in self.rounds.values()
+        )
 
     def begin(self, blocks: np.ndarray) -> None:
         self._todo = blocks
@@ -71,6 +78,9 @@ class Threads(Executor):
         self, position: int, group: np.ndarray, places: Sequence[int], assignment: Assignment
     ) -> list[Report]:
         """``visit`` of blocks that stand at ``places`` of their round."""
+        if self._space.merge is not None:
+            sums = self.job.sums
+            self._space.merge.bound = sums.passes if assignment.key.pass_number else sums.start
         reports: list[Any] = [None] * len(group)
         assert self._decoded is not None
         decoded = self._decoded
@@ -80,20 +90,26 @@ class Threads(Executor):
             with self._lock:
                 i = next(order)
                 raw = next(decoded, None)
-            if raw is not None:  # else another worker has met the error that ends the pass
-                reports[i] = self._visit(int(group[i]), raw, places[i], assignment)
+            self._read_ahead(position + i, assignment)
+            if raw is None:  # another worker has met the error that ends the pass
+                return
+            cutter = self._buffers[self.workers.number()].cutter
+            block = cutter.block(self.job.grid, int(group[i]), raw)
+            del raw  # the block has copies, and the visit takes much more memory
+            reports[i] = self._visit(int(group[i]), block, places[i], assignment)
 
-        end = position + len(group)
-        if assignment.old is not None:
-            for number in self._todo[end : end + len(group)].tolist():
-                assignment.old.ahead(number)
         self.workers.run(work, len(group))
         return reports
 
-    def _visit(self, number: int, raw: Decoded, slot: int, assignment: Assignment) -> Report:
+    def _read_ahead(self, place: int, assignment: Assignment) -> None:
+        """Ask for the state of a block to come, not of so many that it is dropped again."""
+        ahead = place + 2 * self.workers.threads
+        if assignment.old is not None and ahead < len(self._todo):
+            assignment.old.ahead(int(self._todo[ahead]))
+
+    def _visit(self, number: int, block: Block, slot: int, assignment: Assignment) -> Report:
         buffers = self._buffers[self.workers.number()]
         new = assignment.new
-        block = buffers.cutter.block(self.job.grid, number, raw)
         specs = self.engine.tables
         delta = {}
         ids = {name: ids_of(block, specs[name].axis, specs[name]) for name in assignment.targets}
@@ -103,15 +119,22 @@ class Threads(Executor):
                 delta[name] = room
         shape = BlockShape.of(block)
         stats = new_stats(self.engine)
-        keep = self._space.keep[slot]
+        keep = self._space.keep[slot] if self._waits else buffers.kept
         state = new.buffers(shape, buffers.state) if new is not None else {}
-        out = Out(delta, state, stats, self.engine, shape, buffers.work, keep)
+
+        def merge(name: str, first: int, part: SparseDelta) -> None:
+            rows = ids[name][first : first + len(part.ptr) - 1]
+            self.rounds[name].put(slot, rows, part)
+
+        in_parts = None if self._waits else merge
+        out = Out(delta, state, stats, self.engine, shape, buffers.work, keep, in_parts)
         out = self.compute(self._seen(block, number, assignment, buffers, shape), out)
         if new is not None:
             new.write(number, out.state)
         for name in assignment.targets:
             # an outgrown buffer must not be held until the round ends: the round has it now
-            self.rounds[name].put(slot, ids[name], out.delta.pop(name))
+            if name in out.delta:
+                self.rounds[name].put(slot, ids[name], out.delta.pop(name))
         return Report(block.n_docs, out.stats)
 
     def _seen(
@@ -170,7 +193,7 @@ class Threads(Executor):
         own = [
             scratch
             for one in self._buffers
-            for scratch in (one.work, one.state, *one.rows.values())
+            for scratch in (one.work, one.kept, one.state, *one.rows.values())
         ]
         for scratch in [*self._space.keep, *own]:
             scratch.clear()

@@ -176,7 +176,7 @@ class Member(WorkerPlugin):
         self.tables = RunTables(
             job.engine, n_w, self.workers, folder if plan.place.tables_on_disk else None
         )
-        spill = folder if plan.place.deltas_on_disk else None
+        spill = folder if plan.place.deltas_spill else None
         self.executor = Threads(
             replace(job, workers=self.workers, prefetch=plan.place.prefetch, spill=spill)
         )

@@ -48,6 +48,7 @@ EAGER = 0.1
 # block K = 2000 fell from
 # 398 to 340 ns a cell (without AVX-512 1,100 to 490), K = 500 from 159 to 155
 GATHERED = 64
+PART = 1 << 19  # entries of a delta that is taken in parts
 # bits of a stored number: its dtype and its largest value, so small that squares sum to whole
 # float32 numbers: with 4095 the first messages of 10,000 articles added up to the tokens only
 # within 1.2e-8
@@ -266,6 +267,7 @@ class SparseBeliefPropagation(Learning):
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         # two lists of topics for a cell whose document's active set changed, never more than a row
         entries = min(block.words * self.columns, 2 * self.width * block.cells) + LANES
+        part = PART + self.columns + LANES
         return super().workspace(block) | {
             "ptr": Buffer(block.words + 1, "int64"),
             "doc": Buffer(block.cells, "int32"),
@@ -275,8 +277,8 @@ class SparseBeliefPropagation(Learning):
             "alpha, lam and changes of topics": Buffer((block.docs, self.width, 2), "int64"),
             "rows of a word": Buffer((16, self.columns), "float32"),
             "delta ptr": Buffer(block.words + 1, "int64", keep=True),
-            "delta topic": Buffer(entries, "uint16", keep=True),
-            "delta value": Buffer(entries, "float32", keep=True),
+            "delta topic": Buffer(entries, "uint16", keep=True, part=part),
+            "delta value": Buffer(entries, "float32", keep=True, part=part),
         }
 
     def start(self, visit: Visit, out: Out) -> None:
@@ -335,6 +337,18 @@ class SparseBeliefPropagation(Learning):
         sort_by_word(block.cells, cells)
         return cells
 
+    def _parts(self, ends: np.ndarray, out: Out) -> np.ndarray:
+        """Cut a block's words into parts of at most ``PART`` entries of the delta, or a word more.
+
+        ends: int64[U], entries up to each word, at most. Returns the first word of each part and
+        the number of words. Where deltas are taken whole there is one part.
+        """
+        words = len(ends)
+        if out.merge is None or not words:
+            return np.array([0, words])
+        starts = np.flatnonzero(np.diff(ends // PART, prepend=0)) + 1
+        return np.unique(np.concatenate(([0], starts[starts < words], [words])))
+
     def _sweep(
         self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray
     ) -> np.ndarray:
@@ -368,7 +382,9 @@ class SparseBeliefPropagation(Learning):
         looked = int(chosen.max(initial=-1)) + 1
         scores = out.array("scores", (looked, columns))
         scores[:] = 0.0
-        most = int(np.minimum(2 * self.width * np.diff(cells.ptr), columns).sum()) + LANES
+        ends = np.cumsum(np.minimum(2 * self.width * np.diff(cells.ptr), columns))
+        edges = self._parts(ends, out)
+        most = int(np.diff(np.append(0, ends)[edges]).max()) + LANES
         out_ptr = out.array("delta ptr")
         out_topic = out.array("delta topic", most)
         out_value = out.array("delta value", most)
@@ -385,12 +401,17 @@ class SparseBeliefPropagation(Learning):
             f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
         )
         messages = (old["messages"], new["messages"])
-        delta = (out_ptr, out_topic, out_value)
-        entries = kernels.sweep(
-            cells, phi.base, phi.index, documents, bids, how, *messages, likely, *delta
-        )
+        for a, b in zip(edges[:-1].tolist(), edges[1:].tolist()):
+            some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
+            ptr = out_ptr[: b - a + 1]
+            read = (some, phi.base, phi.index[a:b], documents, bids, how)
+            n = kernels.sweep(*read, *messages, likely, ptr, out_topic, out_value)
+            delta = SparseDelta(ptr, out_topic[:n], out_value[:n])
+            if out.merge is not None:
+                out.merge("phi", a, delta)
+            else:
+                out.delta["phi"] = delta
         theta -= near
-        out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens
         return scores

@@ -23,6 +23,7 @@ from topicstream.numeric.kernels.scatter import (
     put_entries,
     scale_rows,
 )
+from topicstream.numeric.tables.merging import MergedRound, merging_bytes, place_bytes
 from topicstream.numeric.tables.rounds import (
     WINDOW_BYTES,
     DenseRound,
@@ -52,7 +53,11 @@ class DenseTable(Table):
     def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
         width = padded(sizes.columns)
         row = Array((width,), spec.dtype).nbytes
-        deltas = WINDOW_BYTES if spec.delta == "dense" else 0
+        dense = spec.delta == "dense"
+        deltas = WINDOW_BYTES if dense else 0
+        columns = width if dense else sizes.columns
+        entry = place_bytes(columns, dense=dense, ordered=False)
+        of_range = min(-(-sizes.rows // RANGES), max(1, RANGE_BYTES // row))
         return Footprint(
             rows=Array((sizes.rows + sizes.constants, width), spec.dtype).nbytes,
             window=min(max(row, RANGE_BYTES), row * sizes.rows) + deltas,
@@ -60,6 +65,7 @@ class DenseTable(Table):
             gathered=Array(
                 (sizes.seen + min(sizes.seen, sizes.constants), width), spec.dtype
             ).nbytes,
+            merging=merging_bytes(sizes.rows, of_range, columns, entry),
         )
 
     def __init__(
@@ -138,7 +144,11 @@ class DenseTable(Table):
     # ----------------------------------------------------------------------------------------------
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
         quantum = self.spec.quantum(tokens)
-        if self.spec.delta == "sparse":
+        dense = self.spec.delta == "dense"
+        if space.merge is not None and quantum:
+            columns = self.width if dense else self.columns
+            return MergedRound(space, self.edges, columns, quantum, dense=dense)
+        if not dense:
             return SparseRound(space, quantum)
         return DenseRound(space, most_rows, self.width, quantum)
 
@@ -157,34 +167,28 @@ class DenseTable(Table):
 
         moved: receives the changes of each range (``Entered.rows``).
         """
-        ids = deltas.ids
-        cuts = (
-            np.array([np.searchsorted(v, self.edges) for v in ids], np.int64)
-            .reshape(len(ids), -1)
-            .T.copy()
-        )
+        touched = deltas.cut(self.edges)
 
         def add(i: int, part: RowRange) -> None:
             part = part if hold else part._replace(mass=np.zeros(0))
-            lo = cuts[i]
-            hi = cuts[i + 1]
             if moved is None:
-                deltas.add_to(part, lo, hi, factor)
+                deltas.add_range(i, part, factor)
                 return
             scratch = self._own.__dict__.setdefault("scratch", Scratch())
-            added = np.unique(np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]))
+            spans = zip(deltas.ids, deltas.cuts[i], deltas.cuts[i + 1])
+            added = np.unique(np.concatenate([ids[a:b] for ids, a, b in spans]))
             rows = added - np.int32(part.first)
             present = part.rows.view(self._bits)
             before = scratch.array("before", (len(rows), self.width), self._bits)
             np.take(present, rows, axis=0, out=before, mode="clip")
-            deltas.add_to(part, lo, hi, factor)
+            deltas.add_range(i, part, factor)
             lengths = np.empty(len(rows), np.int32)
             columns = scratch.array("columns", before.size, self._number)
             values = scratch.array("values", before.size, self._bits)
             n, m = changed_entries(before, present, rows, self.columns, lengths, columns, values)
             moved[i] = added, lengths, columns[:n].copy(), values[:m].copy()
 
-        sums = self._over_ranges(add, mine & (cuts[1:] > cuts[:-1]).any(axis=1))
+        sums = self._over_ranges(add, mine & touched)
         deltas.clear()
         return sums
 

@@ -35,6 +35,7 @@ from topicstream.numeric.kernels.packed import (
     sum_packed,
     topic_bits,
 )
+from topicstream.numeric.tables.merging import MergedRound, merging_bytes, place_bytes
 from topicstream.numeric.tables.rounds import Addresses, Round, RoundSpace, SparseRound
 from topicstream.numeric.tables.spec import (
     PackedRows,
@@ -283,7 +284,15 @@ class PackedTable(Table):
         words = Array((sizes.rows, 2 if spec.samples else 1), np.dtype("i8,i4,i4"))
         # in its slots, copied, and what is made of the copy
         piece = Array((3, PIECE + sizes.columns), np.uint64)
-        return Footprint(Array((cells + summed,), entry).nbytes, words.nbytes, piece.nbytes)
+        bytes_of_sum = place_bytes(sizes.columns, dense=False, ordered=True)
+        of_range = -(-sizes.rows // RANGES)
+        merging = merging_bytes(sizes.rows, of_range, sizes.columns, bytes_of_sum)
+        # a row that had other topics before changes at most twice the entries that it has room for
+        of_piece = 2 * (PIECE + sizes.columns) * bytes_of_sum
+        merging = merging._replace(range=min(merging.range, of_piece))
+        return Footprint(
+            Array((cells + summed,), entry).nbytes, words.nbytes, piece.nbytes, merging=merging
+        )
 
     def __init__(
         self,
@@ -341,15 +350,34 @@ class PackedTable(Table):
 
     # -- deltas in
     # ----------------------------------------------------------------------------------------------
-    def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> SparseRound:
+    def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
         """Create the collector for whole-numbered changes."""
+        if space.merge is not None:
+            return MergedRound(space, self._counts.edges, self.columns, 1.0, ordered=True)
         return SparseRound(space, 1.0)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        # others belong to tables that blend
-        assert isinstance(deltas, SparseRound) and factor == 1.0
-        self.add(deltas.deltas, deltas.release_pages)
+        assert factor == 1.0  # others belong to tables that blend
+        if isinstance(deltas, MergedRound):
+            self._add_merged(deltas)
+        else:
+            assert isinstance(deltas, SparseRound)
+            self.add(deltas.deltas, deltas.release_pages)
         deltas.clear()
+
+    def _add_merged(self, deltas: MergedRound) -> None:
+        """Add the sums of a round's deltas piece by piece."""
+        touched = np.flatnonzero(deltas.cut(self._counts.edges))
+
+        def one(j: int) -> None:
+            i = int(touched[j])
+            ids, delta = deltas.take(i)
+            whole = np.array([0]), np.array([len(ids)])
+            change = self._counts.merge(i, Addresses.of([(ids, delta)]), *whole)
+            with self._lock:
+                self.totals += change
+
+        self.run_all(one, len(touched))
 
     def add(
         self,

@@ -10,13 +10,16 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from topicstream.numeric.kernels.scatter import scatter_rows, scatter_sparse
 from topicstream.numeric.tables.spec import Scratch, SparseDelta
 from topicstream.numeric.tables.storage import Storage
+
+if TYPE_CHECKING:
+    from topicstream.numeric.tables.merging import MergeSpace
 
 # dense deltas of a round that a worker reads from a mapped file before it lets go of them
 WINDOW_BYTES = 8 << 20
@@ -81,12 +84,24 @@ class RoundSpace:
         Blocks of a round.
     folder
         Where mapped files are made; None: deltas stay in memory.
+    merge
+        What bounds the sums of deltas that merge as blocks end; None: they wait for the end of the
+        round.
     """
 
-    def __init__(self, blocks: int, folder: Path | None = None) -> None:
+    def __init__(
+        self, blocks: int, folder: Path | None = None, merge: MergeSpace | None = None
+    ) -> None:
         self.blocks = blocks
         self.folder = folder
+        self.merge = merge
         self.keep = [Scratch(folder) for _ in range(blocks)]
+
+
+def cut_ids(ids: Sequence[np.ndarray], edges: np.ndarray) -> np.ndarray:
+    """Find where each range of rows begins in the ids of each block, int64[edges, blocks]."""
+    places = np.array([np.searchsorted(some, edges) for some in ids], np.int64)
+    return places.reshape(len(ids), len(edges)).T.copy()
 
 
 class Round(abc.ABC):
@@ -148,6 +163,18 @@ class Round(abc.ABC):
     def ids(self) -> list[np.ndarray]:
         """List the ids of every stored block, in block order."""
         return [ids for ids, _ in self.deltas]
+
+    def cut(self, edges: np.ndarray) -> np.ndarray:
+        """Prepare ``add_range`` and mark the ranges of rows that deltas change, bool[ranges].
+
+        edges: int64[ranges + 1], first row of each range and the number of rows.
+        """
+        self.cuts = cut_ids(self.ids, edges)
+        return np.asarray((self.cuts[1:] > self.cuts[:-1]).any(axis=1))
+
+    def add_range(self, i: int, part: RowRange, factor: float) -> None:
+        """Add ``factor`` times the deltas to range ``i``, once ``cut`` has been called."""
+        self.add_to(part, self.cuts[i], self.cuts[i + 1], factor)
 
     @abc.abstractmethod
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:

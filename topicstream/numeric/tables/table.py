@@ -44,6 +44,22 @@ class Sizes(NamedTuple):
     constants: int = 0
 
 
+class Merging(NamedTuple):
+    """Bytes of the sums of deltas that merge as blocks end.
+
+    fixed
+        Whatever there is to sum.
+    sums
+        At most, of all rows.
+    range
+        What a worker holds beside them while it writes or reads those of a range of rows.
+    """
+
+    fixed: int = 0
+    sums: int = 0
+    range: int = 0
+
+
 class Footprint(NamedTuple):
     """Bytes of a table, by purpose.
 
@@ -57,6 +73,8 @@ class Footprint(NamedTuple):
         The delta of a block.
     gathered
         Rows that a visit has copied from a file.
+    merging
+        The sums of deltas that merge as blocks end.
     """
 
     rows: int
@@ -64,6 +82,7 @@ class Footprint(NamedTuple):
     window: int = 0
     delta: int = 0
     gathered: int = 0
+    merging: Merging = Merging()
 
 
 class Table(abc.ABC):

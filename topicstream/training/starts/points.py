@@ -29,7 +29,7 @@ class PointStart(Start):
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         points = min(engine.shape.docs, sample_points(engine.shape.topics))
         n = engine.shape.words
-        scratch, _ = workspace_bytes(engine, BlockShape(points, points * n, 0, n))
+        scratch = workspace_bytes(engine, BlockShape(points, points * n, 0, n)).visit
         return StartMemory(scratch + Array((4, points, n), np.float64).nbytes)
 
     def has_seeds(self, engine: Engine) -> bool:

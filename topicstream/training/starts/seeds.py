@@ -33,7 +33,7 @@ def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:
         yield np.arange(at, min(at + step, n))
 
 
-AT_A_TIME = 1 << 17  # numbers of a seed table that are made with arrays of more than 4 bytes each
+AT_A_TIME = 1 << 15  # numbers of a seed table that are made with arrays of more than 4 bytes each
 GROUP = 8192  # rows whose column sums are added up by themselves
 
 

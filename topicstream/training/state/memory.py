@@ -13,6 +13,7 @@ import hashlib
 import math
 import os
 import threading
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.numeric.kernels.arrays import checksum
 from topicstream.training.state.checkpoint import State
 
+BEHIND = 4  # blocks that are being written out while later ones are visited
+
 
 class BlockMemory:
     """The file of one pass.
@@ -41,12 +44,21 @@ class BlockMemory:
     index
         int64[blocks, arrays, 3]: offset, bytes and checksum of each array of each block; -1:
         nothing there.
+    passing
+        Whether the system's cache has no room for the file beside what is read again and again: it
+        is written out at once, and dropped from the cache behind the blocks.
 
     ``end`` is where the next array is written.
     """
 
     def __init__(
-        self, path: Path, specs: Mapping[str, ArraySpec], index: np.ndarray, *, create: bool
+        self,
+        path: Path,
+        specs: Mapping[str, ArraySpec],
+        index: np.ndarray,
+        *,
+        create: bool,
+        passing: bool = False,
     ) -> None:
         self.path = path
         self.specs = specs
@@ -54,6 +66,8 @@ class BlockMemory:
         self._fd = open_plain(owned.reserve(path) if create else path, os.O_RDWR)
         self.end = int((index[:, :, 0] + index[:, :, 1]).max(initial=0) + 63) // 64 * 64
         self._lock = threading.Lock()
+        self._passing = passing
+        self._written = deque[tuple[int, int]]()
 
     def __reduce__(self) -> Any:
         """Pickle it for another machine, which opens the same file."""
@@ -68,13 +82,29 @@ class BlockMemory:
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Store the arrays of a block."""
-        for i, (name, spec) in enumerate(self.specs.items()):
-            data = np.ascontiguousarray(arrays[name], dtype=spec.dtype)
-            with self._lock:
-                offset = self.end
-                self.end += -(-data.nbytes // 64) * 64
+        every = [
+            np.ascontiguousarray(arrays[name], dtype=spec.dtype)
+            for name, spec in self.specs.items()
+        ]
+        size = sum(-(-data.nbytes // 64) * 64 for data in every)
+        with self._lock:  # the arrays of a block lie together, to be read together
+            begin = offset = self.end
+            self.end += size
+        for i, data in enumerate(every):
             write_all(self._fd, data, offset)
             self.index[number, i] = offset, data.nbytes, checksum(data.reshape(-1).view(np.uint8))
+            offset += -(-data.nbytes // 64) * 64
+        if self._passing:
+            self._pass_by(begin, size)
+
+    def _pass_by(self, begin: int, size: int) -> None:
+        """Begin to write a block out, and drop one from the cache that has been written."""
+        system.forget_cached(self._fd, begin, size)
+        with self._lock:
+            self._written.append((begin, size))
+            done = self._written.popleft() if len(self._written) > BEHIND else None
+        if done is not None:
+            system.forget_cached(self._fd, *done)
 
     def read(self, number: int, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
         """Read the arrays of a block.
@@ -107,6 +137,9 @@ class BlockMemory:
                     f"over with --force"
                 )
             arrays[name] = array
+        if self._passing:
+            begin = int(self.index[number, 0, 0])
+            system.forget_cached(self._fd, begin, int(self.index[number, :, 1].sum()))
         return arrays
 
     def ahead(self, number: int) -> None:
@@ -176,7 +209,9 @@ class Memories:
                 owned.replace(unneeded, path)
                 create = False
         index = np.full((self._blocks, len(self._specs), 3), -1, np.int64)
-        self.held["new"] = BlockMemory(path, self._specs, index, create=create)
+        self.held["new"] = BlockMemory(
+            path, self._specs, index, create=create, passing=not self._spare
+        )
 
     def list_unneeded(self, needed: set[str]) -> list[Path]:
         """List the files that neither the run nor a checkpoint refers to."""
@@ -215,7 +250,11 @@ class Memories:
                     )
                 owned.part_from_backup(path)
                 self.held[which] = BlockMemory(
-                    path, self._specs, state.arrays[f"memory.{which}"].copy(), create=False
+                    path,
+                    self._specs,
+                    state.arrays[f"memory.{which}"].copy(),
+                    create=False,
+                    passing=not self._spare,
                 )
 
     def close(self) -> None:

@@ -1,0 +1,387 @@
+"""Merging of a round's deltas into buffers of sums, each for a range of a table's rows.
+
+Sums are exact multiples of a quantum, so they do not depend on the order in which blocks arrive
+(numeric/tables/spec.py). Those of sparse deltas are whole numbers of quanta, int32 in the rows of
+nearly all words; a row whose sums might exceed that is laid out anew as float64. A row has entries
+and their topics, or, once it has most topics, an entry for each in their order.
+
+begin    int64[n]      where the entries of row ``first`` + i begin in ``values``
+length   int32[n]      how many entries the row has; 0: none yet; as many as columns: one for each
+         topic; more: the same, as float64 (``WIDE``)
+room     int32[n]      places in ``values`` that the row may fill before it has to move
+usual    int32[n]      ``length`` at the end of the last round that changed the row: with room for
+         as many from the first it does not move
+peak     float64[n]    no sum of the row is larger, in quanta
+topics   uint16 or int32[capacity]   topic of each entry of a row of few topics
+values   int32[capacity]   the sums; float64 of dense deltas
+orders   uint64[capacity], or length 0   where each entry came first: block of the round, then place
+         in the block's row
+state    int64[2]      places of ``values`` that are taken, and those among them of rows' rooms
+quantum  float64       what deltas are rounded to; 0.0: they are multiples of it already
+unit     float64       the quantum
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from topicstream.numeric.kernels.arrays import Array, Bool, Doubles, Float, Int, Ints, Longs
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.scatter import hold_row, rounded
+
+PLACES = np.uint64(1 << 32)
+"""Places in a row of a block that ``orders`` tells apart."""
+NEVER = np.uint64(2**64 - 1)
+
+
+LIMIT = 2.0**31 - 1.0
+"""No sum of a narrow row is larger, in quanta."""
+
+
+class Buffer(NamedTuple):
+    """The arrays of a buffer of sparse deltas (symbols: the module's docstring)."""
+
+    begin: Longs
+    length: Ints
+    room: Ints
+    usual: Ints
+    peak: Doubles
+    topics: Array
+    values: Ints
+    orders: Array
+    state: Longs
+
+
+@kernel
+def _lay_out(buffer: Buffer, w: Int, columns: int, size: Int, wide: Bool, unit: float) -> None:
+    """Move a row to the end of ``values``, where there is room for ``size``.
+
+    It gets an entry for each topic where ``size`` is as many as ``columns``.
+    """
+    begin, length, room, _, _, topics, values, orders, state = buffer
+    n = np.int64(length[w])
+    start = begin[w]
+    to = state[0]
+    ordered = len(orders) > 0
+    if wide:
+        to += to % 2
+        sums = values.view(np.float64)
+        for k in range(columns):
+            sums[to // 2 + k] = 0.0
+        for i in range(n):
+            t = np.int64(i) if n == columns else np.int64(topics[start + i])
+            sums[to // 2 + t] = values[start + i] * unit
+    elif size == columns:
+        for k in range(columns):
+            values[to + k] = 0
+        for i in range(n):
+            values[to + topics[start + i]] = values[start + i]
+    else:
+        for i in range(n):
+            topics[to + i] = topics[start + i]
+            values[to + i] = values[start + i]
+    if ordered and (wide or size == columns):
+        for k in range(columns):
+            orders[to + k] = NEVER
+        for i in range(n):
+            t = np.int64(i) if n == columns else np.int64(topics[start + i])
+            orders[to + t] = orders[start + i]
+    elif ordered:
+        for i in range(n):
+            orders[to + i] = orders[start + i]
+    state[0] += size
+    state[1] += size - room[w]
+    room[w] = size
+    begin[w] = to
+    if wide:
+        length[w] = columns + 1
+    elif size == columns:
+        length[w] = columns
+
+
+@kernel
+def _largest(buffer: Buffer, w: Int) -> Float:
+    """Find the largest sum of a narrow row, in quanta."""
+    largest = np.int64(0)
+    for i in range(buffer.begin[w], buffer.begin[w] + buffer.length[w]):
+        largest = max(largest, abs(np.int64(buffer.values[i])))
+    return np.float64(largest)
+
+
+@kernel
+def merge_entries(
+    buffer: Buffer,
+    first: int,
+    columns: int,
+    ids: Ints,
+    ptr: Longs,
+    topic: Array,
+    value: Array,
+    lo: int,
+    hi: int,
+    quantum: float,
+    unit: float,
+    block: int,
+    came: Array,
+) -> Int:
+    """Add local rows lo .. hi - 1 of a sparse delta to a buffer.
+
+    block: number of the block in its round; came: ``orders`` of the delta's entries where they have
+    some, length 0 where they are those of ``block``. Returns the row at which the buffer had no
+    more room, ``hi`` where all were added.
+    """
+    begin, length, room, usual, peak, topics, values, orders, state = buffer
+    place = np.zeros(columns, np.int32)
+    sums = values.view(np.float64)
+    ordered = len(orders) > 0
+    base = np.uint64(block) * PLACES
+    magic = 1.5 * 2.0**52 * quantum
+    quanta = 1.0 / unit
+    for u in range(lo, hi):
+        w = ids[u] - first
+        a = ptr[u]
+        b = ptr[u + 1]
+        if a == b:
+            continue
+        n = np.int64(length[w])
+        start = begin[w]
+        wide = n > columns
+        needed = n
+        if n < columns:
+            # where the row has each topic, and how many topics are new
+            for i in range(n):
+                place[topics[start + i]] = i + 1
+            for j in range(a, b):
+                k = topic[j]
+                if place[k] == 0:
+                    place[k] = -1
+                    needed += 1
+        if not wide:
+            farther = 0.0
+            for j in range(a, b):
+                farther += abs(rounded(np.float64(value[j]), magic))
+            farther *= quanta
+            if peak[w] + farther > LIMIT:
+                peak[w] = _largest(buffer, w)
+            peak[w] += farther
+            wide = peak[w] > LIMIT or (n == 0 and usual[w] > columns)
+            size = np.int64(room[w])
+            if wide:
+                size = 2 * np.int64(columns) + 1
+            elif needed > room[w]:
+                size = max(needed + needed // 4, np.int64(usual[w]))
+                if 3 * size > 2 * columns:
+                    size = np.int64(columns)
+            if size != room[w]:
+                if state[0] + size > len(values):
+                    peak[w] -= farther
+                    return u
+                _lay_out(buffer, w, columns, size, wide, unit)
+                start = begin[w]
+                if length[w] >= columns:
+                    n = np.int64(length[w])
+                    place[:] = 0
+        for j in range(a, b):
+            k = np.int64(topic[j])
+            x = rounded(np.float64(value[j]), magic)
+            at = start + k
+            if wide:
+                sums[start // 2 + k] += x
+            elif n >= columns:
+                values[at] += np.int32(x * quanta)
+            elif place[k] > 0:
+                at = start + place[k] - 1
+                values[at] += np.int32(x * quanta)
+            else:
+                at = start + n
+                topics[at] = k
+                values[at] = np.int32(x * quanta)
+                n += 1
+                place[k] = n
+                if ordered:
+                    orders[at] = NEVER
+            if ordered:
+                mine = came[j] if len(came) else base + np.uint64(j - a)
+                orders[at] = min(orders[at], mine)
+        if n < columns:
+            for i in range(n):
+                place[topics[start + i]] = 0
+            length[w] = n
+    return hi
+
+
+@kernel
+def merge_rows(
+    begin: Longs,
+    length: Ints,
+    room: Ints,
+    values: Doubles,
+    state: Longs,
+    first: int,
+    ids: Ints,
+    rows: Array,
+    lo: int,
+    hi: int,
+    quantum: float,
+) -> Int:
+    """Add rows lo .. hi - 1 of a dense delta to a buffer whose rows are all laid out by topic.
+
+    Returns the row at which the buffer had no more room, ``hi`` where all were added.
+    """
+    width = rows.shape[1]
+    magic = 1.5 * 2.0**52 * quantum
+    for u in range(lo, hi):
+        w = ids[u] - first
+        delta = rows[u]
+        if length[w] == 0:
+            if state[0] + width > len(values):
+                return u
+            begin[w] = state[0]
+            length[w] = width
+            room[w] = width
+            state[0] += width
+            state[1] += width
+            new = values[begin[w] : begin[w] + width]
+            for k in range(width):
+                new[k] = 0.0 + rounded(np.float64(delta[k]), magic)
+        else:
+            sums = values[begin[w] : begin[w] + width]
+            for k in range(width):
+                sums[k] += rounded(np.float64(delta[k]), magic)
+    return hi
+
+
+@kernel
+def move_rows(
+    begin: Longs, length: Ints, room: Ints, old: Doubles, values: Doubles, state: Longs
+) -> None:
+    """Move the rows of dense deltas to larger arrays, one behind the other."""
+    to = np.int64(0)
+    for w in range(len(begin)):
+        n = np.int64(length[w])
+        if n:
+            values[to : to + n] = old[begin[w] : begin[w] + n]
+            begin[w] = to
+            to += room[w]
+    state[0] = to
+    state[1] = to
+
+
+@kernel
+def move_entries(buffer: Buffer, columns: int, topics: Array, values: Ints, orders: Array) -> None:
+    """Move all rows to larger arrays, one behind the other."""
+    state = buffer.state
+    to = np.int64(0)
+    for w in range(len(buffer.begin)):
+        n = np.int64(buffer.length[w])
+        if n == 0:
+            continue
+        a = buffer.begin[w]
+        at = to + to % 2 if n > columns else to
+        taken = 2 * np.int64(columns) if n > columns else n
+        values[at : at + taken] = buffer.values[a : a + taken]
+        if n < columns:
+            topics[at : at + n] = buffer.topics[a : a + n]
+        if len(orders):
+            n = min(n, np.int64(columns))
+            orders[at : at + n] = buffer.orders[a : a + n]
+        buffer.begin[w] = at
+        to += buffer.room[w]
+    state[0] = to
+    state[1] = to
+
+
+@kernel
+def list_entries(
+    buffer: Buffer,
+    columns: int,
+    unit: float,
+    rows: Longs,
+    ptr: Longs,
+    out_topics: Array,
+    out_values: Doubles,
+    out_orders: Array,
+) -> Int:
+    """List the entries that are not zero row by row, in the order of ``orders`` where there is one.
+
+    rows: int64[n], the rows of the range that are listed; ptr: int64[n + 1]. Returns how many
+    entries there are.
+    """
+    orders = buffer.orders
+    sums = buffer.values.view(np.float64)
+    n = np.int64(0)
+    ptr[0] = 0
+    for r in range(len(rows)):
+        w = rows[r]
+        a = buffer.begin[w]
+        length = np.int64(buffer.length[w])
+        row = n
+        for i in range(min(length, np.int64(columns))):
+            x = sums[a // 2 + i] if length > columns else buffer.values[a + i] * unit
+            if x == 0.0:
+                continue
+            at = n
+            if len(orders):
+                mine = orders[a + i]
+                while at > row and out_orders[at - 1] > mine:
+                    out_orders[at] = out_orders[at - 1]
+                    out_topics[at] = out_topics[at - 1]
+                    out_values[at] = out_values[at - 1]
+                    at -= 1
+                out_orders[at] = mine
+            out_topics[at] = i if length >= columns else buffer.topics[a + i]
+            out_values[at] = x
+            n += 1
+        ptr[r + 1] = n
+    return n
+
+
+@kernel
+def add_entries(
+    table: Array, buffer: Buffer, columns: int, unit: float, factor: float, change: Doubles
+) -> None:
+    """Add ``factor`` times the sums to the range's rows, as ``scatter_sparse`` does."""
+    values = buffer.values
+    sums = values.view(np.float64)
+    for w in range(len(buffer.begin)):
+        a = buffer.begin[w]
+        n = np.int64(buffer.length[w])
+        old = table[w]
+        for i in range(min(n, np.int64(columns))):
+            k = np.int64(i) if n >= columns else np.int64(buffer.topics[a + i])
+            x = sums[a // 2 + i] if n > columns else values[a + i] * unit
+            was = np.float64(old[k])
+            new = table.dtype.type(was + factor * x)
+            old[k] = new
+            change[k] += np.float64(new) - was
+
+
+@kernel
+def add_rows(
+    table: Array,
+    begin: Longs,
+    length: Ints,
+    values: Doubles,
+    factor: float,
+    n_w: Doubles,
+    change: Doubles,
+    worst: Doubles,
+) -> None:
+    """Add ``factor`` times the sums to the range's rows, as ``scatter_rows`` does."""
+    width = table.shape[1]
+    acc = np.empty(width, np.float64)
+    for w in range(len(begin)):
+        if length[w] == 0:
+            continue
+        a = begin[w]
+        old = table[w]
+        for k in range(width):
+            acc[k] = np.float64(old[k]) + factor * values[a + k]
+        if len(n_w):
+            hold_row(acc, n_w[w], worst)
+        for k in range(width):
+            new = table.dtype.type(acc[k])
+            change[k] += np.float64(new) - np.float64(old[k])
+            old[k] = new

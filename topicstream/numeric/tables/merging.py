@@ -1,0 +1,513 @@
+"""Rounds whose deltas merge as blocks end, for runs that have no memory for those of a whole round.
+
+Each range of a table's rows has a buffer of sums (numeric/kernels/merging.py). All buffers of a run
+share one bound. Where it is reached, the buffer that gains most by it is written behind a scratch
+file, as a run of sorted rows, and begins anew; the runs of a range are read back when its sum is
+added to the table. Sums are exact, so none of this shows in the result.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from topicstream.numeric.kernels.merging import (
+    Buffer,
+    add_entries,
+    add_rows,
+    list_entries,
+    merge_entries,
+    merge_rows,
+    move_entries,
+    move_rows,
+)
+from topicstream.numeric.tables.rounds import Round, RoundSpace, RowRange
+from topicstream.numeric.tables.spec import Scratch, SparseDelta
+from topicstream.numeric.tables.table import Merging
+
+LEAST = 1 << 14  # entries that a range goes on with once it was spilled, at most
+OF_A_ROW = 28  # bytes that a row of a table takes in its buffer, whatever its entries
+
+
+class MergeSpace:
+    """What the buffers of all tables of a run share.
+
+    Parameters
+    ----------
+    bound
+        Bytes that they may hold.
+    folder
+        Where scratch files are made.
+    """
+
+    def __init__(self, bound: int, folder: Path) -> None:
+        self.bound = bound
+        self.folder = folder
+        self.buffers: list[RangeBuffer] = []
+        self._held = 0
+        self._lock = threading.Lock()
+
+    def take(self, more: int) -> bool:
+        """Count ``more`` bytes as held; False where that would exceed the bound."""
+        with self._lock:
+            if self._held + more > self.bound:
+                return False
+            self._held += more
+            return True
+
+    def give(self, fewer: int) -> None:
+        """Count ``fewer`` bytes as free again (negative: as held, whatever the bound)."""
+        with self._lock:
+            self._held -= fewer
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more is held than the bound allows, as while runs are read back."""
+        return self._held > self.bound
+
+    def make_room(self, asking: RangeBuffer) -> bool:
+        """Spill another buffer than the one that asks; False where it should spill itself.
+
+        It is the one that has most beyond what its next block brings again. The caller holds the
+        lock of ``asking``.
+        """
+        others = [buffer for buffer in self.buffers if buffer.may_spill and buffer is not asking]
+        best = max(others, key=lambda buffer: buffer.gain, default=asking)
+        if best is asking or asking.gain >= best.gain or not best.lock.acquire(blocking=False):
+            return False
+        try:
+            best.spill()
+        finally:
+            best.lock.release()
+        return True
+
+
+class Spilled(NamedTuple):
+    """A run of sums in a scratch file: its offset, rows and entries; no rows: nothing is there."""
+
+    offset: int
+    rows: int
+    entries: int
+
+
+class RangeBuffer:
+    """The sums of a round for one range of rows."""
+
+    def __init__(self, merged: MergedRound, first: int, rows: int) -> None:
+        self.lock = threading.Lock()
+        self.runs: list[Spilled] = []
+        self._round = merged
+        self._first = first
+        self._begin = np.zeros(rows, np.int64)
+        self._length = np.zeros(rows, np.int32)
+        self._room = np.zeros(rows, np.int32)
+        self._usual = np.zeros(rows, np.int32)
+        self._peak = np.zeros(rows)
+        self._state = np.zeros(2, np.int64)
+        self._latest = 0
+        self._most = 0
+        self._topics, self._values, self._orders = merged.new_arrays(0)
+
+    @property
+    def touched(self) -> bool:
+        """Whether a block has changed a row of the range."""
+        return bool(self.runs) or bool(self._state[1])
+
+    @property
+    def size(self) -> int:
+        """Entries that there is memory for."""
+        return len(self._values)
+
+    @property
+    def may_spill(self) -> bool:
+        """Whether the buffer has more than the least, and was not spilled in this round."""
+        return not self.runs and self.size > self.least
+
+    @property
+    def gain(self) -> int:
+        """Entries beyond those that the latest block brought."""
+        return len(self._values) - self._latest
+
+    def add(
+        self,
+        ids: np.ndarray,
+        delta: Any,
+        lo: int,
+        hi: int,
+        block: int,
+        came: np.ndarray | None = None,
+    ) -> None:
+        """Add local rows ``lo`` to ``hi - 1`` of a delta; the caller holds the lock.
+
+        came: ``orders`` of a run that is read back.
+        """
+        self._latest = self._entries(delta, lo, hi)
+        while True:
+            lo = self._merge(ids, delta, lo, hi, block, came)
+            if lo == hi:
+                return
+            coming = self._entries(delta, lo, hi)
+            if came is None:
+                self._grow(coming)
+            else:  # the end of the round, whatever the bound
+                size = self._wanted(coming)
+                self._round.merge.give((self.size - size) * self._round.entry_bytes)
+                self._move(size)
+
+    def _entries(self, delta: Any, lo: int, hi: int) -> int:
+        if isinstance(delta, SparseDelta):
+            return int(delta.ptr[hi] - delta.ptr[lo])
+        return (hi - lo) * self._round.columns
+
+    def _merge(
+        self,
+        ids: np.ndarray,
+        delta: Any,
+        lo: int,
+        hi: int,
+        block: int,
+        came: np.ndarray | None,
+    ) -> int:
+        quantum = 0.0 if came is not None else self._round.quantum
+        if isinstance(delta, SparseDelta):
+            entries = (ids, delta.ptr, delta.topic, delta.value)
+            orders = np.zeros(0, np.uint64) if came is None else came
+            where = (lo, hi, quantum, self._round.quantum, block, orders)
+            return int(
+                merge_entries(self._arrays, self._first, self._round.columns, *entries, *where)
+            )
+        rows = (self._begin, self._length, self._room, self._values, self._state)
+        return int(merge_rows(*rows, self._first, ids, delta, lo, hi, quantum))
+
+    @property
+    def _arrays(self) -> Buffer:
+        rows = (self._begin, self._length, self._room, self._usual, self._peak)
+        return Buffer(*rows, self._topics, self._values, self._orders, self._state)
+
+    def _grow(self, coming: int) -> None:
+        """Make room for about ``coming`` more entries, where the bound leaves any; else spill.
+
+        A range that was spilled goes on with a small buffer until the round ends.
+        """
+        space = self._round.merge
+        while not self.runs:
+            size = self._wanted(coming)
+            if space.take((size - self.size) * self._round.entry_bytes):
+                self._move(size)
+                return
+            if not space.make_room(self):
+                break
+        self.spill()
+
+    def _wanted(self, coming: int) -> int:
+        """Entries that the buffer should have room for: not less than it usually needs."""
+        columns = self._round.columns
+        taken = int(self._state[1])
+        expected = coming // 8 if taken else coming + coming // 4
+        more = max(taken // 8, expected) + 4 * columns
+        widest = columns if self._round.dense else 2 * columns + 1
+        size = min(max(taken + more, self._most), (len(self._begin) + 2) * widest)
+        return size + size % 2
+
+    def _move(self, size: int) -> None:
+        """Move the rows to arrays of ``size`` entries."""
+        arrays = self._round.new_arrays(size)
+        topics, values, orders = arrays
+        if self._round.dense:
+            rows = (self._begin, self._length, self._room)
+            move_rows(*rows, self._values, values, self._state)
+        else:
+            move_entries(self._arrays, self._round.columns, topics, values, orders)
+        self._topics, self._values, self._orders = arrays
+
+    @property
+    def least(self) -> int:
+        """Entries that a buffer has whatever there is for all: room for some rows."""
+        space = self._round.merge
+        share = space.bound // (4 * self._round.entry_bytes * len(space.buffers))
+        return 2 * max(2 * self._round.columns, min(share, LEAST) // 2)
+
+    def listed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """List the rows that have changed: ids, ptr, topics, values and orders."""
+        rows = np.flatnonzero(self._length)
+        ids = (self._first + rows).astype(np.int32)
+        ptr = np.zeros(len(rows) + 1, np.int64)
+        most = int(np.minimum(self._length, self._round.columns).sum(dtype=np.int64))
+        topics = np.empty(most, self._topics.dtype)
+        values = np.empty(most)
+        orders = np.empty(most if len(self._orders) else 0, np.uint64)
+        unit = self._round.quantum
+        columns = self._round.columns
+        n = list_entries(self._arrays, columns, unit, rows, ptr, topics, values, orders)
+        return ids, ptr, topics[:n], values[:n], orders[:n]
+
+    def spill(self) -> None:
+        """Write the sums behind the scratch file and forget them; the caller holds the lock."""
+        run = Spilled(0, 0, 0)
+        if self._state[1]:
+            if self._round.dense:
+                rows = np.flatnonzero(self._length)
+                ids = (self._first + rows).astype(np.int32)
+                columns = self._round.columns
+                whole = self._values[: self._state[0]].reshape(-1, columns)
+                values = whole[self._begin[rows] // columns]
+                run = self._round.write(len(ids), values.size, (ids, values))
+            else:
+                arrays = self.listed()
+                run = self._round.write(len(arrays[0]), len(arrays[3]), arrays)
+        runs = [*self.runs, run]
+        self.empty()
+        self.runs = runs
+        if self.size != self.least:
+            self._hold(self.least)
+
+    def _hold(self, size: int) -> None:
+        """Have arrays of ``size`` entries in place of those there are, which hold no sums."""
+        self._round.merge.give((self.size - size) * self._round.entry_bytes)
+        self._topics, self._values, self._orders = self._round.new_arrays(size)
+
+    def read_back(self) -> None:
+        """Add the runs that were spilled to what is in memory."""
+        runs = self.runs
+        self.runs = []
+        for run in runs:
+            if not run.rows:
+                continue
+            ids, delta, came = self._round.read(run)
+            self.add(ids, delta, 0, len(ids), 0, came)
+
+    def add_to(self, part: RowRange, factor: float) -> None:
+        """Add ``factor`` times the sums to the rows of a table, and forget them."""
+        self.read_back()
+        if self._round.dense:
+            sums = (self._begin, self._length, self._values)
+            add_rows(part.rows, *sums, factor, part.mass, part.change, part.worst)
+        else:
+            columns = self._round.columns
+            unit = self._round.quantum
+            add_entries(part.rows, self._arrays, columns, unit, factor, part.change)
+        self.end()
+
+    def end(self) -> None:
+        """Forget the sums; the arrays stay for the next round, which needs about as much."""
+        if self._state[1]:
+            self._most = (int(self._state[0]) // 2 + self._round.columns) * 2
+        self.empty()
+        if self._round.merge.exceeded:
+            self._hold(0)
+        elif self.size > self._most + self._most // 16:
+            self._hold(self._most)
+
+    def empty(self) -> None:
+        """Forget the sums and runs."""
+        np.copyto(self._usual, self._length, where=self._length > 0)
+        self._length[:] = 0
+        self._room[:] = 0
+        self._peak[:] = 0.0
+        self._state[:] = 0
+        self.runs = []
+
+    def free(self) -> None:
+        """Forget the sums and give their memory back."""
+        self.empty()
+        self._hold(0)
+
+
+def place_bytes(columns: int, *, dense: bool, ordered: bool) -> int:
+    """Compute the bytes of a place in a buffer: a sum, its order and topic."""
+    if dense:
+        return 8
+    return 4 + 8 * ordered + (2 if columns <= 1 << 16 else 4)
+
+
+def merging_bytes(rows: int, of_range: int, columns: int, entry: int) -> Merging:
+    """Bytes of the buffers of a table, whose ranges have ``of_range`` rows at most.
+
+    entry: bytes of an entry. A row that has more than half of the topics is laid out by topic, and
+    buffers grow by an eighth.
+    """
+    return Merging(
+        fixed=OF_A_ROW * rows,
+        sums=rows * columns * entry * 9 // 8,
+        range=2 * of_range * columns * entry,
+    )
+
+
+class MergedRound(Round):
+    """A round whose deltas merge as blocks end.
+
+    Parameters
+    ----------
+    space
+        Of the round; its ``merge`` bounds the buffers.
+    edges
+        int64[ranges + 1], first row of each range and the number of rows.
+    columns
+        Numbers in a row; of dense deltas padded.
+    quantum
+        What deltas are rounded to.
+    dense
+        Whether deltas are dense rows.
+    ordered
+        Whether the entries of a row are listed in the order in which blocks of the round brought
+        them, which packed rows keep where counts are equal.
+    """
+
+    def __init__(
+        self,
+        space: RoundSpace,
+        edges: np.ndarray,
+        columns: int,
+        quantum: float,
+        *,
+        dense: bool = False,
+        ordered: bool = False,
+    ) -> None:
+        super().__init__(space, quantum)
+        assert space.merge is not None
+        self.merge = space.merge
+        self.columns = columns
+        self.dense = dense
+        self.quantum = quantum
+        self._topic = np.dtype(np.uint16 if columns <= 1 << 16 else np.int32)
+        self._ordered = ordered
+        self.entry_bytes = place_bytes(columns, dense=dense, ordered=ordered)
+        self._edges = edges
+        self._own = threading.local()
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self._lock = threading.Lock()
+        self.buffers = [RangeBuffer(self, int(a), int(b - a)) for a, b in pairwise(edges)]
+        self.merge.buffers.extend(self.buffers)
+
+    def new_arrays(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Make topics, values and orders of ``size`` entries; length 0 for what there is not.
+
+        Their memory is mapped by itself, so that all of it goes back to the system with them.
+        """
+        memory = np.zeros(0, np.uint8)
+        if size:
+            own = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            memory = np.frombuffer(mmap.mmap(-1, size * self.entry_bytes, own), np.uint8)
+        ordered = 8 * size * self._ordered
+        orders = memory[:ordered].view(np.uint64)
+        if self.dense:
+            return memory[:0].view(self._topic), memory[ordered:].view(np.float64), orders
+        values = memory[ordered : ordered + 4 * size].view(np.int32)
+        return memory[ordered + values.nbytes :].view(self._topic), values, orders
+
+    # -- deltas in
+    # ----------------------------------------------------------------------------------------------
+    def slot(self, i: int, ids: np.ndarray) -> np.ndarray | None:
+        """Return the calling worker's array for the delta of a block."""
+        if not self.dense:
+            return None
+        own = self._own.__dict__.setdefault("scratch", Scratch())
+        room: np.ndarray = own.array("delta", (len(ids), self.columns), np.float32)
+        return room
+
+    def put(self, i: int, ids: np.ndarray, delta: Any) -> None:
+        cuts = np.searchsorted(ids, self._edges)
+        ranges = np.flatnonzero(np.diff(cuts))
+        # workers begin at different ranges, so that they seldom wait for each other
+        for r in np.roll(ranges, -(i % self._space.blocks) * len(ranges) // self._space.blocks):
+            with self.buffers[r].lock:
+                self.buffers[r].add(ids, delta, int(cuts[r]), int(cuts[r + 1]), i)
+        self._made[i] = ids[:0], None
+
+    def write(self, rows: int, entries: int, arrays: tuple[np.ndarray, ...]) -> Spilled:
+        """Write the arrays of a run behind the scratch file."""
+        size = sum(array.nbytes for array in arrays)
+        with self._lock:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self.merge.folder)  # noqa: SIM115
+            offset = self._end
+            self._end += size
+        at = offset
+        for array in arrays:
+            view = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+            while len(view):
+                n = os.pwrite(self._file.fileno(), view, at)
+                view = view[n:]
+                at += n
+        return Spilled(offset, rows, entries)
+
+    def read(self, run: Spilled) -> tuple[np.ndarray, Any, np.ndarray]:
+        """Read a run: its ids, its delta, and the ``orders`` of its entries."""
+        if self.dense:
+            ids, values = self._read(
+                run, (run.rows, np.int32), ((run.rows, self.columns), np.float64)
+            )
+            return ids, values, np.zeros(0, np.uint64)
+        ordered = run.entries if self._ordered else 0
+        ids, ptr, topics, values, orders = self._read(
+            run,
+            (run.rows, np.int32),
+            (run.rows + 1, np.int64),
+            (run.entries, self._topic),
+            (run.entries, np.float64),
+            (ordered, np.uint64),
+        )
+        return ids, SparseDelta(ptr, topics, values), orders
+
+    def _read(self, run: Spilled, *shapes: tuple[Any, Any]) -> list[np.ndarray]:
+        assert self._file is not None
+        offset = run.offset
+        arrays = []
+        for shape, kind in shapes:
+            array = np.empty(shape, kind)
+            view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+            while len(view):
+                n = os.preadv(self._file.fileno(), [view], offset)
+                if n == 0:
+                    raise OSError("a scratch file of this run is shorter than it was written")
+                view = view[n:]
+                offset += n
+            arrays.append(array)
+        return arrays
+
+    # -- sums out
+    # ----------------------------------------------------------------------------------------------
+    def cut(self, edges: np.ndarray) -> np.ndarray:
+        return np.array([buffer.touched for buffer in self.buffers])
+
+    def add_range(self, i: int, part: RowRange, factor: float) -> None:
+        self.buffers[i].add_to(part, factor)
+
+    def take(self, i: int) -> tuple[np.ndarray, SparseDelta]:
+        """Return the sums of a range as one delta of whole numbers, and forget them."""
+        buffer = self.buffers[i]
+        buffer.read_back()
+        ids, ptr, topics, values, _ = buffer.listed()
+        buffer.end()
+        return ids, SparseDelta(ptr, topics, values.astype(np.int64))
+
+    def clear(self) -> None:
+        super().clear()
+        for buffer in self.buffers:
+            buffer.empty()
+        self._end = 0
+        if self._file is not None:
+            os.ftruncate(self._file.fileno(), 0)
+
+    def rest(self) -> None:
+        super().rest()
+        self._own = threading.local()
+        for buffer in self.buffers:
+            buffer.free()
+
+    def _cut(self, delta: Any, spans: Any) -> tuple[np.ndarray, ...]:
+        raise NotImplementedError("deltas that have merged are not sent")
+
+    def receive(self, i: int, part: Any) -> None:
+        raise NotImplementedError("deltas that merge are not received")
+
+    def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
+        raise NotImplementedError("deltas that have merged are added by ranges")
