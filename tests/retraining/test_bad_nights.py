@@ -179,14 +179,14 @@ def test_what_no_reader_expects_is_of_its_file(home, monkeypatch):
 
     write(home / "raw" / "odd.jsonl", made(20, seed=2, prefix="odd"))
     write(home / "raw" / "b.jsonl", made(30, seed=3, prefix="f"))
-    real = jsonl.record_of
+    real = jsonl.Objects.add
 
-    def record_of(line):
-        if b"odd3" in line:
+    def add(objects, number, record):
+        if record.get("id") == "odd3":
             raise IndexError("list index out of range")
-        return real(line)
+        real(objects, number, record)
 
-    monkeypatch.setattr(jsonl, "record_of", record_of)
+    monkeypatch.setattr(jsonl.Objects, "add", add)
     summary = failed_night(home / "retrain.toml")
     assert summary["documents_added"] == 30
     assert "odd.jsonl: cannot be read (IndexError: list" in summary["left_out"]["odd.jsonl"]

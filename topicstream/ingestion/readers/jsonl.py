@@ -128,7 +128,8 @@ class TextsInPlace:
         self._bytes = np.frombuffer(block, np.uint8)
         self._address = self._bytes.__array_interface__["data"][0]
         self._text = options.text_fields[0] if options.text_fields else ""
-        self._fields = {options.id_field or "id", *options.meta.values()}
+        # a record without the id field of earlier inputs may have an "id"
+        self._fields = {options.id_field or "id", "id", *options.meta.values()}
         self._fields |= {name.partition(".")[0] for name in self._fields}
         self._starts: list[int] = []
         self._stops: list[int] = []
