@@ -85,7 +85,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "fdm": ("fdm", {}, {}),
 }
 LIBRARIES = ("gmm",)
-"""Engines whose bits depend on the processor, by way of LAPACK (decisions/sums.md)."""
+"""Engines whose bits depend on the processor, by way of LAPACK (decisions/processors.md)."""
 COMMON = {
     "topics": 20,
     "passes": 4,

@@ -1,7 +1,7 @@
 """One set of golden hashes for all processors: this one, and code for others, leave its bits.
 
-docs/internals/decisions/sums.md says how. After a change that is meant to change bits, record the
-set again:
+docs/internals/decisions/processors.md says how. After a change that is meant to change bits, record
+the set again:
 
     python scripts/tools/golden.py record --quick --made > tests/project/golden.json
 """
