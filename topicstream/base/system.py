@@ -49,7 +49,10 @@ def resident_bytes() -> int:
 
 
 def return_free_memory() -> None:
-    """Give what glibc has freed back to the system now; other libraries are left as they are."""
+    """Return to the system what glibc has freed.
+
+    Other C libraries are left as they are.
+    """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

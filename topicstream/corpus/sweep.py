@@ -43,7 +43,10 @@ def folder_number(folder: str) -> int:
 
 
 def list_replaced_files(store: Path, old: StoreManifest, new: StoreManifest) -> None:
-    """List what only the old manifest names; call it before the new one is written."""
+    """List what only the old manifest names.
+
+    Call it before the new one is written.
+    """
     replaced = _named(old) - _named(new)
     if replaced:
         days = dict.fromkeys(replaced, datetime.now(UTC).date())
@@ -138,6 +141,6 @@ def _plain_names(manifest: StoreManifest) -> dict[str, str]:
 
 
 def _read_days(store: Path) -> dict[str, date]:
-    """Read the days of the list; none where there is no list."""
+    """Read the days of the list, none where there is no list."""
     path = store / NAME
     return read_record(path, ReplacedFiles).days if path.exists() else {}

@@ -89,7 +89,10 @@ def _are_same(heldout: Heldout, rule: HeldoutRule) -> bool:
 
 
 def _recipe_of_append(options: IngestOptions, store: StoreManifest, out: Path) -> Recipe:
-    """Return the store's tokenizer; InputError where the options ask for another."""
+    """Return the store's tokenizer.
+
+    Raises InputError where the options ask for another.
+    """
     if store.tokenizer is None:
         return options.recipe
     recipe = Recipe.from_json(store.tokenizer)

@@ -21,8 +21,9 @@ CARRIES_ON = "stopped; the same command again carries on where this one was"
 
 
 class Stop:
-    """A signal handler: while reading, the first signal is kept until the next commit; any other
-    stops at once (what is committed is safe, the rest is done again).
+    """Signal handler that keeps the first signal until the next commit.
+
+    Any other signal stops at once: what is committed is safe, the rest is done again.
     """
 
     def __init__(self) -> None:
@@ -37,13 +38,16 @@ class Stop:
 
     @staticmethod
     def error(signum: int) -> Interrupted:
-        """What is raised after a commit."""
+        """Make the error that is raised after a commit."""
         return Interrupted(CARRIES_ON, signum)
 
 
 @dataclass(frozen=True)
 class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
-    """All settings of an ingest; None means the default, which may depend on the input."""
+    """Settings of an ingest.
+
+    None means the default, which may depend on the input.
+    """
 
     documents: Any = option(
         MISSING,

@@ -60,7 +60,7 @@ def joined(names: str | Collection[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What the user said about the input: options of ingest, and of infer on raw documents.
+    """Options of the user about raw input, for ingest and infer.
 
     A value that is its default counts as not given.
     """
@@ -338,7 +338,7 @@ class ReadOptions:
 
     @property
     def id_wanted(self) -> bool:
-        """Whether every record must have the id field."""
+        """Tell whether every record must have the id field."""
         return self.id_field is not None and "id_field" not in self.recalled
 
     @property
@@ -348,13 +348,14 @@ class ReadOptions:
 
     @property
     def turned(self) -> bool:
-        """Whether the user turns a matrix whose format says what its cells are: an earlier input's
-        ``--transpose`` does not.
+        """Tell whether the user turns a matrix whose format says what its cells are.
+
+        An earlier input's ``--transpose`` does not.
         """
         return self.transpose and "transpose" not in self.recalled
 
     def id_column(self, names: Collection[str]) -> str | None:
-        """Which of a table's columns holds the ids; None: there is none.
+        """Return the column of a table that holds the ids, or None.
 
         A field that must be there is not looked for.
         """
@@ -445,6 +446,9 @@ class ReadOptions:
 
 
 def remembered_meta(stored: object) -> dict[str, str]:
-    """Return column -> field of what ``ReadOptions.remembered`` gave; {} for anything else."""
+    """Return field by column of what ``ReadOptions.remembered`` gave.
+
+    It is empty for anything else.
+    """
     meta = stored.get("meta") if isinstance(stored, dict) else None
     return meta if isinstance(meta, dict) and fits(meta, Mapping[str, str]) else {}

@@ -263,8 +263,9 @@ class _Ingest:
                 working.close()
 
     def _with_phrases(self, recipe: Recipe, threshold: float) -> Recipe:
-        """The recipe with the phrases of a reading of its own; the same on a resume, as it is
-        learnt from the same text.
+        """Return the recipe with the phrases of a reading of its own.
+
+        They are the same on a resume, as they are learnt from the same text.
         """
         read = self.options.given
         if isinstance(self.names, InMemory):

@@ -28,17 +28,20 @@ class IngestPlan:
 
     @property
     def relations(self) -> int:
-        """Bytes for the query engine; pieces are in work beside it."""
+        """Return the bytes for the query engine, beside pieces in work."""
         return max(LEAST_MEMORY, self.words.free // 2)
 
     @property
     def words_of_part(self) -> int:
-        """Bytes for the words of a part file; they are read again beside the query engine."""
+        """Return the bytes for the words of a part file.
+
+        They are read again beside the query engine.
+        """
         return self.relations // 2
 
     @property
     def room(self) -> Room:
-        """What a piece may take that is in work alone."""
+        """Return what a piece may take that is in work alone."""
         return Room(self.limit, self.words.free - LEAST_MEMORY)
 
 

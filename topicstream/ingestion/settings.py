@@ -35,10 +35,12 @@ ENOUGH_DOCUMENTS = round(HELDOUT_LEAST / HELDOUT_SHARE)
 
 @dataclass(frozen=True)
 class Heldout:
-    """How documents are set aside.  One of: share (exact threshold), documents (that many), where
-    (field and value: the documents that have it), neither (the default). by: whole groups, the
-    documents of one value of that field, until the share or the number is reached. parts: the
-    groups are the documents that ``--split`` cuts, by default.
+    """Rule by which documents are set aside.
+
+    One of: share (exact threshold), documents (that many), where (field and value: the documents
+    that have it), neither (the default). by: whole groups, the documents of one value of that
+    field, until the share or the number is reached. parts: the groups are the documents that
+    ``--split`` cuts, by default.
     """
 
     asked: str
@@ -54,7 +56,10 @@ class Heldout:
         return self.where or (None if self.by is None else (self.by, None))
 
     def rule(self, threshold: int) -> HeldoutRule:
-        """What a manifest remembers for appends; threshold: of the hashes of documents."""
+        """Return what a manifest remembers for appends.
+
+        threshold: of the hashes of documents.
+        """
         return HeldoutRule(
             asked=self.asked, threshold=f"{threshold:#018x}", where=self.where, by=self.by
         )
@@ -66,7 +71,7 @@ class Heldout:
 
     @classmethod
     def of(cls, text: str | int | float | None, by: str | None = None) -> Heldout:
-        """``None`` or ``default``; ``1%``; ``0``; a number of documents; ``FIELD=VALUE``.
+        """Read ``--heldout``: ``default``, ``1%``, ``0``, a number, or ``FIELD=VALUE``.
 
         InputError.
         """
@@ -111,13 +116,13 @@ class Heldout:
         )
 
     def too_many(self, heldout: int, documents: int) -> bool:
-        """Whether whole groups exceed by far what was asked for, of so many documents."""
+        """Tell whether whole groups exceed by far what was asked for."""
         return heldout > max(
             2 * (self.number_wanted(documents) or 0), HELDOUT_MOST_SHARE * documents
         )
 
     def number_wanted(self, documents: int) -> int | None:
-        """How many documents to set aside; None when a share fixes the threshold."""
+        """Return how many documents to set aside, None when a share fixes the threshold."""
         if self.share is not None:
             return None if self.by is None else math.ceil(self.share * documents)
         if self.documents is not None:
@@ -129,7 +134,7 @@ class Heldout:
 
 @dataclass(frozen=True)
 class IngestOptions:
-    """What was asked of an ingest, made out.
+    """Options of an ingest, made out.
 
     Attributes
     ----------
@@ -149,12 +154,18 @@ class IngestOptions:
 
     @classmethod
     def of(cls, **options: Any) -> IngestOptions:
-        """From names as ``ingest`` takes them; InputError for an unknown name or a bad value."""
+        """Make options from names as ``ingest`` takes them.
+
+        Raises InputError for an unknown name or a bad value.
+        """
         return cls.of_config(IngestConfig((), **checked(IngestConfig, options, "ingest")))
 
     @classmethod
     def of_config(cls, config: IngestConfig) -> IngestOptions:
-        """From a config; InputError for a bad value."""
+        """Make options from a config.
+
+        Raises InputError for a bad value.
+        """
         recipe = _recipe_options(config)
         whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
         heldout = Heldout.of(config.heldout, config.heldout_by or whole)
@@ -190,12 +201,15 @@ class IngestOptions:
         )
 
     def reading(self) -> dict[str, Json]:
-        """What decides the sequence of the documents and their words, as plain values."""
+        """Return what decides the sequence of the documents and their words.
+
+        It is made of plain values.
+        """
         side = {"side files": [self.side.key, *self.side.stamps()]} if self.side else {}
         return {**self.given.spelt(), "tokenizer": self.recipe.hash(), **side}
 
     def limits(self, documents: int, text: bool) -> WordLimits:
-        """Which words are kept of so many training documents.
+        """Return the limits of words for so many training documents.
 
         Of text words of 5 documents at least by default (one of four teaches no topic, and such
         words are most of the raw types), but never of more than 1 % of the documents; and of half
@@ -220,7 +234,7 @@ class IngestOptions:
 
 
 def _recipe_options(config: IngestConfig) -> dict[str, Any]:
-    """What a config says of the tokenizer, as ``Recipe`` has it."""
+    """Return what a config says of the tokenizer, as ``Recipe`` has it."""
     recipe = {
         name: value
         for name in Recipe.__struct_fields__

@@ -49,8 +49,9 @@ AT_MOST = 20000
 
 @dataclass(frozen=True)
 class Drift:
-    """How new documents differ from old ones, by the figures of the module's head; None where one
-    cannot be measured.
+    """Difference of new documents from old ones, by the figures of the module's head.
+
+    None where one cannot be measured.
     """
 
     documents: int
@@ -251,7 +252,10 @@ def _count_words(new: DocumentGroups, known: np.ndarray) -> tuple[np.ndarray, li
 
 
 def _score_groups(model: TopicModel, new: DocumentGroups, threads: int) -> list[float | None]:
-    """Return the perplexity of each group; None where none of its documents can be scored."""
+    """Return the perplexity of each group.
+
+    None where none of its documents can be scored.
+    """
     every = np.concatenate([new.numbers[part] for part in new.parts])
     loglik = [0.0] * len(new.sizes)
     tokens = [0.0] * len(new.sizes)
@@ -291,7 +295,10 @@ def mean_shares(model: TopicModel, documents: DocumentGroups, threads: int) -> l
 
 
 def verdict(figures: Drift, limits: Limits) -> list[str]:
-    """Why the new documents have drifted, in words; empty when they have not."""
+    """Say why the new documents have drifted.
+
+    Empty when they have not.
+    """
     reasons = []
     if figures.seen_words is not None and figures.seen_words < limits.seen_words:
         reasons.append(

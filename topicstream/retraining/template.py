@@ -74,7 +74,10 @@ def format_template() -> str:
 
 
 def _format_options(kind: type) -> Iterator[str]:
-    """Yield the lines of the options of a table; one with an example is commented out."""
+    """Yield the lines of the options of a table.
+
+    One with an example is commented out.
+    """
     for option in fields(kind):
         help = option.metadata.get("help")
         if help is None or option.default is MISSING:

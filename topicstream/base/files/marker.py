@@ -92,7 +92,7 @@ def located(path: Where) -> str:
 
 
 def mark_of(folder: Where) -> Mark | None:
-    """Return the first line of a folder's marker; None where the folder is not ours."""
+    """Return the first line of a folder's marker, or None where the folder is not ours."""
     try:
         descriptor = os.open(
             os.path.join(folder, MARK), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -108,7 +108,7 @@ def mark_of(folder: Where) -> Mark | None:
 
 
 def kind_of(folder: Where) -> Kind | None:
-    """Return the kind of a folder of ours; None where it is not ours."""
+    """Return the kind of a folder of ours, or None."""
     mark = mark_of(folder)
     return None if mark is None else mark.kind
 
@@ -162,7 +162,9 @@ def is_half_marker(path: Path) -> bool:
 
 
 def note(*paths: Where) -> None:
-    """List paths that are about to be made; nothing where no folder above is ours.
+    """List paths that are about to be made.
+
+    Nothing happens where no folder above is ours.
 
     A string that ends in ``/`` is a folder that a library will fill.
     """
@@ -260,7 +262,10 @@ def _replace_list(folder: Path, mark: Mark, counts: Callable[[bytes], bool]) -> 
 
 
 def _rewrite(home: Path, content: bytes) -> None:
-    """Replace a marker in one rename; the caller is alone."""
+    """Replace a marker in one rename.
+
+    The caller is alone.
+    """
     for left in home.glob(f"{MARK}.*.tmp"):
         if is_half_marker(left):  # of a process that was killed here
             os.unlink(left)

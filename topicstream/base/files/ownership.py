@@ -171,7 +171,10 @@ _LAST = {"state.json": 1, LOCK: 2, MARK: 3}
 
 
 def _is_known(path: Path, entry: bytes, entries: set[bytes], filled: bool) -> bool:
-    """Tell whether something that is no folder is ours; filled: a library fills its folder."""
+    """Tell whether something that is no folder is ours.
+
+    ``filled``: a library fills its folder.
+    """
     if path.is_symlink() or not path.is_file():
         return False
     if entry in entries or (filled and _IN_SCRATCH.fullmatch(path.name)):
@@ -226,7 +229,9 @@ def temporary(target: Where) -> Path:
 
 
 def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
-    """Make a folder and mark it, or make sure that it is one of ours of this kind; its mark.
+    """Make and mark a folder, or check that it is ours and of this kind.
+
+    Returns its mark.
 
     Raises
     ------
@@ -363,8 +368,9 @@ def copy(source: Where, target: Where) -> None:
 
 
 def link_file(source: Where, target: Where) -> None:
-    """Give a file of ours a second name, which nothing has; a copy where the file system cannot
-    link.
+    """Give a file of ours a second name, which nothing has.
+
+    Where the file system cannot link, it is copied.
     """
     note(target)
     try:
@@ -375,7 +381,10 @@ def link_file(source: Where, target: Where) -> None:
 
 @contextlib.contextmanager
 def scratch(folder: Path, name: str) -> Iterator[Path]:
-    """A folder within one of ours for whatever a library writes; it is removed at the end."""
+    """Yield a folder within one of ours for whatever a library writes.
+
+    It is removed at the end.
+    """
     path = temporary(folder / name)
     note(f"{path}/")
     path.mkdir()
@@ -418,8 +427,9 @@ def move_folder(source: Where, target: Where) -> None:
 
 
 def point(link: Where, target: str) -> None:
-    """Make ``link`` a symbolic link to ``target`` in one rename; only a link to the same folder (or
-    nothing) is replaced.
+    """Make ``link`` a symbolic link to ``target`` in one rename.
+
+    Only a link to the same folder, or nothing, is replaced.
     """
 
     def folder(target: str) -> str:
@@ -441,7 +451,10 @@ def point(link: Where, target: str) -> None:
 # -- removing
 # --------------------------------------------------------------------------------------------------
 def remove_file(path: Where, *, missing_ok: bool = False) -> None:
-    """Remove a file of ours; NotOurs when it is another's."""
+    """Remove a file of ours.
+
+    Raises NotOurs when it is another's.
+    """
     if os.path.lexists(path):
         must_own(path)
     elif missing_ok:
@@ -487,7 +500,9 @@ def sweep(folder: Path, *patterns: str) -> None:
 
 
 def remove(folder: Where, kind: str) -> None:
-    """Remove a folder of ours of this kind with all in it; none: nothing.
+    """Remove a folder of ours of this kind with all in it.
+
+    Nothing happens where there is none.
 
     NotOurs, and nothing is removed, when it is not one or holds what is not ours.  It is renamed
     first: killed on the way, no half of it has its name, and the next call removes the rest.
@@ -549,8 +564,10 @@ def clear(folder: Where, kind: str, keep: Iterable[str] = (MARK, LOCK)) -> None:
 
 
 def remove_within(path: Where) -> None:
-    """Remove what is ours below a path within a folder of ours (a checkpoint, a chunk, a table);
-    what is not ours stays, and so do the folders that it lies in.
+    """Remove what is ours below a path: a checkpoint, a chunk, a table.
+
+    The path lies within a folder of ours. What is not ours stays, and so do the folders that it
+    lies in.
     """
     if os.path.isdir(path) and not os.path.islink(path):
         _take_down(Path(path))
@@ -560,8 +577,9 @@ def remove_within(path: Where) -> None:
 
 
 def remove_unused(folder: Path, keep: bool = False) -> None:
-    """Remove a folder that holds nothing but our lock and mark; ``keep``: those two, and the folder
-    was there before.
+    """Remove a folder that holds nothing but our lock and mark.
+
+    ``keep``: those two, and the folder was there before.
     """
     if {p.name for p in folder.iterdir()} <= {MARK, LOCK}:
         _take_down(folder)

@@ -122,8 +122,9 @@ class TreeSource(Source):
 
 @dataclass
 class Inputs:
-    """What ``survey_inputs`` finds; ``sources`` may be walked more than once, but for standard
-    input.
+    """Inputs that ``survey_inputs`` finds.
+
+    ``sources`` may be walked more than once, but for standard input.
 
     total: bytes on disk of all, None with standard input.
     """
@@ -213,9 +214,10 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
 
 
 def file_keys(names: list[str]) -> dict[str, str]:
-    """What each input that is no folder is called in ids and sources: its base name; where several
-    have the same, the path as given, and an absolute one from the folder on that all those of the
-    name have in common.
+    """Name each input that is no folder, as ids and sources show it.
+
+    It is the base name. Where several have the same, it is the path as given, and an absolute one
+    from the folder on that all those of the name have in common.
     """
     same: dict[str, list[str]] = {}
     for name in names:
@@ -233,14 +235,18 @@ def file_keys(names: list[str]) -> dict[str, str]:
 
 
 def tree_prefix(name: str, names: list[str]) -> str:
-    """What the keys of a folder's files begin with: its name, where several folders are given."""
+    """Return what the keys of a folder's files begin with.
+
+    It is the folder's name where several folders are given.
+    """
     several = sum(n != "-" and os.path.isdir(n) for n in names) > 1
     return Path(name).resolve().name + "/" if several else ""
 
 
 def input_places(names: list[str]) -> list[str]:
-    """What paths of files lose when they are stored: the places of the inputs, as given and
-    absolute.
+    """List the prefixes that paths of files lose when they are stored.
+
+    They are the places of the inputs, as given and absolute.
     """
     keys = file_keys([n for n in names if n != "-" and not os.path.isdir(n)])
     places = set()
@@ -254,9 +260,11 @@ def input_places(names: list[str]) -> list[str]:
 
 
 def walk(root: Path) -> Iterator[tuple[str, str]]:
-    """(path, key) of the regular files below root in sorted order; left out: hidden ones, and what
-    Spark, Hadoop and Hugging Face write beside the data (``_SUCCESS``, ``*.crc``,
-    ``dataset_infos.json``). The key is the path below root with forward slashes.
+    """Yield (path, key) of the regular files below a folder, sorted.
+
+    Hidden files are left out, and what Spark, Hadoop and Hugging Face write beside the data
+    (``_SUCCESS``, ``*.crc``, ``dataset_infos.json``). The key is the path below the folder with
+    forward slashes.
 
     InputError at a link that leads out of the tree; one to a folder within it is passed over, their
     files are read at their own place.
@@ -288,8 +296,9 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
 
 
 class _Kinds:
-    """Tells what files are in walking order; after LOOKED_AT files of one suffix that agree the
-    suffix is trusted.
+    """Formats of files in walking order.
+
+    After LOOKED_AT files of one suffix that agree the suffix is trusted.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -298,8 +307,9 @@ class _Kinds:
         self.error: InputError | None = None
 
     def __call__(self, path: str, name: str, key: str) -> str:
-        """What a file is: a format, ``unknown`` (``error`` says why), or one of ASIDE.  name: for
-        messages; key: below the folder.
+        """Return a file's format, ``unknown`` (``error`` says why), or one of ASIDE.
+
+        ``name`` is for messages, ``key`` the path below the folder.
         """
         base = os.path.basename(path)
         if is_vocab_name(base):

@@ -30,8 +30,9 @@ NAME = ".inputs.json"
 
 
 class InputPlace(Record):
-    """Where an input lay, whether it is a folder, and what tells it from a changed one (``stamp``;
-    of a store from elsewhere it may be anything).
+    """Place of an input, and the stamp that tells it from a changed one.
+
+    The stamp of a store from elsewhere may be anything.
     """
 
     place: str
@@ -50,13 +51,14 @@ class InputsRecord(Record):
 
     @property
     def is_known(self) -> bool:
-        """Whether every input has a stamp that tells it from a changed one."""
+        """Tell whether every input has a stamp that tells it from a changed one."""
         return bool(self.inputs) and all(entry.stamp is not None for entry in self.inputs)
 
     @property
     def digest(self) -> str:
-        """Of inputs and settings, equal where the same ingest is run again; "" where that cannot be
-        known.
+        """Compute a digest that is equal where the same ingest is run again.
+
+        It is "" where that cannot be known.
         """
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest() if self.is_known else ""
 
@@ -81,7 +83,7 @@ def describe(names: list[str], options: IngestOptions) -> InputsRecord:
 
 
 def place_of(name: str) -> InputPlace:
-    """Where an input lies, and its stamp."""
+    """Return where an input lies, and its stamp."""
     if name == "-":
         return InputPlace(place=name, folder=False, stamp=None)
     place = printable(places().describe(name))
@@ -89,8 +91,10 @@ def place_of(name: str) -> InputPlace:
 
 
 def save(store: Path, record: InputsRecord, fingerprint: str, *, appended: bool) -> None:
-    """Write it; after an append the earlier places too, and no settings: no single ingest has made
-    such a store.
+    """Write the record.
+
+    After an append it has the earlier places too, and no settings: no single ingest has made such a
+    store.
     """
     if appended:
         new = {entry.place for entry in record.inputs}
@@ -101,7 +105,10 @@ def save(store: Path, record: InputsRecord, fingerprint: str, *, appended: bool)
 
 
 def load(store: Path) -> InputsRecord:
-    """The record of a store; one without inputs where there is none, or none that can be read."""
+    """Read the record of a store.
+
+    It has no inputs where there is none, or none that can be read.
+    """
     try:
         return read_record(store / NAME, InputsRecord)
     except (StoreError, OSError):
@@ -109,14 +116,18 @@ def load(store: Path) -> InputsRecord:
 
 
 def is_this(store: Path, fingerprint: str, record: InputsRecord) -> bool:
-    """Whether the store is what an ingest described by ``record`` has made, and nothing was changed
-    since.
+    """Tell whether an ingest described by ``record`` has made the store.
+
+    False also where anything was changed since.
     """
     return record.is_known and load(store) == replace(record, fingerprint=fingerprint)
 
 
 def are_same(record: InputsRecord, earlier: InputsRecord) -> bool:
-    """Whether inputs are as an earlier run found them, and no two of their files have one key."""
+    """Tell whether inputs are as an earlier run saw them.
+
+    No two of their files may have one key.
+    """
     apart = len(record.inputs) == 1 or not any(entry.folder for entry in record.inputs)
     return apart and record.is_known and record == earlier
 
@@ -129,8 +140,9 @@ def file_of(source: str) -> str:
 
 
 def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None]:
-    """Where the file of a source lies: a function of the source's file name as stored, to the path
-    of a file that is there, or None.
+    """Make a function from a source's stored file name to the path of its file.
+
+    It returns None where the file is not there.
 
     known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who
            cannot know that, leads to no file of this machine

@@ -91,7 +91,7 @@ class InMemory:
 
     @property
     def once(self) -> bool:
-        """Whether the documents can be read only once."""
+        """Tell whether the documents can be read only once."""
         return isinstance(
             getattr(self.documents, "parts", self.documents), (Iterator, pa.RecordBatchReader)
         )
@@ -134,9 +134,10 @@ class InMemory:
 def as_inputs(
     documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = None, layer: str | None = None
 ) -> list[str] | InMemory:
-    """What the caller gave as names of files or as documents.  A ``Path`` is a file or folder, an
-    element of a list that is a ``str`` a document; ``path``: whether a ``str`` alone is a path
-    (else a document).
+    """Make inputs of what the caller gave: names of files, or documents.
+
+    A ``Path`` is a file or folder, an element of a list that is a ``str`` a document. ``path``: a
+    ``str`` alone is a path, not a document.
     """
     places().renew()
     if isinstance(documents, InMemory):
@@ -299,8 +300,9 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
 
 
 def of_vectors(documents: Any, options: ReadOptions) -> bool:
-    """Whether the rows of a matrix are vectors: the user says so, or there are real numbers below
-    0.
+    """Tell whether the rows of a matrix are vectors.
+
+    They are where the user says so, or real numbers below 0 occur.
     """
     if not (isinstance(documents, np.ndarray) and is_matrix(documents)):
         if options.vectors and not isinstance(documents, np.ndarray):
@@ -416,8 +418,9 @@ def _plain(value: object) -> object:
 
 
 def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.Table] | None:
-    """A table or a frame as Arrow tables of the columns that are read, some rows at a time; None
-    for anything else.
+    """Return the Arrow tables of a table or frame, with the columns that are read.
+
+    Returns None for anything else.
     """
     if isinstance(documents, Frames):
         tables = map(_as_table, documents.parts)
@@ -489,8 +492,9 @@ def _with_index(frame: Any, options: ReadOptions) -> Any:
 
 
 def _named(table: pa.Table, dataset: Any) -> pa.Table:
-    """Rows of a Hugging Face dataset, classes (``ClassLabel``) by their names; a negative one is
-    none.
+    """Return rows of a Hugging Face dataset with the names of classes.
+
+    A negative class (``ClassLabel``) is none.
     """
     for i, name in enumerate(table.column_names):
         if (classes := getattr(dataset.features[name], "names", None)) is not None:

@@ -84,8 +84,9 @@ def is_about(name: str) -> bool:
 
 
 def conversion(name: str, head: bytes) -> str | None:
-    """What a file that no reader takes is, and what to do with it; None for any other.  Suffix and
-    first bytes must agree where the suffix is used for text, too.
+    """Say what a file that no reader takes is, and what to do with it.
+
+    None for any other. Suffix and first bytes must agree where the suffix is used for text, too.
     """
     suffix = os.path.splitext(name.lower())[1]
     if "fragments.tsv" in os.path.basename(name.lower()):
@@ -259,8 +260,9 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
 
 
 def guess_source(source: Source, options: ReadOptions, *, in_folder: bool, name: str) -> str:
-    """``guess`` on an input, as the options want it read; the bytes looked at are read
-    again later.
+    """Guess the format of an input, as the options want it read.
+
+    The bytes looked at are read again later.
     """
     form = guess(name, source.head(), in_folder=in_folder)
     return "vectors" if form == "parquet" and options.vector_field else form

@@ -111,7 +111,7 @@ def decompressed(raw: Any, kind: str) -> Any:
 
 
 class Input:
-    """What a reader reads: where records come from and where it reports what it cannot use.
+    """Origin of records for a reader, which reports there what it cannot use.
 
     Attributes
     ----------
@@ -173,8 +173,9 @@ class Input:
     def reject(
         self, line: int, reason: str, start: bytes = b"", *, file: str | None = None
     ) -> None:
-        """Leave out one record (``line`` 0: of a file without lines); InputError where the input is
-        read strictly.
+        """Leave out one record.
+
+        ``line`` is 0 in a file without lines. Raises InputError where the input is read strictly.
         """
         record = Reject(file or self.name, line, reason, bytes(start[:SHOWN_BYTES]))
         if self.strict:
@@ -198,8 +199,9 @@ class Input:
 
 
 class Source(Input):
-    """One file, or standard input (``path`` None).  Reading yields UTF-8 bytes without a mark;
-    bytes that the encoding cannot decode come out as 0xFF. Where lines end with carriage returns
+    """File, or standard input (``path`` None), as UTF-8 bytes without a mark.
+
+    Bytes that the encoding cannot decode come out as 0xFF. Where lines end with carriage returns
     alone, they end with line feeds here.
 
     Attributes
@@ -234,7 +236,10 @@ class Source(Input):
             raise InputError(f"{name}: cannot be read ({e.strerror}); check the path") from None
 
     def close(self) -> None:
-        """Close the file, which the next ``read`` opens again; standard input stays open."""
+        """Close the file, which the next ``read`` opens again.
+
+        Standard input stays open.
+        """
         if self._raw is not None and self.path is not None:
             self._raw.close()
             self._raw = self._stream = self._decoder = None
@@ -278,7 +283,10 @@ class Source(Input):
         self._ahead = with_line_feeds(head)
 
     def _more(self) -> bytes:
-        """Some stored bytes; b"" at the end, also where the compressed data are damaged."""
+        """Read some stored bytes.
+
+        Returns b"" at the end, also where the compressed data are damaged.
+        """
         try:
             part: bytes = self._stream.read1(READ_BYTES)
         except DAMAGE as e:
@@ -325,8 +333,9 @@ class Source(Input):
         return b"".join(parts)
 
     def as_bytes(self) -> Any:
-        """This source as a file object of bytes as they are, not decoded; before the first
-        ``read``.
+        """Return this source as a file object of bytes that are not decoded.
+
+        Call it before the first ``read``.
         """
         if self._stream is None:
             self.encoding = "utf-8"
@@ -334,15 +343,16 @@ class Source(Input):
 
     @property
     def compressed(self) -> bool:
-        """Whether what is stored is packed by gzip or the like."""
+        """Tell whether the source is compressed, by gzip or the like."""
         if self._packed is None:
             self.head(0)
         return bool(self._packed)
 
 
 def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
-    """A text without its byte order mark, and the encoding to decode it with; None where it is
-    UTF-8 already.
+    """Take the byte order mark off a text, and find its encoding.
+
+    The encoding is None where the text is UTF-8 already.
     """
     for mark, marked in BOMS:
         if data.startswith(mark) and (
@@ -369,7 +379,10 @@ def _family(encoding: str) -> str:
 
 
 def to_utf8(data: bytes, encoding: str | None) -> bytes:
-    """A whole text as UTF-8 without its mark; bytes that the encoding cannot decode become 0xFF."""
+    """Decode a whole text to UTF-8 without its mark.
+
+    Bytes that the encoding cannot decode become 0xFF.
+    """
     data, name = without_mark(data, encoding)
     return (
         data

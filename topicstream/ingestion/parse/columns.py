@@ -39,7 +39,9 @@ def clean_strings(values: Iterable[object], kind: pa.DataType | None = None) -> 
 
 
 def as_text(value: object, name: str) -> str:
-    """A text field's string, or its strings, a line each; null is an empty text.
+    """Return a text field's string, or its strings as lines.
+
+    Null is an empty text.
 
     It may hold lone surrogates, which ``clean_strings`` replaces.
     """
@@ -55,7 +57,7 @@ def as_text(value: object, name: str) -> str:
 
 
 def as_id(value: object, name: str) -> str | int | None:
-    """An id: a string or a whole number; None where it is null or blank."""
+    """Return an id, a string or a whole number, or None where it is null or blank."""
     if value is None or isinstance(value, str):
         return clean(value) if value and not value.isspace() else None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -80,8 +82,9 @@ def as_scalar(value: object, name: str) -> str | None:
 
 
 def as_list(value: object, name: str, separator: str) -> list[str]:
-    """A list column's value: a list of strings or numbers, or one string cut at the separator; null
-    is empty.
+    """Return a list column's value as a list of strings or numbers.
+
+    One string is cut at the separator. Null is empty.
     """
     if value is None:
         return []
@@ -104,7 +107,10 @@ def as_lists(values: pa.Array, separator: str) -> pa.Array:
 
 
 def without_missing(column: pa.Array, missing: Sequence[str]) -> pa.Array:
-    """Make the values of a column null that say that there is none; of lists they are left out."""
+    """Make values of a column null that say that there is none.
+
+    In lists they are left out.
+    """
     if not missing:
         return column
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):

@@ -99,7 +99,7 @@ def lines_of_block(
 
 
 def _behind_line(source: Source, options: ReadOptions) -> bytes:
-    """What follows the line break at the end of a line too long to be held."""
+    """Return the bytes behind the end of a line too long to be held."""
     while (data := source.read(options.piece_bytes)) and b"\n" not in data:
         pass
     return data.partition(b"\n")[2]
@@ -184,8 +184,9 @@ def positions(key: str, numbers: np.ndarray, mark: str = ":") -> pa.Array:
 
 
 def ids_or_places(source: Input, ids: pa.Array, places: pa.Array) -> pa.Array:
-    """Ids, whole numbers or strings; documents whose id is null or blank are called by their
-    places: none is a duplicate.
+    """Return ids, whole numbers or strings.
+
+    Documents whose id is null or blank are called by their places: none is a duplicate.
     """
     if pa.types.is_integer(ids.type) and not ids.null_count:
         return ids
@@ -259,7 +260,7 @@ def _valid(
     numbers: np.ndarray,
     mark: str,
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
-    """The columns as UTF-8 without the rows that are not or are too long; those are rejected."""
+    """Return the columns as UTF-8, and reject rows that are not, or are too long."""
     bad: dict[int, str] = {}
     for name in options.text_fields:
         sizes = pc.fill_null(pc.binary_length(columns[name]), 0)
@@ -297,7 +298,7 @@ def _valid(
 
 
 def raw_value(strings: pa.Array, row: int) -> bytes | None:
-    """One value of a column of strings, whether it is UTF-8 or not."""
+    """Return the bytes of a value of a column of strings, UTF-8 or not."""
     value = strings[row].as_buffer()
     return None if value is None else value.to_pybytes()
 
@@ -311,7 +312,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def why_not_utf8(value: bytes) -> str | None:
-    """What is wrong with bytes that are not UTF-8; None of those that are."""
+    """Explain why bytes are not UTF-8, None of those that are."""
     try:
         value.decode()
         return None
@@ -341,8 +342,9 @@ def not_utf8(strings: pa.Array) -> list[int]:
 
 
 def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array:
-    """A column as large_string, not yet checked to be UTF-8, lists of strings as lines; InputError
-    when it holds neither.
+    """Cast a column to large_string, lists of strings as lines.
+
+    It is not yet checked to be UTF-8. Raises InputError when it holds neither.
     """
     array = decoded(array)
     if (
@@ -385,8 +387,9 @@ def _is_one_of(kind: pa.DataType, kinds: Sequence[Callable[[pa.DataType], bool]]
 
 
 def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.Array:
-    """A column of the input as metadata ``column``: strings, or lists of strings; InputError naming
-    ``where``.
+    """Cast a column of the input to metadata: strings, or lists of strings.
+
+    Raises InputError that names ``where``.
     """
     array = decoded(array)
     try:
@@ -415,9 +418,10 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
 # -- reading batches
 # --------------------------------------------------------------------------------------------------
 class DocumentCells(NamedTuple):
-    """Counts of documents over the words of their source: indptr int64[D+1]; words int32[c],
-    ascending and unique within a document; counts int64[c] above 0, or float32[c]. Of dense rows:
-    all words, and any number of each.
+    """Counts of documents over the words of their source.
+
+    indptr int64[D+1]; words int32[c], ascending and unique within a document; counts int64[c] above
+    0, or float32[c]. Of dense rows: all words, and any number of each.
     """
 
     indptr: np.ndarray
@@ -426,7 +430,7 @@ class DocumentCells(NamedTuple):
 
 
 def content_kind(batch: pa.RecordBatch) -> str:
-    """What the documents of a batch hold: ``text``, ``words`` (with their counts) or ``vector``."""
+    """Return what documents of a batch hold: ``text``, ``words`` (with counts) or ``vector``."""
     return str(batch.schema.names[2])
 
 
@@ -454,8 +458,9 @@ def metadata_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 def select_fields(
     names: Sequence[str], options: ReadOptions, source: Input, line: str = ""
 ) -> list[str]:
-    """Those columns of an input that are read, the rest noted; InputError at one that is missing or
-    there twice.
+    """Select the columns of an input that are read, and note the rest.
+
+    Raises InputError at one that is missing or there twice.
     """
     options = options.fit(names)
     fields = [*options.text_fields, *options.meta.values()]

@@ -19,7 +19,9 @@ from topicstream.ingestion.options import ReadOptions
 
 
 class Reader:
-    """One format.  Derive from it, and name an instance in an entry point ``topicstream.readers``.
+    """Format of raw input.
+
+    Derive from it, and name an instance in an entry point ``topicstream.readers``.
 
     Attributes
     ----------
@@ -42,7 +44,7 @@ class Reader:
     signature: ClassVar[re.Pattern[bytes] | None] = None
 
     def resembles(self, head: bytes) -> bool:
-        """Whether text of a file whose name says nothing looks like this format."""
+        """Tell whether text of a file whose name says nothing looks like this format."""
         return False
 
     def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -66,11 +68,17 @@ class Reader:
 
 
 def readers() -> dict[str, Reader]:
-    """All readers by name; ours cannot be replaced."""
+    """Return all readers by name.
+
+    Ours cannot be replaced.
+    """
     return dict(plugins.loaded(plugins.READERS))
 
 
 def reader_named(name: str) -> Reader:
-    """The reader of a format, the only one that is imported; UsageError where there is none."""
+    """Import the reader of a format, and no other.
+
+    Raises UsageError where there is none.
+    """
     reader: Reader = plugins.find(plugins.READERS, name, "--format")
     return reader

@@ -18,7 +18,10 @@ MORE_LEFT_OUT = "times a further field was left out, beyond the first 1,000 name
 
 
 def add_notes(notes: Counter[str], more: Mapping[str, int]) -> None:
-    """Add notes; of fields left out at most ``MOST_NAMES`` names, the others in one note."""
+    """Add notes.
+
+    Of fields left out at most ``MOST_NAMES`` names are kept, the others in one note.
+    """
     names = sum(note.startswith(LEFT_OUT) for note in notes)
     for note in sorted(more):
         new_name = note.startswith(LEFT_OUT) and note not in notes
@@ -42,7 +45,7 @@ class BadFile(InputError):
 
 @dataclass(frozen=True)
 class Reject:
-    """One record left out.
+    """Record that was left out.
 
     ``line`` is 1-based, 0 where the file has none; ``start`` its first 200 bytes.
     """
@@ -56,7 +59,7 @@ class Reject:
         object.__setattr__(self, "reason", one_line(self.reason))  # it may quote the file
 
     def error(self) -> InputError:
-        """What ``--on-error fail`` ends with."""
+        """Make the error with which ``--on-error fail`` ends."""
         where = f"{self.file}:{self.line}" if self.line else self.file
         advice = "--on-error=skip leaves such records out"
         if self.reason.endswith(")"):  # which holds advice already

@@ -82,7 +82,10 @@ class Compressed:
         self.cells = int(values.shape[0])
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
-        """Line after line; BadFile where the pointers do not divide the cells among the lines."""
+        """Yield the cells of a line after the other.
+
+        Raises BadFile where the pointers do not divide the cells among the lines.
+        """
         p = self.pointers
         first = 0
         consistent = (
@@ -127,7 +130,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Side:
-    """What lies along the rows or the columns of a matrix.
+    """Names along the rows or the columns of a matrix.
 
     Attributes
     ----------
@@ -156,8 +159,10 @@ class Side:
         counts: np.ndarray,
         size: int,
     ) -> pa.RecordBatch:
-        """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0.  Of a
-        file among others, or in a folder, an id that is a name begins with the file's.
+        """Make a batch of ``size`` documents from ``first`` on.
+
+        rows: int64[cells], ascending, from 0. Of a file among others, or in a folder, an id that is
+        a name begins with the file's.
         """
         numbers = np.arange(first + self.first, first + self.first + size)
         ids = (
@@ -252,8 +257,9 @@ class MatrixReader(Reader):
 def _as_they_come(
     source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int
 ) -> Iterator[pa.RecordBatch]:
-    """The documents of cells in their order; of a file that is damaged those that were read
-    whole.
+    """Yield the documents of cells in their order.
+
+    Of a damaged file those come that were read whole.
     """
     first = 0
     waiting = (np.zeros(0, np.int64),) * 3
@@ -298,8 +304,9 @@ def ordered_batches(
     words: int,
     cells: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The documents of cells in any order, sorted out of core; an empty batch for each part that
-    went to the scratch files, half of the progress.
+    """Sort the documents of cells in any order, out of core.
+
+    Yields an empty batch for each part that went to the scratch files, half of the progress.
 
     Parameters
     ----------
@@ -371,8 +378,9 @@ def check_positions(source: Input, positions: np.ndarray, size: int, axis: str) 
 
 
 def as_counts(source: Input, options: ReadOptions, values: np.ndarray) -> np.ndarray:
-    """Values as counts (int64) or, with ``--weighted``, as weights (float32); with ``--binarize`` 1
-    where they are above 0.
+    """Cast values to counts (int64) or, with ``--weighted``, to weights (float32).
+
+    With ``--binarize`` they are 1 where they are above 0.
 
     Raises
     ------
@@ -410,8 +418,10 @@ _REAL = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
 
 @dataclass(frozen=True)
 class MatrixHeader:
-    """D, W and NNZ as the file says; fields a line (2: no count, it is 1); whether counts are
-    decimal numbers; the header's bytes.
+    """Header of a matrix file: D, W, NNZ, and the fields of a line.
+
+    With two fields a line has no count, it is 1. Also whether counts are decimal numbers, and the
+    header's bytes.
     """
 
     documents: int
@@ -451,8 +461,9 @@ class Triples:
         self.ascending = ascending
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
-        """Row, column and count of the cells that can be used; BadFile where the file has another
-        number than its header.
+        """Yield row, column and count of the cells that can be used.
+
+        Raises BadFile where the file has another number of them than its header.
         """
         file = self._file
         header = self._header
@@ -481,7 +492,10 @@ class TripleReader(MatrixReader):
     first_word = 1
 
     def header(self, source: Source) -> MatrixHeader:
-        """The sizes; BadFile when there is none."""
+        """Read the sizes.
+
+        Raises BadFile when there are none.
+        """
         raise NotImplementedError
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:

@@ -65,8 +65,9 @@ def vector_batch(
     ids: pa.Array | None = None,
     meta: Mapping[str, pa.Array] | None = None,
 ) -> pa.RecordBatch:
-    """The rows of x: [D, n], of the numbers int64[D] from 0, as documents; rows with NaN or beyond
-    float32 are rejected.
+    """Make documents of the rows of x[D, n], of the numbers int64[D] from 0.
+
+    Rows with NaN or beyond float32 are rejected.
     """
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
@@ -96,8 +97,9 @@ def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 class ArrayHeader:
-    """Rows, columns and dtype of an ``.npy`` array with rows of one width; BadFile where it is
-    none.  Reads the header alone.
+    """Header of an ``.npy`` array: rows, columns and dtype of rows of one width.
+
+    Raises BadFile where it is none. Only the header is read.
     """
 
     def __init__(self, stream: Any, name: str) -> None:
@@ -131,7 +133,10 @@ class ArrayHeader:
     def batches(
         self, source: Input, stream: Any, options: ReadOptions, record: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        """The rows behind the header; record: number of the first one within the source."""
+        """Yield the rows behind the header.
+
+        record: number of the first one within the source.
+        """
         step = rows_at_once(options, self.columns)
         for first in range(0, self.rows, step):
             rows = min(step, self.rows - first)

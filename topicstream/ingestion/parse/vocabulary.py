@@ -50,8 +50,9 @@ def parsed_numbers(lines: list[bytes], real: bool) -> np.ndarray:
 def in_order(
     docs: np.ndarray, words: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells with ascending documents, so that words ascend within each and are unique; the counts
-    of repeated ones are summed.
+    """Order cells with ascending documents by word within each document.
+
+    Words are unique then: the counts of repeated ones are summed.
     """
     same = docs[1:] == docs[:-1]
     if not (words[1:][same] <= words[:-1][same]).any():
@@ -113,7 +114,9 @@ piece in work.
 
 
 def beside(path: Path) -> Path | None:
-    """The vocabulary file of a bag-of-words file, by the usual names; None when there is none.
+    """Find the vocabulary file beside a bag-of-words file, by the usual names.
+
+    None when there is none.
 
     For ``docword.kos.txt.gz``: vocab.kos.txt, kos.vocab, docword.kos.vocab … and at last vocab.txt,
     words.txt.
@@ -143,8 +146,9 @@ def beside(path: Path) -> Path | None:
 
 
 def read_vocabulary_file(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
-    """The lines of a file as an Arrow array; InputError with the line of a word that is not
-    UTF-8.
+    """Read the lines of a file as an Arrow array.
+
+    Raises InputError with the line of a word that is not UTF-8.
     """
     parts = [pa.array([], pa.large_string())]
     with Source(str(path), path, encoding=encoding) as source:

@@ -73,7 +73,7 @@ class PartWriter:
         self._schema: pa.Schema | None = None
 
     def accepts(self, piece: CountedDocuments) -> bool:
-        """Whether a piece has no other columns than those before, and its words find room."""
+        """Tell whether a piece fits: the same columns as before, room for its words."""
         if self._schema is None:
             return True
         kinds = {field.name: field.type for field in self._schema}

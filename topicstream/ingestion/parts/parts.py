@@ -46,7 +46,10 @@ _UNSPACED = np.r_[0xE0B8:0xE0BC, 0xE180:0xE183, 0xE19E:0xE1A0, 0xE381:0xE9C0].as
 
 
 def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
-    """What ``--split`` says: a pattern of what lies between parts, or their words.  UsageError."""
+    """Read what ``--split`` asks for: a pattern between parts, or their words.
+
+    Raises UsageError where it is neither.
+    """
     if not split:
         raise UsageError(
             "--split: give paragraph, section, '1000 words' or a regular expression; it is empty"
@@ -74,8 +77,10 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
 
 
 def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -> pa.RecordBatch:
-    """The parts of some documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone
-    are left out, but a document has one part at least. ``notes`` counts those that have one.
+    """Cut documents into parts ``id#1``, ``id#2``, ...
+
+    Parts of white space alone are left out, but a document has one part at least. ``notes`` counts
+    those that have one.
     """
     assert options.split is not None
     if content_kind(batch) != "text":
@@ -114,7 +119,7 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
 def _between(
     raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int
 ) -> Iterator[tuple[int, int]]:
-    """Where a document is cut, in bytes."""
+    """Yield where a document is cut, in bytes."""
     if isinstance(pattern, int):
         yield from _by_length(raw, pattern)
         return
@@ -132,8 +137,10 @@ def _between(
 
 
 def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
-    """Where runs of so many words begin, a character of a script without spaces being one; a rest
-    of less than half of them stays with the run before.
+    """Yield where runs of so many words begin.
+
+    A character of a script without spaces is one word. A rest of less than half of them stays with
+    the run before.
     """
     data = np.frombuffer(raw + b" ", np.uint8)
     in_word = np.isin(data, _SPACE, invert=True)

@@ -36,7 +36,7 @@ from topicstream.numeric.parallel import pooled
 
 @dataclass
 class Prepared:
-    """What one batch gave.
+    """Result of counting one batch.
 
     Attributes
     ----------
@@ -74,8 +74,9 @@ def batch_crc(batch: pa.RecordBatch) -> int:
 
 
 def metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """What is stored of documents beside their cells: id, source, then the list columns, date and
-    the user's own columns.
+    """Select what is stored of documents beside their cells.
+
+    It is id, source, then the list columns, date and the user's own columns.
     """
     columns = {"id": batch.column(0).cast(TEXT), "source": batch.column(1).cast(TEXT)}
     for name, values in metadata_of(batch).items():
@@ -141,8 +142,9 @@ def long_enough(
 def prepared_pieces(
     tasks: Iterable[Task], tokenizer: Tokenizer, threads: int, piece_bytes: int
 ) -> Generator[Prepared, None, None]:
-    """``prepare_piece`` of each task in a pool, in order; a piece of more than twice the bytes is
-    counted alone.
+    """Run ``prepare_piece`` on each task in a pool, in order.
+
+    A piece of more than twice the bytes is counted alone.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="prepare")
     prepare = partial(prepare_piece, tokenizer=tokenizer)

@@ -61,7 +61,9 @@ class Reading:
         )
 
     def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int | Spread) -> None:
-        """Read to the end, committing on the way; afterwards ``state.done``.
+        """Read to the end, committing on the way.
+
+        Afterwards ``state.done``.
 
         workers: threads, or those of a cluster.
         """
@@ -98,8 +100,9 @@ class Reading:
     def _uncommitted_of(
         self, pieces: Generator[Piece, None, None]
     ) -> Generator[Prepared, None, None]:
-        """What the pieces gave behind those that an earlier run committed; InputError where these
-        are others now.
+        """Yield the results of pieces behind those that an earlier run committed.
+
+        Raises InputError where these are others now.
         """
         with closing(pieces):
             self._check_committed(piece.crc for piece in pieces)
@@ -115,8 +118,9 @@ class Reading:
             raise InputError(f"{self.working.folder}: {changed}")
 
     def _uncommitted(self, paths: Places | InMemory) -> Iterator[Task]:
-        """The tasks behind those that an earlier run committed; InputError where these are others
-        now.
+        """Yield the tasks behind those that an earlier run committed.
+
+        Raises InputError where these are others now.
 
         An error of the input is kept, to be raised when the tasks before it are done.
         """

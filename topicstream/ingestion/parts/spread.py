@@ -86,8 +86,9 @@ class Spread:
         committed: list[str],
         begin: str,
     ) -> Generator[Piece, None, None]:
-        """All pieces in input order, from the source ``begin`` on; ``committed``: keys of the
-        sources that are in parts already.
+        """Yield all pieces in input order, from the source ``begin`` on.
+
+        ``committed``: keys of the sources that are in parts already.
 
         Raises
         ------

@@ -33,7 +33,7 @@ DOUBLED = "words listed more than once, counted as one"
 
 @dataclass(frozen=True)
 class Task:
-    """One batch of documents with all that is needed to count it in another thread.
+    """Batch of documents with all that is needed to count it in another thread.
 
     Attributes
     ----------
@@ -94,7 +94,10 @@ class Task:
 
 
 def with_composed_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Compose the letters of ids and metadata; sources stay, as they name files."""
+    """Compose the letters of ids and metadata.
+
+    Sources stay, as they name files.
+    """
     first = batch.num_columns - len(metadata_of(batch))
     for place in (0, *range(first, batch.num_columns)):
         column = batch.column(place)
@@ -163,8 +166,9 @@ def pieces_of(
     before: int = 0,
     begin: str = "",
 ) -> Iterator[Task]:
-    """All the work of some sources; before: bytes of the sources before these, total: of all;
-    begin: as ``pieces`` has it.
+    """Yield all the work of some sources.
+
+    before: bytes of the sources before these, total: of all; begin: as ``pieces`` has it.
     """
     for reader, source in sources:
         if begin not in ("", source.key):
@@ -215,8 +219,9 @@ def pieces_of(
 
 
 def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """What a reader makes of a source, and an empty batch where there are rejects or notes behind
-    its last one.
+    """Yield what a reader makes of a source.
+
+    An empty batch ends it where there are rejects or notes behind the last one.
     """
     try:
         for batch in reader.batches(source, options):

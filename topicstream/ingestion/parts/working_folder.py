@@ -93,7 +93,7 @@ class IngestState(msgspec.Struct, kw_only=True):
 
 
 def read_state(folder: Path) -> IngestState | None:
-    """The state of a working folder; None where there is none.
+    """Read the state of a working folder, None where there is none.
 
     InputError where another version left it.
     """
@@ -109,7 +109,9 @@ def read_state(folder: Path) -> IngestState | None:
 
 
 class WorkingFolder:
-    """State and parts of one ingest; the caller holds the folder's lock.
+    """State and parts of one ingest.
+
+    The caller holds the folder's lock.
 
     Parameters
     ----------
@@ -237,7 +239,10 @@ class WorkingFolder:
     # -- reading parts
 
     def pieces(self, *columns: str) -> Iterator[PieceRows]:
-        """The pieces in order, with these columns; without any: all but words and counts."""
+        """Yield the pieces in order, with these columns.
+
+        Without any: all but words and counts.
+        """
         if self.side is not None and not set(columns) & {"words", "counts"}:
             yield from read_part(self.side, columns or None)
             return
@@ -258,7 +263,10 @@ class WorkingFolder:
                     yield page
 
     def close(self) -> None:
-        """Close the files that are being written; what is not committed is read again."""
+        """Close the files that are being written.
+
+        What is not committed is read again.
+        """
         if self._part is not None:
             self._part.close()
         if self._rejects is not None:

@@ -117,7 +117,10 @@ def _array(values: list[str]) -> pa.Array:
 def records(
     source: Source, options: ReadOptions, layout: CsvLayout
 ) -> Iterator[tuple[int, list[str]]]:
-    """Line and fields of each record behind the header; those that are not CSV are rejected."""
+    """Yield line and fields of each record behind the header.
+
+    Those that are not CSV are rejected.
+    """
     line = 0
     text = b""
 
@@ -154,7 +157,7 @@ def records(
 
 
 def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
-    """What the head of a file and the options say."""
+    """Make out what the head of a file and the options say."""
     head = source.head()
     if not head.strip():
         raise BadFile(source.name, 1, "is empty; a CSV file begins with the names of its columns")
@@ -239,8 +242,10 @@ def _wanted(options: ReadOptions) -> list[str]:
 
 
 def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:
-    """Whether the first record looks like a document's and not like names: it lacks a name that is
-    wanted, and wanted are numbers, or the user did not name the text and values stand in it.
+    """Tell whether the first record looks like a document's and not like names.
+
+    It lacks a name that is wanted, and wanted are numbers, or the user did not name the text and
+    values stand in it.
     """
     missing = set(_wanted(options)) - set(first)
     unsaid = {"text"} if options.text_fields == ["text"] else set()

@@ -110,7 +110,7 @@ def document_batches(
 
 
 def _text_of(source: Input, options: ReadOptions, name: str, content: bytes) -> str | None:
-    """Decode a file; None where it is rejected."""
+    """Decode a file, None where it is rejected."""
     if len(content) > options.record_bytes:
         limit = f"a document of more than {options.record_bytes >> 20} MiB"
         source.reject(0, f"{limit}; split it or raise the limit", content, file=name)
@@ -142,7 +142,9 @@ def _batch(ids: list[str], texts: list[str], prefix: str, options: ReadOptions) 
 
 
 class Tar(Reader):
-    """A tar archive, compressed or not; a document's id is the name of its member.
+    """Tar archive, compressed or not.
+
+    A document's id is the name of its member.
 
     Members are read from the stream and never written to disk; linked members, devices and hidden
     files are passed over.
@@ -163,7 +165,10 @@ class _Member(tarfile.TarInfo):
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
-        """Read the next member; ReadError where the archive ends without its mark."""
+        """Read the next member.
+
+        Raises ReadError where the archive ends without its mark.
+        """
         try:
             return super().fromtarfile(archive)
         except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]

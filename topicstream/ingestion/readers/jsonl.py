@@ -101,7 +101,7 @@ def _add_line(objects: Objects, number: int, line: bytes) -> None:
 
 
 class PlacedText(NamedTuple):
-    """Where a text starts and stops in its block, without its quotes."""
+    """Start and stop of a text in its block, without its quotes."""
 
     start: int
     stop: int
@@ -147,7 +147,10 @@ class TextsInPlace:
         self.lines = zip((ends - sizes + 1).tolist(), ends.tolist())
 
     def record_at(self, start: int, stop: int) -> dict[str, object] | None:
-        """The fields of a line, its text a ``PlacedText``; None: not an object with a text."""
+        """Return the fields of a line, its text a ``PlacedText``.
+
+        None: not an object with a text.
+        """
         try:
             record = _FIELDS.decode(memoryview(self._block)[start:stop])
             raw = memoryview(record[self._text])
@@ -227,7 +230,10 @@ def _resolve_escapes(text: Bytes, places: Longs, out: Bytes, offsets: Longs) -> 
 
 @kernel
 def _resolve_escape(text: Bytes, i: int, out: Bytes, at: int) -> tuple[Int, Int]:
-    """Write the character of the escape at ``i``; where to go on reading and writing."""
+    """Write the character of the escape at ``i``.
+
+    Returns where to go on reading and writing.
+    """
     kind = text[i + 1]
     if kind == ord("u"):
         c = _hex4(text, i + 2)
@@ -283,8 +289,9 @@ READER = JsonLines()
 
 
 def field_at(value: object, path: str) -> object:
-    """What stands at a path such as ``meta.author.name``; through a list, what stands there in each
-    item.
+    """Return what stands at a path such as ``meta.author.name``.
+
+    Through a list it is what stands there in each item.
 
     >>> field_at({"meta": {"authors": [{"name": "Ada"}, {"name": "Bo"}]}}, "meta.authors.name")
     ['Ada', 'Bo']
@@ -373,7 +380,10 @@ class Objects:
         return record
 
     def batch(self, in_place: TextsInPlace | None = None) -> pa.RecordBatch:
-        """The documents; in_place: of texts that were read where they stand."""
+        """Make a batch of the documents.
+
+        in_place: of texts that were read where they stand.
+        """
         options = self.options
         asked = self.asked.union(*self.spellings.values())
         self.source.leave_out(

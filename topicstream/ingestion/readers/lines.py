@@ -24,7 +24,10 @@ from topicstream.ingestion.parse.reader import Reader
 
 
 class Lines(Reader):
-    """An empty line is an empty document; the id is ``file:line``."""
+    """Text with a document a line.
+
+    An empty line is an empty document; the id is ``file:line``.
+    """
 
     name = "lines"
     about = "text, one document a line"

@@ -27,7 +27,10 @@ class MatrixMarket(TripleReader):
     what = ("rows (--transpose: columns)", "columns")
 
     def header(self, source: Source) -> MatrixHeader:
-        """The sizes; BadFile for a matrix that holds no documents by rows."""
+        """Read the sizes.
+
+        Raises BadFile for a matrix that holds no documents by rows.
+        """
         head = source.head()
         banner = _BANNER.match(head)
         if banner is None:

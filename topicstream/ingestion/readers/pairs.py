@@ -32,8 +32,10 @@ _QID = re.compile(rb"\sqid:\S*")
 
 
 class PairLines(NamedTuple):
-    """Lines taken apart: bool[L], which hold a document; of those, the heads, numbers of pairs
-    int64[D], and the pairs float64[c, 2]; bool[L], which are neither that nor blank.
+    """Lines taken apart.
+
+    bool[L], which hold a document; of those, the heads, numbers of pairs int64[D], and the pairs
+    float64[c, 2]; bool[L], which are neither that nor blank.
     """
 
     good: np.ndarray
@@ -108,8 +110,9 @@ class PairReader(Reader):
             yield count_batch(source, ids, ids, rows, words[kept].astype(np.int64), counts, meta)
 
     def _words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        """The vocabulary given or beside the file; else numbers up to the highest, for which the
-        file is read once.
+        """Return the vocabulary given or beside the file.
+
+        Else numbers up to the highest, for which the file is read once.
         """
         listed = words_for(source, options, None)
         if listed is not None:

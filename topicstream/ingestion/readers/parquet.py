@@ -48,8 +48,10 @@ class Parquet(Reader):
 
 @contextmanager
 def seekable(source: Source) -> Iterator[Any]:
-    """What a library opens that goes to and fro in a file: the path, an object read by ranges, or a
-    copy of what is compressed as a whole or comes from a stream.
+    """Open what a library that goes to and fro in a file can read.
+
+    It is the path, an object read by ranges, or a copy of what is compressed as a whole or comes
+    from a stream.
     """
     if source.path is not None and not source.as_bytes().compressed:
         source.close()

@@ -30,7 +30,10 @@ class NoRecord(ValueError):
 
 
 class Citation(NamedTuple):
-    """What is kept of one record; text None: it is withdrawn."""
+    """Fields of one record.
+
+    text None: it is withdrawn.
+    """
 
     id: str
     source: str
@@ -132,8 +135,9 @@ def _content(element: Any, path: str = ".") -> str:
 
 
 def _citations(element: Any, source: str) -> Iterator[Citation]:
-    """What a PubmedArticle, MedlineCitation or PubmedBookArticle says, or whom a DeleteCitation
-    withdraws.  Raises NoRecord.
+    """Yield the citations of a record, or the ids that a DeleteCitation withdraws.
+
+    Records are PubmedArticle, MedlineCitation and PubmedBookArticle. Raises NoRecord.
     """
     if element.tag == "DeleteCitation":
         yield from (Citation(_content(pmid), source) for pmid in element.iter("PMID"))

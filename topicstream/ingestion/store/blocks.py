@@ -87,8 +87,9 @@ def write_blocks(
     ahead: int,
     progress: Progress,
 ) -> int:
-    """Write the storage blocks of both parts, each with its writer, without the fsyncs; documents
-    without a word.
+    """Write the storage blocks of both parts, each with its writer.
+
+    Without the fsyncs. Returns the documents without a word.
     """
     empty = 0
     classes = iter(decision.classes)

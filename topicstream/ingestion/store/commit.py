@@ -48,8 +48,7 @@ def fingerprint(
 
 @dataclass
 class ColumnCounts:
-    """How many of the new documents have a value in each column of metadata, and what their dates
-    are.
+    """Counts of new documents with a value in each column of metadata, and their dates.
 
     Attributes
     ----------
@@ -88,7 +87,7 @@ class ColumnCounts:
                 self.unread = self.unread or pair["values"]
 
     def summary(self, columns: Mapping[str, str]) -> dict[str, Json]:
-        """Of the columns of the store."""
+        """Return the counts of the columns of the store."""
         ends = [iso(day) for day in (min(self.dates), max(self.dates))] if self.dates else []
         dates = (
             {"read": self.dates.total(), "unread": self.unread, "ends": ends}
@@ -115,7 +114,10 @@ def write_documents(
     counts: ColumnCounts,
     progress: Progress,
 ) -> list[StoreFile]:
-    """Write the documents' table of this ingest; the manifest's entries of its files."""
+    """Write the documents' table of this ingest.
+
+    Returns the manifest's entries of its files.
+    """
     for i, piece in enumerate(working.pieces()):
         kind = decision.classes[i]
         kept = np.flatnonzero(kind != DROPPED)
@@ -131,7 +133,7 @@ def write_documents(
 
 
 def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Json]:
-    """What the summary says of the blocks."""
+    """Return the summary of the blocks."""
     left = {part: sum(block.left.docs for block in parts[part].blocks) for part in PARTS}
     cells = sum(parts[p].cells for p in PARTS)
     stored = sum(parts[p].bytes for p in PARTS)
@@ -148,14 +150,16 @@ def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Json]:
 
 
 def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Json]:
-    """What the summary says of the axes: their sizes, and what became of linked documents."""
+    """Return the summary of the axes: sizes, and what became of linked documents."""
     sizes = {name: entry.size for name, entry in axes.items() if name != LINKS}
     return {"axes": sizes, LINKS: axes[LINKS].figures if LINKS in axes else None}
 
 
 def put_in_place(new: Path, out: Path) -> None:
-    """Rename ``new`` to ``out``; a store that is there is exchanged in one step and then removed.
-    What others have put into it stops this before anything has changed.
+    """Rename ``new`` to ``out``.
+
+    A store that is there is exchanged in one step and then removed. What others have put into it
+    stops this before anything has changed.
     """
     if out.exists() and any(out.iterdir()):
         claim(out, "corpus")

@@ -55,7 +55,7 @@ _LIVES = """
 
 @dataclass(frozen=True)
 class Decision:
-    """Which documents count and which are held out.
+    """Choice of the documents that count, and of those held out.
 
     heldout     the rule
     reason      uint8[old + new documents]: 0 (it counts), DUPLICATE, REPLACED, DELETED or
@@ -79,12 +79,12 @@ class Decision:
         return np.flatnonzero(self.reason[: self.first])
 
     def documents(self, *kinds: int) -> int:
-        """How many new documents are TRAIN, HELDOUT or DROPPED."""
+        """Count the new documents that are TRAIN, HELDOUT or DROPPED."""
         return sum(int(np.isin(piece, kinds).sum()) for piece in self.classes)
 
     @property
     def dropped(self) -> dict[str, int]:
-        """How many new documents do not count, by why."""
+        """Count the new documents that do not count, by why."""
         new = self.reason[self.first :]
         names = {
             "duplicates": DUPLICATE,
@@ -180,7 +180,9 @@ def _read_events(
 
 
 def _repeated_hashes(events: Iterator[Events], most_bytes: int) -> np.ndarray | None:
-    """The high hashes that come more than once, ascending; None: these are too many to sort.
+    """Return the high hashes that come more than once, ascending.
+
+    None: these are too many to sort.
 
     Ids are mostly distinct, and sorting eight bytes of each shows it.
     """
@@ -212,7 +214,10 @@ def _relate_events(
 def _mark_dropped(
     relations: Relations, rule: str, reason: np.ndarray, describe: Callable[[int, int], str]
 ) -> None:
-    """Enter why documents do not count into ``reason``; InputError under the rule ``fail``."""
+    """Enter into ``reason`` why documents do not count.
+
+    Raises InputError under the rule ``fail``.
+    """
     other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
     dropped = (
         f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended "
@@ -230,7 +235,10 @@ def _mark_dropped(
 
 
 def _take_forgotten(relations: Relations, listed: ForgottenIds, first: int) -> np.ndarray:
-    """Take the new documents of forgotten ids out of the events; their numbers, int64[]."""
+    """Take the new documents of forgotten ids out of the events.
+
+    Returns their numbers, int64[].
+    """
     relations.insert("forgotten", pa.table({"hash": pa.array(listed.hashes, pa.string())}))
     which = (
         f"time % 2 = 1 and time // 2 >= {first} and {listed.sql()} in (select hash from forgotten)"
@@ -324,7 +332,7 @@ def _describe_pair(
 
 
 def _name(working: WorkingFolder, base: Corpus | None, starts: list[int], number: int) -> str:
-    """How a document is called in a message."""
+    """Return the name of a document for a message."""
     if number < starts[0] and base is not None:
         [old] = [
             b["id"][number - int(n[0])]

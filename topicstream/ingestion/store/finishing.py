@@ -100,7 +100,7 @@ def notes_summary(notes: Counter[str]) -> dict[str, Json]:
 
 
 class Finishing:
-    """``run`` decides, numbers, writes and commits; the summary."""
+    """End of an ingest: ``run`` decides, numbers, writes and commits."""
 
     def __init__(
         self,
@@ -130,7 +130,10 @@ class Finishing:
         self.word_lists: dict[str, dict[str, Json]] = {}
 
     def run(self) -> dict[str, Json]:
-        """Commit the store; what the ingest found, in figures."""
+        """Commit the store.
+
+        Returns what the ingest found, in figures.
+        """
         state = self.working.state
         self.weighted = state.weighted if self.base is None else self.base.weighted
         if state.weighted and not self.weighted:
@@ -249,8 +252,9 @@ class Finishing:
     def _vocabulary(
         self, decision: Decision, store: Path, relations: Relations, pool: ThreadPoolExecutor
     ) -> tuple[ChosenWords, dict[str, Json]]:
-        """Count the words of the training documents and choose the vocabulary; also what the
-        manifest says of it.
+        """Count the words of the training documents and choose the vocabulary.
+
+        Also returns what the manifest says of it.
         """
         given = self.options.given
         fixed = None
@@ -319,7 +323,7 @@ class Finishing:
         }
 
     def _as_counted(self, listed: TokenVocabulary, counts: WordCounts) -> TokenVocabulary:
-        """The words of --vocab as the text counts them; noted what occurs."""
+        """Return the words of --vocab as the text counts them, and note what occurs."""
         recipe = self._list_recipe(str(self.options.given.vocab))
         matched = WordList.of(listed.words, recipe, self._tools).as_in_corpus(counts.occur)
         self.word_lists["vocab"] = matched.summary()
@@ -327,7 +331,7 @@ class Finishing:
         return listed if words.equals(listed.words) else TokenVocabulary.from_words(words)
 
     def _words_to_drop(self, path: Place, counts: WordCounts, stored: TokenVocabulary) -> set[str]:
-        """The words of --drop-words as the text counts them; noted what occurs."""
+        """Return the words of --drop-words as the text counts them, and note what occurs."""
         entries = pa.array(
             sorted(read_drop_words(path, self.options.given.encoding)), pa.large_string()
         )
@@ -357,7 +361,10 @@ class Finishing:
         return {"word_lists": self.word_lists} if self.word_lists else {}
 
     def _list_recipe(self, path: Place) -> Recipe | None:
-        """How words of a list become words of the corpus; None: they are such words."""
+        """Return how words of a list become words of the corpus.
+
+        None: they are such words.
+        """
         text = self.working.state.text
         return self.options.recipe if text and not are_counted_words(path) else None
 
@@ -497,7 +504,10 @@ class Finishing:
         return files
 
     def _left_out(self) -> dict[str, Json]:
-        """How many records were rejected, and the first of them; what else was odd."""
+        """Count the rejected records, and name the first of them.
+
+        Also what else was odd.
+        """
         page = next(self.working.rejects(), b"")
         reject = json.loads(page.splitlines()[0]) if page else None
         where = reject and f"{reject['file']}:{reject['line']}".removesuffix(":0")
@@ -547,7 +557,10 @@ class Finishing:
         }
 
     def _end(self, summary: dict[str, Json]) -> dict[str, Json]:
-        """Remove the working folder; the summary with what differs from run to run."""
+        """Remove the working folder.
+
+        Returns the summary with what differs from run to run.
+        """
         state = self.working.state
         self.working.remove()
         self.progress.close()

@@ -54,7 +54,7 @@ KEY = "\0key"
 
 @dataclass(frozen=True)
 class SideOptions:
-    """What belongs to the documents but does not stand in them.
+    """Options of files that belong to the documents.
 
     meta_files  ``FILE`` or ``FILE:COLUMN,...``: the columns to keep (``field=column`` renames one),
                 or the names of the columns of a file without a header
@@ -91,8 +91,9 @@ class SideOptions:
 
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """``FILE:a,b=c`` -> (FILE, {a: a, b: c}): field and column; InputError when there is no such
-    file.
+    """Read ``FILE:a,b=c`` as (FILE, {a: a, b: c}), field and column.
+
+    Raises InputError when there is no such file.
     """
     path, colon, listed = spec.rpartition(":")
     if os.path.isfile(spec) or ("/" in listed and places().names_file(spec)):
@@ -130,7 +131,7 @@ class _SideSource(Source):
 
 @dataclass(frozen=True)
 class SideFile:
-    """One side file, looked at.
+    """Side file that was looked at.
 
     form    tsv, csv, jsonl or parquet
     fields  field -> column, ``citing`` and ``cited`` of links
@@ -318,7 +319,10 @@ def _json_names(path: str, head: bytes) -> list[str]:
 
 
 def whole_numbers(values: pa.ChunkedArray, where: pa.Array) -> np.ndarray:
-    """int64[]; InputError naming the place of the first that is no whole number."""
+    """Cast a column to int64[].
+
+    Raises InputError with the place of the first that is no whole number.
+    """
     values = pc.utf8_trim_whitespace(values)
     good = pc.fill_null(pc.match_substring_regex(values, r"^\d{1,17}$"), False)
     if not pc.all(good).as_py():

@@ -78,8 +78,10 @@ class SideJoin:
             self._relate(file, f"file{number}")
 
     def _keys(self, id_column: str) -> Iterator[pa.Table]:
-        """Numbers, ids and keys of the documents; those of a file have up to three keys: its path,
-        its base name, and that without its ending, as tables of metadata name it.
+        """Yield numbers, ids and keys of the documents.
+
+        Documents of a file have up to three keys: its path, its base name, and that without its
+        ending, as tables of metadata name it.
         """
         for piece in self._working.pieces():
             metadata = piece.metadata
@@ -158,7 +160,10 @@ class SideJoin:
         self._files.append((name, fields))
 
     def _without_missing(self, table: pa.Table) -> pa.Table:
-        """Take values of fields that say that there is none for none; keys stay."""
+        """Take values of fields that say that there is none for none.
+
+        Keys stay.
+        """
         for place, name in enumerate(table.column_names):
             if self._missing and name not in (KEY, "citing", "cited"):
                 column = without_missing(table.column(place).combine_chunks(), self._missing)
@@ -166,7 +171,10 @@ class SideJoin:
         return table
 
     def _note_repeated(self, file: SideFile, name: str, fields: list[str]) -> None:
-        """Count the rows whose document has another row; of lists all rows count."""
+        """Count the rows whose document has another row.
+
+        Of lists all rows count.
+        """
         if all(field in LISTS for field in fields):
             return
         parts = 1 + self._documents // JOINED_AT_ONCE

@@ -103,7 +103,10 @@ def lower(text: str) -> str:
 
 
 def lower_words(text: str, one_sigma: bool) -> str:
-    """Lower-case as the kernels do; ``one_sigma``: the sigma at the end of a word is any sigma."""
+    """Lower-case words as the kernels do.
+
+    ``one_sigma``: the sigma at the end of a word is any sigma.
+    """
     small = lower(text)
     return small.replace(FINAL_SIGMA, SIGMA) if one_sigma else small
 
@@ -204,7 +207,7 @@ def decode(text: Bytes, i: int) -> tuple[Int, Int]:
 
 @kernel(forceinline=True)
 def encode(out: Bytes, at: int, c: int) -> int:
-    """Write code point ``c`` as UTF-8; returns where it ends."""
+    """Write code point ``c`` as UTF-8, and return where it ends."""
     if c < 0x80:
         out[at] = c
         return at + 1

@@ -57,7 +57,10 @@ _HANGUL_ENDS = range(0x11A8, 0x11C3)
 
 
 def compose_column(column: Any) -> Any:
-    """Compose the letters of a column of strings or of lists of strings; others stay."""
+    """Compose the letters of a column of strings or of lists of strings.
+
+    Other columns stay.
+    """
     kind = column.type
     if pa.types.is_list(kind):
         values = column.values
@@ -292,8 +295,9 @@ def _folded(texts: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1)
 def _fold_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """``folds`` as arrays: int32[CODE_POINTS] number of each, 0: none; where its letters end; their
-    UTF-8.
+    """Make arrays of ``folds``.
+
+    int32[CODE_POINTS] number of each, 0: none; where its letters end; their UTF-8.
     """
     replaced = folds()
     number = np.zeros(CODE_POINTS, np.int32)
@@ -324,7 +328,10 @@ def _find_folding(text: Bytes, offsets: Longs, number: Ints, rows: Bools) -> Non
 def _measure_folded(
     text: Bytes, offsets: Longs, number: Ints, ends: Longs, new_offsets: Longs
 ) -> None:
-    """Say where each string ends when its characters are replaced; of ASCII none is."""
+    """Say where each string ends when its characters are replaced.
+
+    Of ASCII none is.
+    """
     at = 0
     for d in range(offsets.size - 1):
         i = offsets[d]

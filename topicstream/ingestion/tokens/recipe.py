@@ -20,8 +20,9 @@ SCIKIT_LEARN_PATTERN = r"(?u)\b\w\w+\b"
 
 
 def as_pattern(pattern: str, what: str) -> re.Pattern[str]:
-    """A regular expression; UsageError that begins with ``what`` where it is none, or one of groups
-    without end.
+    """Compile a regular expression.
+
+    Raises UsageError that begins with ``what`` where it is none, or one of groups without end.
     """
     try:
         return re.compile(pattern)
@@ -30,7 +31,7 @@ def as_pattern(pattern: str, what: str) -> re.Pattern[str]:
 
 
 class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    r"""How text becomes words.
+    r"""Rules by which text becomes words.
 
     By default a word is a maximal run of letters of any script, the combining marks on them, and
     digits.  Apostrophes,
@@ -127,19 +128,20 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 )
 
     def to_json(self) -> dict[str, Json]:
-        """Plain JSON values; ``from_json`` gives back an equal recipe."""
+        """Return plain JSON values, of which ``from_json`` makes an equal recipe."""
         values: dict[str, Json] = plain(self)
         return values
 
     @property
     def one_sigma(self) -> bool:
-        """Whether the sigma at the end of a word is any sigma."""
+        """Tell whether the sigma at the end of a word is any sigma."""
         return self.lowercase and self.normalize != "none"
 
     @classmethod
     def from_json(cls, value: object) -> Recipe:
-        """The recipe of ``to_json``; StoreError for a field this version does not know (its meaning
-        would be lost).
+        """Make the recipe of ``to_json``.
+
+        Raises StoreError for a field this version does not know (its meaning would be lost).
         """
         if isinstance(value, dict):
             value = {"normalize": "none", **value}

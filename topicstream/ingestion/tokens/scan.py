@@ -134,8 +134,9 @@ def _scan(
     counts: Ints,
     queue: Words,
 ) -> bool:
-    """Count the words of each document, or list them in order, until the table is half full;
-    whether all is done.
+    """Count the words of each document, or list them, until the table is half full.
+
+    Returns whether all is done.
 
     Words are cut into a queue and then looked up together: the table is mostly not in the nearest
     cache, and the loads of a queue overlap where those of one word after another would wait. queue
@@ -395,8 +396,9 @@ class Counted:
 
 @dataclass(frozen=True)
 class Rules:
-    """The tokenizer's rules as the kernel takes them; ``stop_types`` and ``stop_ends`` are the stop
-    words.
+    """Rules of the tokenizer as the kernel takes them.
+
+    ``stop_types`` and ``stop_ends`` are the stop words.
     """
 
     classes: np.ndarray
@@ -425,9 +427,11 @@ def scan_run(
     rules: Rules,
     ask: Callable[[int, int], None] | None = None,
 ) -> Counted:
-    """Count the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64);
-    listed, ``words`` is their sequence, -1 a break, and ``counts`` empty. ``ask``: called before a
-    large table grows with what all of it takes then, and about when it grows last.
+    """Count the words of ``text`` cut into documents by ``offsets``.
+
+    text: uint8, valid UTF-8; offsets: int64. Listed, ``words`` is their sequence, -1 a break, and
+    ``counts`` empty. ``ask``: called before a large table grows with what all of it takes then, and
+    about when it grows last.
     """
     size = int(offsets[-1] - offsets[0])
     documents = offsets.size - 1

@@ -18,8 +18,10 @@ TEXT = pa.large_string()
 
 @dataclass
 class WordSequence:
-    """words: large_string[T], distinct; places: int32[n], numbers of words or -1; documents:
-    int32[n], ascending.
+    """Words of documents in their order.
+
+    words: large_string[T], distinct; places: int32[n], numbers of words or -1; documents: int32[n],
+    ascending.
     """
 
     words: pa.Array
@@ -28,8 +30,9 @@ class WordSequence:
 
     @classmethod
     def of(cls, words: pa.Array, places: np.ndarray, indptr: np.ndarray) -> WordSequence:
-        """The sequences ``places[indptr[d]:indptr[d + 1]]`` of documents; words that stand twice in
-        the list become one.
+        """Make the sequences ``places[indptr[d]:indptr[d + 1]]`` of documents.
+
+        Words that stand twice in the list become one.
         """
         encoded = words.dictionary_encode()
         numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)
@@ -37,8 +40,9 @@ class WordSequence:
         return cls(encoded.dictionary, numbers[places], documents)
 
     def neighbours(self, left: np.ndarray) -> np.ndarray:
-        """int64[n]: a number for each place and the entry of ``left`` at the place before it; -1
-        where one of the two is -1, or where a document begins.
+        """Number each place and the entry of ``left`` at the place before it, int64[n].
+
+        -1 where one of the two is -1, or where a document begins.
         """
         pairs = np.full(len(self.places), -1, np.int64)
         adjacent = (
@@ -55,8 +59,9 @@ class WordSequence:
     def joined(
         self, pairs: np.ndarray, firsts: pa.Array, joiner: str
     ) -> tuple[np.ndarray, pa.Array]:
-        """Numbers of new words for the pairs of one of ``firsts`` and a word, and these words; -1
-        stays -1.
+        """Number the pairs of one of ``firsts`` and a word, and make these words.
+
+        -1 stays -1.
         """
         encoded = pa.array(pairs, mask=pairs < 0).dictionary_encode()
         left, right = np.divmod(encoded.dictionary.to_numpy(), max(len(self.words), 1))

@@ -133,8 +133,9 @@ another's words)."""
 
 
 def language_named(name: str) -> str | None:
-    """``german`` of ``german``, ``German`` or ``de``; None for what is no language that we have a
-    list of.
+    """Return ``german`` of ``german``, ``German`` or ``de``.
+
+    None for what is no language that we have a list of.
     """
     name = name.strip().lower()
     name = {"nb": "no", "nn": "no"}.get(name, name)
@@ -154,7 +155,10 @@ def stop_list(language: str) -> tuple[str, ...]:
 
 
 def listed_words(name: str) -> tuple[str, ...]:
-    """List the stop words of a language that we have a list of; none of any other name."""
+    """List the stop words of a language that we have a list of.
+
+    Any other name has none.
+    """
     return stop_list(name) if name in LANGUAGES.values() else ()
 
 
@@ -222,8 +226,9 @@ def _function_words() -> pa.Table:
 
 
 def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] | None:
-    """{language, share} where a corpus is in a language whose stop words were not left out; None
-    where they were, or where ``stopwords_from`` is ``none``.
+    """Return {language, share} of a language whose stop words were not left out.
+
+    None where they were, or where ``stopwords_from`` is ``none``.
 
     Parameters
     ----------

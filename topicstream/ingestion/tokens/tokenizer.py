@@ -169,7 +169,10 @@ class Tokenizer:
         return count_sequence(text, len(indptr) - 1)
 
     def _changed(self, word: str) -> str:
-        """What a word is counted as; threads share those that are known."""
+        """Return what a word is counted as.
+
+        Threads share the words that are known.
+        """
         if len(self._stems) > _STEMS_KEPT:
             self._stems = {}
         if (changed := self._stems.get(word)) is None:
@@ -182,7 +185,10 @@ class Tokenizer:
         return changed
 
     def _lemma(self, find_lemma: Callable[[str], str], word: str) -> str:
-        """The lemma of a word; dictionaries have the sigma at its end as it is written."""
+        """Return the lemma of a word.
+
+        Dictionaries have the sigma at its end as it is written.
+        """
         if not self.recipe.one_sigma:
             return find_lemma(word) or word
         written = word.removesuffix(SIGMA) + FINAL_SIGMA if word.endswith(SIGMA) else word

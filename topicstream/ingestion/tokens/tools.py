@@ -110,7 +110,10 @@ def _check_pipeline_name(name: str) -> None:
 
 
 def tool(group: str, name: str) -> Callable[..., Callable[[str], Any]]:
-    """The maker of a lemmatizer or segmenter; UsageError where there is none."""
+    """Return the maker of a lemmatizer or segmenter.
+
+    Raises UsageError where there is none.
+    """
     maker: Callable[..., Callable[[str], Any]] = plugins.find(
         group, name, "--lemmas" if group == plugins.LEMMATIZERS else "--segmenter"
     )

@@ -34,8 +34,9 @@ SCHEMA = pa.schema([("word", pa.large_string()), ("count", pa.int64()), ("df", p
 
 
 def word_array(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """The large_string array over a uint8 buffer and int64 offsets, no copy; the bytes must be
-    UTF-8.
+    """Make the large_string array over a uint8 buffer and int64 offsets.
+
+    Nothing is copied. The bytes must be UTF-8.
     """
     offsets = np.ascontiguousarray(offsets, np.int64)
     return pa.Array.from_buffers(
@@ -150,7 +151,10 @@ class TokenVocabulary(Vocabulary):
 
 
 def are_counted_words(path: str | os.PathLike[str]) -> bool:
-    """Whether a list is the vocabulary of a store, whose words are what a tokenizer made."""
+    """Tell whether a list is the vocabulary of a store.
+
+    Its words are what a tokenizer made.
+    """
     return Path(path).suffix == ".parquet"
 
 
@@ -185,8 +189,9 @@ def read_drop_words(path: str | os.PathLike[str], encoding: str | None = None) -
 
 
 def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-    """Record batches (word, count, df) of a ``pruned.parquet``; StoreError where it is missing or
-    damaged.
+    """Yield record batches (word, count, df) of a ``pruned.parquet``.
+
+    Raises StoreError where it is missing or damaged.
     """
     with open_table(path) as file:
         for piece in batches(file, SCHEMA.names, ROWS):

@@ -33,7 +33,7 @@ have too.
 
 
 class WordLimits(Record, frozen=True, kw_only=True):
-    """Which words are kept.
+    """Limits of the words that are kept.
 
     min_df, max_df   fewest and most training documents of a word (None: any number)
     min_count        fewest occurrences
@@ -111,7 +111,10 @@ class WordCounts:
         relations.insert("words", SCHEMA.empty_table())
 
     def add(self, words: pa.Table | pa.RecordBatch) -> None:
-        """Add the words of some documents; a word may come any number of times."""
+        """Add the words of some documents.
+
+        A word may come any number of times.
+        """
         self.relations.insert("words", words)
         self._rows += len(words)
         if self._rows > max(SUMMED_ROWS, 2 * self._summed):
@@ -127,7 +130,7 @@ class WordCounts:
         self._rows = self._summed = self.relations.number("select count(*) from words")
 
     def occur(self, words: pa.Array) -> np.ndarray:
-        """Which of the words, large_string[n], were counted: bool[n]."""
+        """Tell which of the words, large_string[n], were counted, bool[n]."""
         asked = f"asked{self._questions}"
         self._questions += 1
         self.relations.insert(asked, _numbered(words))

@@ -203,7 +203,10 @@ def _are_longest(words: pa.Array, owners: np.ndarray) -> np.ndarray:
 
 
 def describe_list(option: str, told: dict[str, Any]) -> str:
-    """Say for people what a list matched: "3 of 4 words occur; not in the corpus: ..."."""
+    """Say for people what a list matched.
+
+    Such as "3 of 4 words occur; not in the corpus: ...".
+    """
     total = int(told["words"])
     text = f"{option}: {told['occur']:,} of {total:,} {'words' if total != 1 else 'word'} "
     text += "occurs" if told["occur"] == 1 else "occur"

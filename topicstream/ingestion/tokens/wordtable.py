@@ -57,7 +57,10 @@ def long_key(hashed: int, length: int) -> Int:
 
 @kernel
 def word_key(data: Bytes, start: int, length: int) -> Int:
-    """The key of ``data[start : start + length]``, length > 0; reads no byte behind the word."""
+    """Compute the key of ``data[start : start + length]``, length > 0.
+
+    No byte behind the word is read.
+    """
     if length <= 8:
         short = _ZERO
         for k in range(length):
@@ -78,7 +81,7 @@ def word_key(data: Bytes, start: int, length: int) -> Int:
 
 @kernel(forceinline=True)
 def slot_of(key: int, shift: int) -> Int:
-    """Where to begin to look for ``key`` in a table of 2**(64 - shift) slots."""
+    """Return where to begin to look for ``key`` in a table of 2**(64 - shift) slots."""
     h = key * _M1
     h = (h ^ (h >> _S32)) * _M2
     return h >> shift
@@ -86,7 +89,7 @@ def slot_of(key: int, shift: int) -> Int:
 
 @kernel(forceinline=True)
 def same_bytes(a: Bytes, at_a: int, b: Bytes, at_b: int, length: int) -> bool:
-    """Whether two stretches of bytes are equal."""
+    """Tell whether two stretches of bytes are equal."""
     k = 0
     while k + 8 <= length:
         if load8(a, at_a + k) != load8(b, at_b + k):
@@ -101,9 +104,10 @@ def same_bytes(a: Bytes, at_a: int, b: Bytes, at_b: int, length: int) -> bool:
 
 @kernel(forceinline=True)
 def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
-    """Whether two stretches of one buffer are equal, eight bytes at a time; reads up to seven bytes
-    behind each. (The last bytes are compared where they were stored: a load across two fresh
-    stores would wait for both.)
+    """Tell whether two stretches of one buffer are equal, eight bytes at a time.
+
+    Up to seven bytes behind each are read. (The last bytes are compared where they were stored: a
+    load across two fresh stores would wait for both.)
     """
     k = 0
     while k + 8 <= length:
@@ -119,7 +123,10 @@ def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
 
 @kernel
 def doubled(table: Words, shift: int) -> Words:
-    """The table with twice the slots; ``shift`` is that of the given one."""
+    """Copy the table into one with twice the slots.
+
+    ``shift`` is that of the given one.
+    """
     old = table.size // 2
     new = np.zeros(table.size * 2, np.uint64)
     mask = np.uint64(2 * old - 1)
@@ -179,7 +186,9 @@ def _hash_ahead(
     first: int,
     keys: Words,
 ) -> Int:
-    """Fill in the keys of words from ``first`` on, and load their slots; how many words these are.
+    """Fill in the keys of words from ``first`` on, and load their slots.
+
+    Returns how many words these are.
 
     keys: uint64[_AHEAD + 1]; the last one takes what was loaded, so that the loads are not
     optimised away.
@@ -229,8 +238,9 @@ def _find_key(
 
 @kernel
 def enter_words(table: Words, shift: int, data: Bytes, ends: Longs) -> int:
-    """Put words into an empty table, ids in order; the first word that stands there
-    already, or -1.
+    """Put words into an empty table, ids in order.
+
+    Returns the first word that stands there already, or -1.
     """
     for t in range(ends.size - 1):
         length = ends[t + 1] - ends[t]
@@ -346,7 +356,7 @@ class WordTable:
         return numbers
 
     def bytes_with(self, words: pa.Array) -> int:
-        """What the table takes at most while these words are numbered."""
+        """Return the bytes of the table at most while these words are numbered."""
         grown = len(self._table)
         while 4 * (self._count + len(words) + _AHEAD) > grown:
             grown *= 2

@@ -19,7 +19,7 @@ from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 
 
 class Compaction(TypedDict):
-    """What ``compact`` did: pairs are before and after."""
+    """Result of ``compact``: pairs are before and after."""
 
     store: str
     compacted: bool
@@ -81,8 +81,9 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Comp
 
 
 def gain(corpus: Corpus) -> tuple[int, int, int]:
-    """What a compaction would bring: storage blocks fewer, blocks there are, removed documents to
-    purge.
+    """Return what a compaction would bring.
+
+    Storage blocks fewer, blocks there are, removed documents to purge.
     """
     work = Rewrite(corpus, np.zeros((0, 4), np.int64))
     return (

@@ -115,8 +115,9 @@ def drop_words(
 def _matches(
     path: Path, vocabulary: TokenVocabulary, listed: WordList
 ) -> tuple[np.ndarray, dict[str, Json]]:
-    """Which words of the vocabulary are to go, bool[W], and what goes with them; InputError where
-    none would be left.
+    """Tell which words of the vocabulary are to go, bool[W], and what goes with them.
+
+    Raises InputError where none would be left.
     """
     matched = listed.as_in_corpus(lambda words: vocabulary.lookup(words) >= 0)
     mask = np.zeros(len(vocabulary), np.bool_)

@@ -111,8 +111,9 @@ class Removal:
         self._new = np.concatenate(taken)
 
     def subtract(self, vocabulary: TokenVocabulary) -> TokenVocabulary:
-        """The vocabulary without the counts of the withdrawn training documents; what each block
-        loses is noted.
+        """Subtract the counts of the withdrawn training documents from the vocabulary.
+
+        What each block loses is noted.
         """
         assert self._base is not None
         counts = vocabulary.counts
@@ -150,7 +151,10 @@ class Removal:
         return {name: part_of(blocks[name], entry.folder) for name, entry in parts.items()}
 
     def save(self, folder: Path, name: str) -> str | None:
-        """Write the list; its name, or None when nothing was withdrawn now."""
+        """Write the list.
+
+        Returns its name, or None when nothing was withdrawn now.
+        """
         if not len(self._new):
             return None
         with owned.create(folder / name) as f:
@@ -202,7 +206,7 @@ def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
 
 
 class Rewrite:
-    """What a store will be.
+    """Plan of a store that is written anew.
 
     Parameters
     ----------
@@ -242,7 +246,7 @@ class Rewrite:
 
     @property
     def changes(self) -> bool:
-        """Whether any block or document is rewritten."""
+        """Tell whether any block or document is rewritten."""
         return not all(self._stays(part, group) for part in PARTS for group in self._groups[part])
 
     @property
@@ -281,8 +285,9 @@ class Rewrite:
         forgotten: pa.Array | None = None,
         before: Callable[[], None] = lambda: None,
     ) -> StoreManifest:
-        """Write blocks, documents and axes and commit them; what was written is removed when
-        something goes wrong before.
+        """Write blocks, documents and axes and commit them.
+
+        What was written is removed when something goes wrong before.
 
         Parameters
         ----------
@@ -389,7 +394,10 @@ class Rewrite:
         return replace(entry, rows=(row, row + rows), changed=None)
 
     def _merge(self, part: str, group: list[int], row: int) -> list[BlockEntry]:
-        """One block of several, or of what is left of one; none where nothing is left."""
+        """Merge several blocks, or what is left of one.
+
+        Yields none where nothing is left.
+        """
         writer = BlockWriter(
             self._store, self._folders[part], row, self._base.weighted, dense=self._base.width > 0
         )

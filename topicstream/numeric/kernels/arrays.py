@@ -93,7 +93,7 @@ def _store_first(b: Builder, p: Value, i: Value, v: Value, n: Value) -> None:
 
 @kernel(forceinline=True)
 def load_row(p: int, i: int, n: int) -> Any:
-    """Load 16 floats of a row of n, from entry i on; zeros past its end."""
+    """Load 16 floats of a row of n, from entry i on, with zeros past its end."""
     return load(p, i) if i + WIDTH <= n else _load_first(p, i, n - i)
 
 

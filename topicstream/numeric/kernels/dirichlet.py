@@ -99,7 +99,9 @@ def exp(y: float) -> float:
 
 @_scalar
 def log(x: float) -> float:
-    """Compute the natural logarithm of a positive normal float64; of 0 it is -inf.
+    """Compute the natural logarithm of a positive normal float64.
+
+    Of 0 it is -inf.
 
     The error is below 1e-16 + 2e-16 |log x|.
     """

@@ -59,7 +59,7 @@ def _load_fewer(b: Builder, data: Value, i: Value, n: Value) -> Value:
 
 @kernel(forceinline=True)
 def load_doubles(a: Any, i: int, n: int) -> Any:
-    """Load eight of n entries from i on as float64; zeros past the end."""
+    """Load eight of n entries from i on as float64, with zeros past the end."""
     return load_eight(a, i) if i + WIDTH64 <= n else _load_fewer(a, i, n - i)
 
 

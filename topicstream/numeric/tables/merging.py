@@ -37,7 +37,7 @@ OF_A_ROW = 28  # bytes that a row of a table takes in its buffer, whatever its e
 
 
 class MergeSpace:
-    """What the buffers of all tables of a run share.
+    """Bound that the buffers of all tables of a run share.
 
     Parameters
     ----------
@@ -55,7 +55,10 @@ class MergeSpace:
         self._lock = threading.Lock()
 
     def take(self, more: int) -> bool:
-        """Count ``more`` bytes as held; False where that would exceed the bound."""
+        """Count ``more`` bytes as held, unless that would exceed the bound.
+
+        Returns whether they were counted.
+        """
         with self._lock:
             if self._held + more > self.bound:
                 return False
@@ -69,11 +72,13 @@ class MergeSpace:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more is held than the bound allows, as while runs are read back."""
+        """Tell whether more is held than the bound allows, as while runs are read back."""
         return self._held > self.bound
 
     def make_room(self, asking: RangeBuffer) -> bool:
-        """Spill another buffer than the one that asks; False where it should spill itself.
+        """Spill another buffer than the one that asks.
+
+        Returns False where it should spill itself.
 
         It is the one that has most beyond what its next block brings again. The caller holds the
         lock of ``asking``.
@@ -90,7 +95,10 @@ class MergeSpace:
 
 
 class Spilled(NamedTuple):
-    """A run of sums in a scratch file: its offset, rows and entries; no rows: nothing is there."""
+    """Run of sums in a scratch file: its offset, rows and entries.
+
+    No rows: nothing is there.
+    """
 
     offset: int
     rows: int
@@ -117,7 +125,7 @@ class RangeBuffer:
 
     @property
     def touched(self) -> bool:
-        """Whether a block has changed a row of the range."""
+        """Tell whether a block has changed a row of the range."""
         return bool(self.runs) or bool(self._state[1])
 
     @property
@@ -127,7 +135,7 @@ class RangeBuffer:
 
     @property
     def may_spill(self) -> bool:
-        """Whether the buffer has more than the least, and was not spilled in this round."""
+        """Tell whether the buffer has more than the least, and was not spilled in this round."""
         return not self.runs and self.size > self.least
 
     @property
@@ -144,7 +152,9 @@ class RangeBuffer:
         block: int,
         came: np.ndarray | None = None,
     ) -> None:
-        """Add local rows ``lo`` to ``hi - 1`` of a delta; the caller holds the lock.
+        """Add local rows ``lo`` to ``hi - 1`` of a delta.
+
+        The caller holds the lock.
 
         came: ``orders`` of a run that is read back.
         """
@@ -192,7 +202,9 @@ class RangeBuffer:
         return Buffer(*rows, self._topics, self._values, self._orders, self._state)
 
     def _grow(self, coming: int) -> None:
-        """Make room for about ``coming`` more entries, where the bound leaves any; else spill.
+        """Make room for about ``coming`` more entries.
+
+        Where the bound leaves none, spill.
 
         A range that was spilled goes on with a small buffer until the round ends.
         """
@@ -249,7 +261,10 @@ class RangeBuffer:
         return ids, ptr, topics[:n], values[:n], orders[:n]
 
     def spill(self) -> None:
-        """Write the sums behind the scratch file and forget them; the caller holds the lock."""
+        """Write the sums behind the scratch file and forget them.
+
+        The caller holds the lock.
+        """
         run = Spilled(0, 0, 0)
         if self._state[1]:
             if self._round.dense:
@@ -296,7 +311,10 @@ class RangeBuffer:
         self.end()
 
     def end(self) -> None:
-        """Forget the sums; the arrays stay for the next round, which needs about as much."""
+        """Forget the sums.
+
+        The arrays stay for the next round, which needs about as much.
+        """
         if self._state[1]:
             self._most = (int(self._state[0]) // 2 + self._round.columns) * 2
         self.empty()
@@ -388,7 +406,9 @@ class MergedRound(Round):
         self.merge.buffers.extend(self.buffers)
 
     def new_arrays(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Make topics, values and orders of ``size`` entries; length 0 for what there is not.
+        """Make topics, values and orders of ``size`` entries.
+
+        Their length is 0 for what there is not.
 
         Their memory is mapped by itself, so that all of it goes back to the system with them.
         """
