@@ -143,8 +143,9 @@ class Inputs:
 
 
 def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -> Inputs:
-    """Look at every input once: it exists, its format is known, its size.  Nothing but names and
-    counts is kept.
+    """Look at every input once: it exists, its format is known, its size.
+
+    Nothing but names and counts is kept.
 
     eager: of standard input read what is there, without waiting for more.
     """

@@ -316,8 +316,9 @@ class Source(Input):
 
     def read(self, n: int) -> bytes:
         """n decoded bytes, fewer only at the end, so that pieces are the same on every run.
-        BadFile where compressed data are damaged and the input is read strictly, once all before
-        is read.
+
+        BadFile where compressed data are damaged and the input is read strictly, once all before is
+        read.
         """
         parts = [self.head(n)]
         have = len(parts[0])

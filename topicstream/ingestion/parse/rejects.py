@@ -33,9 +33,10 @@ def add_notes(notes: Counter[str], more: Mapping[str, int]) -> None:
 
 
 class BadFile(InputError):
-    """A file as a whole cannot be read on (a broken header, a truncated archive).  ``--on-error
-    skip`` leaves the rest of it out; every other InputError of a reader is the user's to mend and
-    stops either way.
+    """A file as a whole cannot be read on (a broken header, a truncated archive).
+
+    ``--on-error skip`` leaves the rest of it out; every other InputError of a reader is the user's
+    to mend and stops either way.
     """
 
     def __init__(self, file: str, line: int, reason: str) -> None:

@@ -513,8 +513,9 @@ def _cells(
     lines: list[bytes],
     first: int | None,
 ) -> tuple[np.ndarray, int]:
-    """The good cells [c, 3] of some lines, and how many lines are not blank.  first: the least
-    document, from which on they have to ascend; None: in any order.
+    """The good cells [c, 3] of some lines, and how many lines are not blank.
+
+    ``first``: the least document, from which on they have to ascend; None: in any order.
     """
     filled = matching(lines, r"[^ \t\r]")
     pattern = r"\s+".join([_WHOLE, _WHOLE, _REAL if header.real else _WHOLE][: header.fields])

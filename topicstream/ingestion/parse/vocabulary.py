@@ -209,8 +209,10 @@ def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.Larg
 def numbered(
     size: int, first: int, name: str, options: ReadOptions | None = None
 ) -> pa.LargeStringArray:
-    """Words for a file without any: their numbers.  InputError when there are too many to be
-    believed, DoesNotFit when there are too many for the memory limit.
+    """Words for a file without any: their numbers.
+
+    InputError when there are too many to be believed, DoesNotFit when there are too many for the
+    memory limit.
     """
     if size > MOST_NUMBERED:
         raise InputError(

@@ -294,6 +294,7 @@ def _delimiter(form: str, head: bytes) -> str:
 
 def _names(path: str, form: str, first: list[str], given: dict[str, str]) -> tuple[str, ...] | None:
     """The columns given for a file without a header, None where the first record has them all.
+
     InputError where it lacks some.
     """
     missing = [column for column in given.values() if column not in first]

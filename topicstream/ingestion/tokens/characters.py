@@ -95,9 +95,10 @@ EMOJI_RANGES = (
 
 
 def lower(text: str) -> str:
-    """Simple lower case, one character for one: what the kernels do, in Python.  The two characters
-    that ``str.lower`` treats by context or makes two of (capital sigma, dotted capital I) are
-    mapped first.
+    """Simple lower case, one character for one: what the kernels do, in Python.
+
+    The two characters that ``str.lower`` treats by context or makes two of (capital sigma, dotted
+    capital I) are mapped first.
     """
     return text.replace("\u03a3", "\u03c3").replace("\u0130", "i").lower()
 

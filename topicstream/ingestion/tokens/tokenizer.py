@@ -131,10 +131,12 @@ class Tokenizer:
         )
 
     def count(self, texts: pa.Array, ask: Callable[[int, int], None] | None = None) -> Counted:
-        """The counts of documents, large_string[D].  Pure: the same texts give the same bytes,
-        whatever was counted before. Releases the GIL but for a pattern of the user's own and for
-        stems not met before. ``ask``: called before a table of very many different words grows,
-        with the bytes that all takes then, and about at the end; may raise.
+        """The counts of documents, large_string[D].
+
+        Pure: the same texts give the same bytes, whatever was counted before. Releases the GIL but
+        for a pattern of the user's own and for stems not met before. ``ask``: called before a table
+        of very many different words grows, with the bytes that all takes then, and about at the
+        end; may raise.
         """
         texts = prepared(texts, self.recipe, self._tools.segment)
         offsets, text = string_buffers(texts)

@@ -153,8 +153,9 @@ class WordCounts:
         drop_top: int = 0,
         room: Room | None = None,
     ) -> ChosenWords:
-        """Choose the vocabulary.  Ids go by descending count, equal counts by the bytes of the
-        word.
+        """Choose the vocabulary.
+
+        Ids go by descending count, equal counts by the bytes of the word.
 
         Parameters
         ----------

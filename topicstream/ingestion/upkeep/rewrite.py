@@ -187,9 +187,10 @@ def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
 
 @contextlib.contextmanager
 def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
-    """A store under the writer's lock, without what earlier writers left.  StoreError, Busy,
-    TopicsError where an ingest into it was killed and has not been run again; dense: as of
-    ``Corpus.open``.
+    """A store under the writer's lock, without what earlier writers left.
+
+    StoreError, Busy, TopicsError where an ingest into it was killed and has not been run again;
+    dense: as of ``Corpus.open``.
     """
     store = folder_named(store)
     Corpus.open(store, dense=dense)  # before anything is made
