@@ -147,10 +147,11 @@ def moved_of(folder):
 @pytest.mark.parametrize("algo", few_quick(["bp", "mvi", "sparselda"], ["mvi"]))
 def test_a_run_stops_when_its_topics_move_no_more(corpus, tmp_path, algo):
     given = {"algo": algo, "topics": 3, "threads": 1, "block_cells": 500, "progress": False}
-    done = train(corpus.path, tmp_path / "m", passes=60, tol_params=2e-3, **given)
+    tolerance = 1e-5 if algo == "sparselda" else 2e-3  # a sampler always moves some token
+    done = train(corpus.path, tmp_path / "m", passes=60, tol_params=tolerance, **given)
     moved = moved_of(tmp_path / "m")
     if algo == "sparselda":
-        assert done.passes == 60 and min(v for v in moved.values() if v is not None) > 2e-3
+        assert done.passes == 60 and min(v for v in moved.values() if v is not None) > tolerance
         return
     assert (
         5 <= done.passes < 60 and "no probability of a word moved by more than 0.002" in done.reason

@@ -237,9 +237,9 @@ def test_block_memory_is_written_over_a_file_that_nothing_needs(corpus, tmp_path
     created = []
     make = BlockMemory.__init__
 
-    def counted(self, *given, create):
+    def counted(self, *given, create, **settings):
         created.append(create)
-        make(self, *given, create=create)
+        make(self, *given, create=create, **settings)
 
     monkeypatch.setattr(BlockMemory, "__init__", counted)
     monkeypatch.setattr(saving, "SHARE", 1e9)

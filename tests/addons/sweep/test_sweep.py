@@ -328,7 +328,7 @@ def test_twenty_thousand_tokens_judge_a_real_corpus(tmp_path):
     assert store.part(True).tokens < 20_000
     result = sweep(tmp_path / "c.zarr", tmp_path / "s", topics=[5, 10], seeds=2, passes=5)
     model = topicstream.TopicModel.open(tmp_path / "s" / "runs" / "auto-k5-s0")
-    tokens = work._scored(model, store, model.manifest.sample, 1).tokens.sum()
+    tokens = work._score_run(model, store, model.manifest.sample, 1).tokens.sum()
     assert 18_000 < tokens < 25_000 and "of the training documents" in result["why"]
     sample = topicstream.TopicModel.open(tmp_path / "s" / "runs" / "auto-k5-s0").manifest.sample
     assert 0.8 <= sample < 1
