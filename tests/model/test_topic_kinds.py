@@ -84,7 +84,7 @@ def test_edits_keep_kinds(tmp_path):
 
 def test_a_warning_counts_them():
     assert dead_warning(model_of([2000, 2000, 5])) == [
-        "1 of 3 topic is dead, with next to nothing of the corpus (`topics show` marks them): "
+        "1 of 3 topics is dead, with next to nothing of the corpus (`topics show` marks them): "
         "fewer topics (-K) would do"
     ]
     assert dead_warning(model_of([2000, 2000])) == []

@@ -136,8 +136,9 @@ def dead_warning(model: TopicModel) -> list[str]:
     dead = list(model.kinds).count(DEAD)
     if not dead:
         return []
-    are = "topic is" if dead == 1 else "topics are"
+    verb = "is" if dead == 1 else "are"
+    noun = "topic" if model.n_topics == 1 else "topics"
     return [
-        f"{dead} of {model.n_topics} {are} dead, with next to nothing of the corpus (`topics show` "
-        f"marks them): fewer topics (-K) would do"
+        f"{dead} of {model.n_topics} {noun} {verb} dead, with next to nothing of the corpus "
+        f"(`topics show` marks them): fewer topics (-K) would do"
     ]
