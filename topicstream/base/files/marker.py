@@ -144,6 +144,7 @@ def entry_of(path: Where, home: Where) -> bytes:
 
 
 def entry_of_name(path: str) -> bytes:
+    """Return a path relative to its folder as a line of the list, its line feeds escaped."""
     return os.fsencode(path).replace(b"\n", b"\\n")
 
 
@@ -275,6 +276,7 @@ def _rewrite(home: Path, content: bytes) -> None:
 
 
 def format_marker(mark: Mark, entries: Iterable[bytes]) -> bytes:
+    """Format a marker: its mark in the first line, then a line an entry."""
     return b"".join(line + b"\n" for line in (msgspec.json.encode(mark), *entries))
 
 
