@@ -43,7 +43,13 @@ def forget() -> None:
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """The package as an installer leaves it: its modules and a .dist-info beside them."""
+    """The package as an installer leaves it: its modules and a .dist-info beside them.
+
+    The commands are imported first: one that is imported beside the package keeps its options for
+    all later tests of the process.
+    """
+    for name in plugins.own_names(plugins.COMMANDS):
+        plugins.load(plugins.COMMANDS, name)
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     site = tmp_path / "site"
     about = site / f"topicstream_example-{project['version']}.dist-info"
