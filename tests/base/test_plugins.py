@@ -179,9 +179,9 @@ def test_a_format_and_a_converter_of_another_package(installed, place, capsys):
         model.convert("to_dct")
 
 
-def test_an_option_and_a_part_of_a_model_of_another_package(installed, place, capsys):
-    for cached in ("topicstream.cli.train", "topicstream.cli.info"):  # options come at import
-        sys.modules.pop(cached, None)
+def test_an_option_and_a_part_of_a_model_of_another_package(installed, place, capsys, monkeypatch):
+    for module in ("topicstream.cli.train", "topicstream.cli.info"):  # options come at import
+        monkeypatch.delitem(sys.modules, module)
     command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
     printed = json.loads(
         command(capsys, "train", "-K", "3", "--passes", "3", "--note-largest", "--json")
@@ -192,7 +192,6 @@ def test_an_option_and_a_part_of_a_model_of_another_package(installed, place, ca
     assert alone == {"model": "model", "largest": printed["largest"]}
     assert json.loads(command(capsys, "info", "model", "--json"))["largest"]["share"] == share
     assert f"largest      {share:.3f} of the tokens" in command(capsys, "info", "model")
-    sys.modules.pop("topicstream.cli.train", None)
 
 
 def test_a_view_that_an_engine_has_in_the_place_of_topics(installed, place, capsys):
