@@ -14,7 +14,7 @@ import scipy.stats
 import topicstream
 from tests import DATA
 from tests.report_store import made, planted_model
-from topicstream.base.dates import parse
+from topicstream.base.dates import day_of_ordinal, iso, ordinal, parse
 from topicstream.base.errors import InputError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
@@ -363,13 +363,36 @@ def test_no_dates_say_what_to_do(tmp_path):
         ("[c. 1815?]", (1815, 0, 0)),
         ("1424777752000", (2015, 2, 24)),
         ("31 Foo 1999", None),
-        ("-1999", None),
+        ("-1999", (-1999, 0, 0)),
+        ("-0207", (-207, 0, 0)),
+        ("-0207-03-15", (-207, 3, 15)),
+        ("-0004-02-29", (-4, 2, 29)),
+        ("-0207-13", None),
+        ("-0000", None),
+        ("207 BC", (-207, 0, 0)),
+        ("c. 44 v. Chr.", (-44, 0, 0)),
+        ("55 av. J.-C.", (-55, 0, 0)),
         ("", None),
         ("0000", None),
     ],
 )
 def test_dates(text, wanted):
     assert parse(text) == wanted
+
+
+def test_periods_before_our_era_ascend_and_are_named_by_their_signed_years():
+    numbers = [ordinal(day) for day in ((-400, 3, 1), (-1, 12, 31), (0, 1, 1), (1, 1, 1))]
+    assert numbers == [-365 - 146_097 + 31 + 29, -366, -365, 1]
+    assert day_of_ordinal(numbers[0]) == (-400, 3, 1)
+    plays = Counter({(year, 0, 0): 30 for year in range(-207, -159)})
+    grain, numbers = periods.choose(plays)
+    names = [grain.name(n) for n in numbers]
+    assert (names[0], names[-1], len(names)) == ("-0207", "-0160", 48)
+    assert iso((-207, 3, 5)) == "-0207-03-05"
+    decade = periods.GRAINS["decade"]
+    assert decade.name(decade.find_period((-207, 0, 0))) == "-0210s"
+    month = periods.GRAINS["month"]
+    assert month.name(month.find_period((-207, 3, 0))) == "-0207-03"
 
 
 def test_the_grain_suits_the_dates():
@@ -412,7 +435,7 @@ def test_a_few_mistyped_dates_do_not_stretch_the_axis(tmp_path, capsys, monkeypa
     assert run(["show", "--over-time"]) == 0
     shown = capsys.readouterr()
     assert "2000 to 2019, mean shares of documents by year" in shown.out
-    note = "Left out of the periods: 1 document dated far from all others (201)"
+    note = "Left out of the periods: 1 document dated far from all others (0201)"
     page = topicstream.report("model", "corpus.zarr", progress=False)
     assert (
         f"note: {note}" in shown.err

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Day = tuple[int, int, int]
-"""Year, month and day; month or day are 0 if unknown."""
+"""Year, month and day; month or day are 0 if unknown, and years before our era below 0."""
+_CYCLE = 400, 146_097
+"""Years and days after which the calendar repeats."""
 _FORMS = [
     form.replace("/", mark) + time
     for form, mark, time in product(
@@ -34,6 +36,10 @@ _READ = tuple(
         rf"(?:{_WORD}\.?,? )?MONTH (?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?(?: \d\d?:\S+(?: "
         rf"[-+a-z0-9]+)?)? (?P<year>\d{{4}})(?: .*)?",
     )
+)
+_BEFORE_OUR_ERA = re.compile(
+    r"-(?P<iso>\d{4,6})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)(?:t.*)?)?)?"
+    r"|(?P<named>\d{1,6}) ?(?:b\.? ?c\.?(?: ?e\.?)?|v\. ?chr\.?|av\. ?j\.? ?-?c\.?|a\. ?c\.?)"
 )
 _NUMBER = re.compile(r"(?:(?P<days>\d{5})|(?P<seconds>\d{10})(?:\d{3})?)(?:\.\d*)?")
 _ABOUT = re.compile(r"^[\[(]?(?:c|ca|circa|um|vers)\b\.? ?|[][?~]")
@@ -67,7 +73,8 @@ def parse(text: str) -> Day | None:
     It reads ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``,
     ``May 31, 1999``, ``31. Mai 1999``, an ISO time, the times of mail and of Twitter,
     ``1999年5月31日`` and ``c. 1999``; of ``1842-1843``, ``1842-43`` and ``1840s`` the first year;
-    the days of a spreadsheet (``42059.48``), and the seconds or milliseconds of Unix.
+    the days of a spreadsheet (``42059.48``), and the seconds or milliseconds of Unix; of years
+    before our era ``-0207``, ``-0207-03`` and ``207 BC``, which is ``-0207``.
 
     Returns
     -------
@@ -83,19 +90,57 @@ def parse(text: str) -> Day | None:
             else _UNIX + timedelta(seconds=int(number["seconds"]))
         )
         return day.year, day.month, day.day
+    before = _BEFORE_OUR_ERA.fullmatch(text)
+    if before:
+        return _checked_day(
+            -int(before["iso"] or before["named"]),
+            int(before["month"] or 0),
+            int(before["day"] or 0),
+        )
     for match in filter(None, (form.fullmatch(text) for form in _READ)):
         end = int(match.groupdict().get("end") or 99)
         if end < int(match["year"][2:]):  # 1999-13 is no span of years
             continue
         year = int(match["year"])
         month = _number_of_month(match["month"] or "0")
-        day_of_month = int(match["day"] or 0)
-        try:
-            date(year, month or 1, day_of_month or 1)
-        except ValueError:
-            continue
-        return year, month, day_of_month
+        read = _checked_day(year, month, int(match["day"] or 0))
+        if read is not None:
+            return read
     return None
+
+
+def _checked_day(year: int, month: int, day: int) -> Day | None:
+    """Return a date, or None where the calendar has no such day (nor a year 0)."""
+    if not year:
+        return None
+    try:
+        ordinal((year, month, day))
+    except ValueError:
+        return None
+    return year, month, day
+
+
+def ordinal(day: Day) -> int:
+    """Return the number of a day, 1 for 1 January of the year 1.
+
+    An unknown month or day is the first. Raises ValueError for a day that never was.
+    """
+    year, month, day_of_month = day
+    cycles = (year - 1) // _CYCLE[0]
+    within = date(year - cycles * _CYCLE[0], month or 1, day_of_month or 1)
+    return within.toordinal() + cycles * _CYCLE[1]
+
+
+def day_of_ordinal(number: int) -> Day:
+    """Return the day of a number that ``ordinal`` gave."""
+    cycles = (number - 1) // _CYCLE[1]
+    within = date.fromordinal(number - cycles * _CYCLE[1])
+    return within.year + cycles * _CYCLE[0], within.month, within.day
+
+
+def iso_year(year: int) -> str:
+    """Format a year with four digits, and a sign before our era: ``1999``, ``-0207``."""
+    return f"{year:04}" if year >= 0 else f"{year:05}"
 
 
 def _number_of_month(month: str) -> int:
@@ -110,7 +155,7 @@ def _number_of_month(month: str) -> int:
 
 def iso(day: Day) -> str:
     """Format a date as far as it is known: ``1999``, ``1999-05`` or ``1999-05-31``."""
-    return "-".join(f"{number:02}" for number in day if number)
+    return "-".join([iso_year(day[0]), *(f"{number:02}" for number in day[1:] if number)])
 
 
 def advice(unread: str) -> str:

@@ -19,14 +19,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from itertools import combinations, product
 from math import isfinite, prod
 
 import numpy as np
 from scipy.interpolate import BSpline
 
-from topicstream.base.dates import parse
+from topicstream.base.dates import ordinal, parse
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.text import compose_text
 from topicstream.display.gather import DATE
@@ -129,9 +128,7 @@ def as_number(text: str, column: str) -> float | None:
     parsed = parse(text)
     if parsed is None:
         return None
-    year, month, day = parsed
-    begin = date(year, month or 1, day or 1)
-    return year + (begin - date(year, 1, 1)).days / DAYS
+    return parsed[0] + (ordinal(parsed) - ordinal((parsed[0], 1, 1))) / DAYS
 
 
 def as_days(years: np.ndarray) -> np.ndarray:
@@ -222,6 +219,7 @@ class Covariate:
         dated = any(_plain_number(text) is None for text in numbers) or (
             self.column == DATE and not integers
         )
+        dated = dated and self.low >= 1  # axes of dates begin with the year 1
         self.kind = "date" if dated else "whole" if integers else "number"
         self.mean = float(np.average(values, weights=weights))
         if self.df:

@@ -6,18 +6,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date
 from itertools import accumulate
 
-from topicstream.base.dates import Day, parse
+from topicstream.base.dates import Day, day_of_ordinal, iso, iso_year, ordinal, parse
 
 MOST = 80
 LONGEST = 10_000
 """Periods at most of a grain that was asked for."""
-
-
-def _ordinal(day: Day) -> int:
-    return date(*day).toordinal()
 
 
 @dataclass(frozen=True)
@@ -52,31 +47,31 @@ class Grain:
 GRAINS = {
     g.key: g
     for g in (
-        Grain("day", _ordinal, lambda n: date.fromordinal(n).isoformat(), 3, 1 / 365.25),
+        Grain("day", ordinal, lambda n: iso(day_of_ordinal(n)), 3, 1 / 365.25),
         Grain(
             "week",
-            lambda d: (_ordinal(d) - 1) // 7,
-            lambda n: date.fromordinal(7 * n + 1).isoformat(),
+            lambda d: (ordinal(d) - 1) // 7,
+            lambda n: iso(day_of_ordinal(7 * n + 1)),
             3,
             7 / 365.25,
         ),
         Grain(
             "month",
             lambda d: 12 * d[0] + d[1] - 1,
-            lambda n: f"{n // 12:04}-{n % 12 + 1:02}",
+            lambda n: f"{iso_year(n // 12)}-{n % 12 + 1:02}",
             2,
             1 / 12,
         ),
         Grain(
             "quarter",
             lambda d: 4 * d[0] + (d[1] - 1) // 3,
-            lambda n: f"{n // 4:04} Q{n % 4 + 1}",
+            lambda n: f"{iso_year(n // 4)} Q{n % 4 + 1}",
             2,
             0.25,
         ),
-        Grain("year", lambda d: d[0], lambda n: f"{n:04}", 1, 1.0),
-        Grain("decade", lambda d: d[0] // 10, lambda n: f"{n:03}0s", 1, 10.0),
-        Grain("century", lambda d: d[0] // 100, lambda n: f"{n:02}00s", 1, 100.0),
+        Grain("year", lambda d: d[0], iso_year, 1, 1.0),
+        Grain("decade", lambda d: d[0] // 10, lambda n: f"{iso_year(10 * n)}s", 1, 10.0),
+        Grain("century", lambda d: d[0] // 100, lambda n: f"{iso_year(100 * n)}s", 1, 100.0),
     )
 }
 
@@ -135,7 +130,7 @@ def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Co
         The grain, the numbers of its periods and the strays; None without dates.
     """
     ordered = sorted(days)
-    places = [_ordinal((year, month or 1, day or 1)) for year, month, day in ordered]
+    places = [ordinal(day) for day in ordered]
     ends = [*accumulate(days[day] for day in ordered)]
     few = days.total() // 200
     first, last = (
