@@ -40,9 +40,9 @@ from topicstream.addons.covariates.covariates import DocumentBlock, Topics, expl
 from topicstream.addons.covariates.effects import Effects
 from topicstream.addons.covariates.regression import reach
 from topicstream.corpus.reader import Corpus
-from topicstream.display.formula import Covariate, Design, parse_formula
-from topicstream.display.metadata import Metadata
+from topicstream.evaluation.metadata import Metadata
 from topicstream.evaluation.visiting import document_shares
+from topicstream.model.formula import Covariate, Design, parse_formula
 
 GROUPS = [f"group{share}" for share in (1, 2, 5, 10, 30, 50)]
 CURVES = ["s:normal", "s:uniform", "s:lognormal", "s:year"]

@@ -25,10 +25,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import table
 
+from topicstream.corpus.columns import flatten_lists
 from topicstream.corpus.reader import Corpus
 from topicstream.display.gather import PARENT
 from topicstream.display.groups import Groups, Means
-from topicstream.display.metadata import Metadata, flatten_lists
+from topicstream.evaluation.metadata import Metadata
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.topic_model import TopicModel
 

@@ -30,7 +30,7 @@ EXTENDED = [
     "base.text:render",
     "cli.command:topics_command",
     "cli.extension:CommandOptions",
-    "display.formula:parse_formula",
+    "model.formula:parse_formula",
     "display.view:ModelView",
     "evaluation.scoring:Scorer",
     "inference.method:Method",

@@ -17,22 +17,17 @@ from topicstream.base.errors import InputError
 from topicstream.base.machine import one_blas_thread
 from topicstream.base.progress import Told, listener
 from topicstream.base.text import counted
+from topicstream.corpus.columns import DATE, check_columns, columns_of, flatten_lists
 from topicstream.corpus.reader import Corpus
 from topicstream.display import periods
 from topicstream.display.groups import Groups
-from topicstream.display.metadata import (
-    Metadata,
-    check_columns,
-    codes_of,
-    columns_of,
-    flatten_lists,
-)
+from topicstream.display.metadata import codes_of
 from topicstream.display.view import ShownModel
 from topicstream.evaluation.keys import stream_documents
+from topicstream.evaluation.metadata import Metadata
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.top import Best
 
-DATE = "date"
 MOST_GROUPS = 24
 MOST_DISTINCT = 0.5
 """Share of distinct values from which a column does not group documents, but names them."""

@@ -16,8 +16,9 @@ from topicstream.base.files.outputs import written_together
 from topicstream.base.options import composed_names, option
 from topicstream.base.progress import listener
 from topicstream.base.text import each, escaped, render, shortened, sparkline
+from topicstream.corpus.columns import DATE
 from topicstream.display.figures import Figure
-from topicstream.display.gather import DATE, ReportSums, Survey, gather_report, need_time, survey
+from topicstream.display.gather import ReportSums, Survey, gather_report, need_time, survey
 from topicstream.display.groups import LIMITS
 from topicstream.display.periods import GRAINS
 from topicstream.display.view import ModelView

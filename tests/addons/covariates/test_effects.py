@@ -25,8 +25,8 @@ from topicstream.addons.covariates.regression import (
 )
 from topicstream.base.errors import InputError, UsageError
 from topicstream.cli.main import run
-from topicstream.display.formula import Covariate, Design, Factor, as_days, as_number, parse_formula
 from topicstream.display.over_time import OverTimeView
+from topicstream.model.formula import Covariate, Design, Factor, as_days, as_number, parse_formula
 
 
 def terms_of(formula: str) -> list[str]:

@@ -19,7 +19,7 @@ from topicstream.addons.covariates.covariates import NOT_TOLD_APART, DocumentBlo
 from topicstream.addons.covariates.regression import Regression
 from topicstream.addons.covariates.support import Support
 from topicstream.cli.main import run
-from topicstream.display.formula import Covariate, Design, parse_formula
+from topicstream.model.formula import Covariate, Design, parse_formula
 
 CERTAIN = 1e12
 """Tokens of documents whose shares are certain: nothing is weighted, and no draw varies."""

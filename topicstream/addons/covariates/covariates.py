@@ -20,20 +20,16 @@ from topicstream.base.options import configured, like, option
 from topicstream.base.places import places
 from topicstream.base.progress import listener
 from topicstream.base.text import compose_text
+from topicstream.corpus.columns import check_columns, columns_of, mark_missing
 from topicstream.corpus.reader import Corpus
 from topicstream.display.config import ShowConfig
-from topicstream.display.formula import Covariate, Design, Factor, Term, as_number, parse_formula
-from topicstream.display.metadata import (
-    Metadata,
-    check_columns,
-    columns_of,
-    mark_missing,
-    open_model_corpus,
-)
+from topicstream.display.metadata import open_model_corpus
 from topicstream.display.view import open_shown
 from topicstream.evaluation.keys import stream_documents
+from topicstream.evaluation.metadata import Metadata
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import View
+from topicstream.model.formula import Covariate, Design, Factor, Term, as_number, parse_formula
 from topicstream.model.topic_model import TopicModel
 
 AVERAGED = 2_000

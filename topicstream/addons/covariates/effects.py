@@ -18,7 +18,7 @@ from topicstream.base.errors import one_line
 from topicstream.base.records import Json
 from topicstream.base.text import counted, shortened, sparkline
 from topicstream.display.figures import Figure
-from topicstream.display.formula import as_days
+from topicstream.model.formula import as_days
 from topicstream.model.topic_kinds import LIVE
 
 PREDICTED = pa.schema(

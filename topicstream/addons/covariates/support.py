@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from topicstream.addons.covariates.regression import FEW
-from topicstream.display.formula import Covariate, Design, Factor, Term
+from topicstream.model.formula import Covariate, Design, Factor, Term
 
 OTHER = 1
 """Code of a number that is not the most frequent one; that one has code 0."""

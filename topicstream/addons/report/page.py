@@ -30,12 +30,12 @@ from topicstream.base.errors import InputError, UsageError, named
 from topicstream.base.files.outputs import check_output, written
 from topicstream.base.options import configured
 from topicstream.base.text import render, shortened
+from topicstream.corpus.columns import DATE, columns_of
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.reader import Corpus
 from topicstream.display import geometry
 from topicstream.display.config import ReportConfig
 from topicstream.display.gather import (
-    DATE,
     ReportSums,
     Survey,
     correlations,
@@ -45,7 +45,7 @@ from topicstream.display.gather import (
 )
 from topicstream.display.groups import LIMITS, Groups
 from topicstream.display.html import fill_page
-from topicstream.display.metadata import columns_of, open_model_corpus
+from topicstream.display.metadata import open_model_corpus
 from topicstream.display.passages import MARKED, DocumentTexts, count_candidates, skip_duplicates
 from topicstream.display.view import ShownModel, open_shown
 from topicstream.evaluation.coherence import coherence, diversity

@@ -20,9 +20,9 @@ from topicstream.base.dates import parse
 from topicstream.base.errors import InputError
 from topicstream.base.options import configured
 from topicstream.base.text import each, render
+from topicstream.corpus.columns import check_columns
 from topicstream.corpus.reader import Corpus
 from topicstream.display import periods
-from topicstream.display.metadata import check_columns
 from topicstream.evaluation.keys import BOTH_PARTS, other_corpus, stream_documents
 from topicstream.inference.memory import plan_inference
 from topicstream.model.topic_model import TopicModel

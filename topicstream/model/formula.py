@@ -28,8 +28,7 @@ from scipy.interpolate import BSpline
 from topicstream.base.dates import ordinal, parse
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.text import compose_text
-from topicstream.display.gather import DATE
-from topicstream.display.metadata import NO_NUMBER
+from topicstream.corpus.columns import DATE, NO_NUMBER
 
 MOST_LEVELS = 50
 MOST_COLUMNS = 200
