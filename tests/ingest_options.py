@@ -80,6 +80,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "quotechar": {"quotechar": "'"},
     "header": {"header": True},
     "list_separator": {"list_separator": "|", "meta": "authors"},
+    "tei_elements": {"tei_elements": "+stage"},
     "weighted": {"weighted": True},
     "binarize": {"binarize": True},
     "transpose": {"transpose": True},

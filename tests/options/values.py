@@ -80,6 +80,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--delimiter": [[","]],
         "--quotechar": [["'"]],
         "--list-separator": [["|", "--meta", "authors"]],
+        "--tei-elements": [["+stage,-quote"]],
         "--first-id": [["1"]],
         "--words": [["words.txt"]],
         "--vector-field": [["text"]],

@@ -42,6 +42,8 @@ the tokens are theirs]
 [  {columns}]
 [  without a value: {missing} (--na NA,NaN names values that mean none)]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
+[  words left out, no speech or prose: {elements} (--tei-elements +stage counts those of stage, \
+all counts every word)]
 [  {axis_sizes}]
 [  links: {links}]
 [{tokenizer:?}  tokenizer: stop words {tokenizer.stopwords}, min length {tokenizer_length}, \
@@ -190,6 +192,9 @@ def lines(summary: dict[str, Any], closed: bool) -> list[str]:
     about = {
         **summary,
         "columns": describe_columns(summary),
+        "elements": ", ".join(
+            f"{n:,} of {name}" for name, n in summary.get("elements_left_out", {}).items()
+        ),
         "missing": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),
         "called_by_place": CALLED_BY_PLACE,
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from topicstream.base.errors import InputError
+from topicstream.base.errors import InputError, UsageError
 from topicstream.base.memory import Room
 from topicstream.base.options import field_types, fits, names_tagged, option
 from topicstream.base.records import Json
@@ -51,6 +52,21 @@ def values_listed(given: str | Sequence[str]) -> tuple[str, ...]:
     """List the values between commas, of one string or several."""
     texts = [given] if isinstance(given, str) else given
     return tuple(value.strip() for text in texts for value in text.split(",") if value.strip())
+
+
+def element_names(given: str | Sequence[str]) -> str:
+    """Join the elements that ``--tei-elements`` names: ``+stage``, ``-quote``, ``l,p``, ``all``.
+
+    Raises UsageError where one is no name.
+    """
+    names = values_listed(given)
+    for name in names:
+        if not re.fullmatch(r"[+-]?[^\W\d][\w.-]*", name):
+            raise UsageError(
+                f"--tei-elements {name}: name elements: +stage counts it, too, -quote leaves it "
+                f"out, l,p counts only these, all counts every word"
+            )
+    return ",".join(names)
 
 
 def joined(names: str | Collection[str]) -> str:
@@ -162,6 +178,17 @@ class ReadOptions:
         recalled="layout",
         group="Input",
     )
+    tei_elements: str | None = option(
+        None,
+        "TEI elements that are text: +stage (speech and prose, the default, and stage "
+        "directions), -quote (without quotations), l,p (only these), all; separated by commas.",
+        metavar="NAME,...",
+        multiple=True,
+        parse=element_names,
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
     list_separator: str = option(
         ";",
         f"Between the {', '.join(NAMED)} or {LINKS} of one field (default: ;).",
@@ -269,9 +296,9 @@ class ReadOptions:
     split: str | None = option(
         None,
         "Cut documents into parts (id#1, id#2, ...): at blank lines (paragraph), at headings "
-        "(section), every "
-        "'1000 words', or wherever a pattern matches. Parts of one document are held out together.",
-        metavar="paragraph|section|'N words'|REGEX",
+        "(section), every '1000 words', or wherever a pattern matches; TEI also by speech or by "
+        "speaker. Parts of one document are held out together.",
+        metavar="paragraph|section|speech|speaker|'N words'|REGEX",
         cli=("ingest",),
         decides="reading",
         recalled="cut",
@@ -319,6 +346,8 @@ class ReadOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "meta", columns(self.meta))
         object.__setattr__(self, "na", values_listed(self.na))
+        if self.tei_elements is not None:
+            object.__setattr__(self, "tei_elements", element_names(self.tei_elements) or None)
         if not self.id_field:
             object.__setattr__(self, "id_field", None)
         if self.patches and self.format is None:

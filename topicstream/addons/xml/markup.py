@@ -1,31 +1,32 @@
 """TEI XML and HTML, one document a file.
 
-A document is the text without header, running heads and notes, with a blank line between blocks.
-Of two versions in a TEI edition the reading text is taken (``reg``, ``corr``, ``expan``, not
-``orig``, ``sic``, ``abbr``). Entities are never resolved, and no DTD is loaded.
+A document is the text with a blank line between blocks; of TEI speech and prose, without what
+frames them (``elements``). Of two versions in a TEI edition the reading text is taken (``reg``,
+``corr``, ``expan``, ``lem``, not ``orig``, ``sic``, ``abbr``, ``rdg``). Entities are never
+resolved, and no DTD is loaded.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from topicstream.addons.xml.elements import Elements, local_name
 from topicstream.base.dates import parse
 from topicstream.ingestion.open.source import Source, plain_suffix
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS, as_list
 from topicstream.ingestion.parse.documents import LIST, TEXT, batch_of, positions, why_not_utf8
 from topicstream.ingestion.parse.reader import Reader
-from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parse.rejects import WORDS_LEFT_OUT, BadFile
+from topicstream.ingestion.parse.spans import PART_MARK, SPANS, Span
 
-SKIPPED = {"teiheader", "standoff", "fw", "note", "idno", "script", "style", "template", "noscript"}
-TWICE = {"orig", "sic", "abbr"}
-"""Within ``choice``: what stands there beside the reading text."""
 BLOCKS = {
     "p",
     "head",
@@ -69,6 +70,20 @@ BLOCKS = {
     "figcaption",
 }
 LINES = {"l", "br", "lb"}
+PARAGRAPHS = {"p", "l", "ab", "seg", "s", "item", "cell", "q", "quote", "said", "hi", "emph"}
+BREAKS = {"lb", "pb", "cb", "gb", "milestone"}
+SPEECHES = {"sp", "u"}
+LINE = "\x1e"
+BLOCK = "\x1f"
+HEADING = "\x1d"
+JOINED = "\x1c"
+"""Marks in raw text: of lines, blocks, headings, and breaks within a word."""
+_BROKEN_WORD = re.compile(f"[-‐¬⸗\xad]?\\s*(?:{JOINED}\\s*)+")
+PERSONS = {"person", "persongrp", "role", "castitem", "castgroup", "name", "persname"}
+SPEAKER = "speaker"
+SPEECH = "speech"
+"""What ``--split`` cuts plays and transcripts at; the first is a field of each part, too."""
+_XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 HEADINGS = {"head", "h1", "h2", "h3", "h4", "h5", "h6"}
 FIELDS = {
     "title": ("{*}teiHeader//{*}titleStmt/{*}title", "head/title"),
@@ -88,7 +103,7 @@ FIELDS = {
     "published": ("{*}teiHeader//{*}publicationStmt/{*}date",),  # the digital edition
 }
 """Fields that ``--meta`` may name, and where they stand, the best place first."""
-DATED = ("when", "notBefore", "from", "content")
+DATED = ("when", "notBefore", "from", "content", "notAfter", "to")
 
 
 class Markup(Reader):
@@ -133,17 +148,32 @@ class Markup(Reader):
             ) from None
         for entity in list(root.iter(etree.Entity)):
             _in_words(entity)
+        elements = (
+            Elements(frozenset(), divisions=frozenset())
+            if local_name(root) == "html"
+            else Elements.of_option(options.tei_elements)
+        )
+        speeches = speeches_of(root, elements, headed=options.split == "section")
+        text, spans = join_speeches(speeches, options.split)
+        for name, words in elements.words_left_out.items():
+            source.note(f"{WORDS_LEFT_OUT}{name}", words)
         fields = fields_of(root)
-        options = options.spelled_as(fields)
-        source.leave_out(set(fields) - set(options.meta.values()))
+        options = options.spelled_as([*fields, SPEAKER])
+        if options.split in (SPEECH, SPEAKER) and spans and SPEAKER not in options.meta:
+            options = replace(options, meta={**options.meta, SPEAKER: SPEAKER})
+        named = {*fields, *([SPEAKER] if spans else [])}
+        source.leave_out(named - set(options.meta.values()))
         meta = {}
         for column, name in options.meta.items():
             value = fields.get(name)
             listed = as_list(value, name, options.list_separator) if column in LISTS else value
-            meta[column] = pa.array([listed], LIST if column in LISTS else TEXT)
-        walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
-        text = {"text": pa.array([text_of(walk, options.split == "section")], TEXT)}
-        yield batch_of([source.key], positions(source.key, np.array([1])), text, meta)
+            meta[column] = (
+                pa.array([spans], SPANS)
+                if name == SPEAKER
+                else pa.array([listed], LIST if column in LISTS else TEXT)
+            )
+        content = {"text": pa.array([text], TEXT)}
+        yield batch_of([source.key], positions(source.key, np.array([1])), content, meta)
 
 
 def _in_words(entity: Any) -> None:
@@ -162,36 +192,150 @@ def _in_words(entity: Any) -> None:
     parent.remove(entity)
 
 
-def _name(element: Any) -> str:
-    """Return the local name of an element in lower case, "" for a comment."""
-    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+class Speech(NamedTuple):
+    """Text of some speakers together, or of none."""
+
+    speakers: tuple[str, ...]
+    text: str
 
 
-def text_of(walker: Any, headed: bool) -> str:
-    """Extract the text of a document from lxml's walk over it.
+def speakers_of(root: Any) -> dict[str, str]:
+    """Read the names of the persons that a document declares, by their ids."""
+    names: dict[str, str] = {}
+    for element in root.xpath("//*[@xml:id]"):
+        if local_name(element) in PERSONS:
+            named = next(iter(element.xpath("*[contains(local-name(), 'ame')]")), element)
+            name = " ".join(named.xpath("string()").split())
+            if name:
+                names.setdefault(element.get(_XML_ID), name)
+    return names
 
-    A blank line separates blocks, a line break verses. ``headed`` puts ``#`` before a heading.
+
+def _speakers(speech: Any, names: dict[str, str]) -> tuple[str, ...]:
+    """Name who speaks.
+
+    A person that no header declares is called as in the first label of a speech.
     """
-    parts: list[str] = []
-    for event, element in walker:
-        name = _name(element)
-        mark = "\x1e" if name in LINES else "\x1f" if name in BLOCKS else ""
-        if event == "start":
-            heading = headed and name in HEADINGS and _name(element.getparent()) != "html"
-            parts.append(mark + "# " * heading)
-            if name in SKIPPED or (name in TWICE and _name(element.getparent()) == "choice"):
-                walker.skip_subtree()
-            else:
-                parts.append(element.text or "")
-        elif element.getparent() is not None:
-            parts += [mark, element.tail or ""]
-    blocks = (
-        [" ".join(line.split()) for line in block.split("\x1e")]
-        for block in "".join(parts).split("\x1f")
+    labels = speech.xpath(
+        "*[local-name()='speaker'][1]//text()[not(ancestor::*[local-name()='stage'])]"
     )
-    return "\n\n".join(
-        text for block in blocks if (text := "\n".join(line for line in block if line))
-    )
+    label = " ".join("".join(labels).split()).rstrip(".,:; ")
+    ids = [who.rpartition("#")[2] for who in speech.get("who", "").split()]
+    ids = [name for name in ids if name]
+    if len(ids) == 1 and label:
+        names.setdefault(ids[0], label)
+    speakers = [names.get(name, name) for name in ids] or ([label] if label else [])
+    return tuple(dict.fromkeys(speakers))
+
+
+def speeches_of(root: Any, elements: Elements, *, headed: bool) -> list[Speech]:
+    """Extract the text of a document, by speakers.
+
+    A blank line separates blocks, a line break verses. ``headed`` puts ``#`` before the first text
+    below a heading.
+    """
+    extractor = _Extractor(elements, speakers_of(root), headed)
+    extractor.visit(root, chosen=not elements.only)
+    return _clean_speeches(extractor.raw)
+
+
+class _Extractor:
+    """Collects the raw text of a document with its marks: speakers, and pieces of their text."""
+
+    def __init__(self, elements: Elements, names: dict[str, str], headed: bool) -> None:
+        self.raw: list[tuple[tuple[str, ...], list[str]]] = [((), [])]
+        self._elements = elements
+        self._names = names
+        self._headed = headed
+
+    def visit(self, element: Any, *, chosen: bool) -> None:
+        """Take an element with all that it holds."""
+        name = local_name(element)
+        mark = _mark_of(element, name)
+        is_text = self._elements.holds_text(element)
+        parent = element.getparent()
+        outer = "" if parent is None else local_name(parent)
+        if mark == BLOCK and not is_text and outer in PARAGRAPHS:
+            mark = " "  # a direction within a speech parts words, not paragraphs
+        self._add(mark)
+        if self._headed and name in HEADINGS and outer != "html":
+            self._add(HEADING)
+        if is_text:
+            self._visit_content(element, name, chosen or name in self._elements.only)
+        self._add(mark)
+
+    def _visit_content(self, element: Any, name: str, chosen: bool) -> None:
+        outer = self.raw[-1][0]
+        if name in SPEECHES:
+            self.raw.append((_speakers(element, self._names), []))
+        self._add_text(element.text, chosen)
+        for child in element:
+            if isinstance(child.tag, str):  # no comment
+                self.visit(child, chosen=chosen)
+            self._add_text(child.tail, chosen)
+        if name in SPEECHES:
+            self.raw.append((outer, []))
+
+    def _add_text(self, text: str | None, chosen: bool) -> None:
+        if chosen:
+            self._add(text or "")
+        else:
+            self._elements.count_unchosen(text)
+
+    def _add(self, text: str) -> None:
+        self.raw[-1][1].append(text)
+
+
+def _mark_of(element: Any, name: str) -> str:
+    """Return the mark that stands before and behind an element's text."""
+    if name in BREAKS and element.get("break") == "no":
+        return JOINED
+    return LINE if name in LINES else BLOCK if name in BLOCKS else ""
+
+
+def _clean_speeches(raw: Iterable[tuple[tuple[str, ...], list[str]]]) -> list[Speech]:
+    """Make text of pieces with marks; what has no words is left out."""
+    speeches: list[Speech] = []
+    below_heading = False
+    for speakers, pieces in raw:
+        blocks: list[str] = []
+        for block in _BROKEN_WORD.sub("", "".join(pieces)).split(BLOCK):
+            below_heading = below_heading or HEADING in block
+            lines = [" ".join(line.split()) for line in block.replace(HEADING, "").split(LINE)]
+            text = "\n".join(filter(None, lines))
+            if text:
+                blocks.append("# " * below_heading + text)
+                below_heading = False
+        if blocks:
+            speeches.append(Speech(speakers, "\n\n".join(blocks)))
+    return speeches
+
+
+def join_speeches(speeches: Sequence[Speech], split: str | None) -> tuple[str, list[Span]]:
+    """Join speeches to the text of a document, and say which parts of it are whose.
+
+    Parameters
+    ----------
+    speeches
+        In the order of the document.
+    split
+        ``speech`` and ``speaker`` put a mark between speeches, or between all that one speaker says
+        and what the next one says.
+    """
+    if split == SPEAKER:
+        texts: dict[tuple[str, ...], list[str]] = {}
+        for speech in speeches:
+            texts.setdefault(speech.speakers, []).append(speech.text)
+        speeches = [Speech(speakers, "\n\n".join(said)) for speakers, said in texts.items()]
+    between = "\n\n" + PART_MARK * (split in (SPEECH, SPEAKER))
+    spans: list[Span] = []
+    end = 0
+    for speech in speeches:
+        start = end
+        end = start + len(speech.text.encode())
+        spans += [{"start": start, "end": end, "value": name} for name in speech.speakers]
+        end += len(between)
+    return between.join(speech.text for speech in speeches), spans
 
 
 def fields_of(root: Any) -> dict[str, str]:

@@ -12,6 +12,8 @@ from topicstream.base.errors import InputError, one_line
 SHOWN_BYTES = 200
 """How much of a bad record is listed."""
 LEFT_OUT = "field left out: "
+WORDS_LEFT_OUT = "words left out: "
+"""Begins the note that counts the words of an element that is not text."""
 MOST_NAMES = 1000
 """Names of fields left out that a summary can know; more of them are counted in one note."""
 MORE_LEFT_OUT = "times a further field was left out, beyond the first 1,000 names"

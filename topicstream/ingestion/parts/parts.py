@@ -19,6 +19,7 @@ from topicstream.base.line_ends import with_line_feeds
 from topicstream.corpus.vocabulary import string_buffers
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.documents import TEXT, batch_of, content_kind, metadata_of
+from topicstream.ingestion.parse.spans import PART_MARK, resolve_spans
 from topicstream.ingestion.tokens.recipe import as_pattern
 from topicstream.ingestion.tokens.vocabulary import word_array
 
@@ -34,6 +35,8 @@ HEADING = rb"#{1,6}[ \t]|==[^\n]*==[ \t]*\r?$|\\(?:chapter|(?:sub)*section)\b|" 
 NAMED = {
     "paragraph": re.compile(rb"\n[^\S\n]*\n\s*"),
     "section": re.compile(rb"^(?=" + HEADING + rb")", re.MULTILINE),
+    "speech": re.compile(rb"\s*" + PART_MARK.encode() + rb"\s*"),
+    "speaker": re.compile(rb"\s*" + PART_MARK.encode() + rb"\s*"),
 }
 
 
@@ -94,6 +97,7 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
     (ends, bytes_given) = string_buffers(batch.column(2))
     text = bytes_given.copy()
     starts: list[int] = []
+    ends_of_parts: list[int] = []
     owner: list[int] = []
     for d, (begin, end) in enumerate(pairwise(ends.tolist())):
         raw = with_line_feeds(text[begin:end].tobytes())
@@ -101,14 +105,21 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
         for a, b in gaps:
             text[begin + a : begin + b] = ord(" ")
         some = [b for (_, b), (a, _) in pairwise(gaps) if raw[b:a].strip()]
-        starts += [begin, *(begin + b for b in some[1:])]
-        owner += [d] * max(len(some), 1)
+        cuts = [begin, *(begin + b for b in some[1:])]
+        starts += cuts
+        ends_of_parts += [*cuts[1:], end]
+        owner += [d] * len(cuts)
         notes[f"kept whole: nothing in them to cut by --split {options.split}"] += len(some) < 2
     numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
     rows = pa.array(owner, pa.int64())
     document_ids = batch.column(0).take(rows).cast(TEXT)
     sources = batch.column(1).take(rows)
-    meta = {name: column.take(rows) for name, column in metadata_of(batch).items()}
+    bounds = np.stack((starts, ends_of_parts), 1) - ends[np.array(owner, np.int64), None]
+    of_parts = resolve_spans(batch, np.array(owner), bounds, options.list_separator)
+    meta = {
+        name: of_parts[name] if name in of_parts else column.take(rows)
+        for name, column in metadata_of(batch).items()
+    }
     ids = pc.binary_join_element_wise(
         document_ids, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT)
     )

@@ -19,6 +19,7 @@ from topicstream.ingestion.parse.columns import LISTS, without_missing
 from topicstream.ingestion.parse.documents import LIST, TEXT, empty_batch, metadata_of
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile, Rejects
+from topicstream.ingestion.parse.spans import with_whole_spans
 from topicstream.ingestion.parts.parts import DOCUMENT, in_parts
 from topicstream.ingestion.tokens.normal import compose_column, compose_strings
 
@@ -85,6 +86,8 @@ class Task:
             batch = with_fields(batch, self.path_fields, self.options.meta)
         if self.options.split is not None:
             batch = in_parts(batch, self.options, self.rejects.notes)
+        else:
+            batch = with_whole_spans(batch, self.options.list_separator)
         batch = with_composed_fields(batch)
         batch = with_missing_values(batch, self.options.na)
         if batch.column(2).null_count:

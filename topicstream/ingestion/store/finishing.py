@@ -47,7 +47,7 @@ from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.config import Place
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.options import remembered_meta
-from topicstream.ingestion.parse.rejects import LEFT_OUT
+from topicstream.ingestion.parse.rejects import LEFT_OUT, WORDS_LEFT_OUT
 from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.plan import IngestPlan
 from topicstream.ingestion.settings import Heldout, IngestOptions
@@ -95,8 +95,19 @@ def notes_summary(notes: Counter[str]) -> dict[str, Json]:
         for note in notes
         if note.startswith(LEFT_OUT) and note != LEFT_OUT
     )
-    others = sorted((note, n) for note, n in notes.items() if not note.startswith(LEFT_OUT))
-    return {"notes": dict(others), "fields_left_out": fields[:MOST_FIELDS]}
+    elements = {
+        note.removeprefix(WORDS_LEFT_OUT): n
+        for note, n in notes.most_common()
+        if note.startswith(WORDS_LEFT_OUT)
+    }
+    others = sorted(
+        (note, n) for note, n in notes.items() if not note.startswith((LEFT_OUT, WORDS_LEFT_OUT))
+    )
+    return {
+        "notes": dict(others),
+        "fields_left_out": fields[:MOST_FIELDS],
+        "elements_left_out": elements,
+    }
 
 
 class Finishing:
