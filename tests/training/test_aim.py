@@ -23,7 +23,7 @@ from topicstream.engines.base import Shape, new_stats, padded
 from topicstream.engines.message.priors import count_documents
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
 from topicstream.model.topic_model import TopicModel
-from topicstream.training import loop
+from topicstream.training import setup
 from topicstream.training.auto import choose
 from topicstream.training.loop import train
 from topicstream.training.starts.documents import document_seeds
@@ -168,7 +168,7 @@ def test_it_is_the_runs_own_and_needs_its_engine(corpus, tmp_path, capsys, monke
     def plan(*args, **named):
         raise DoesNotFit("too large")
 
-    monkeypatch.setattr(loop, "make_plan", plan)  # no other engine has one
+    monkeypatch.setattr(setup, "make_plan", plan)  # no other engine has one
     with pytest.raises(TopicsError, match="too large"):
         train(corpus, tmp_path / "n", aim="reading", topics=6, mem_limit="2G", progress=QUIET)
 

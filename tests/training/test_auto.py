@@ -16,7 +16,7 @@ from topicstream.cli.main import run
 from topicstream.engines import find
 from topicstream.engines.base import Shape
 from topicstream.model.topic_model import TopicModel
-from topicstream.training import loop, setup
+from topicstream.training import setup
 from topicstream.training.auto import choose, smallest
 from topicstream.training.loop import train
 from topicstream.training.setup import default_start
@@ -185,7 +185,7 @@ def test_the_smallest_engine_keeps_what_was_said():
 
 
 def test_free_disk_does_not_decide(corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(loop, "free_disk", lambda folder: 1000)
+    monkeypatch.setattr(setup, "free_disk", lambda folder: 1000)
     line = [
         "train",
         "--corpus",
@@ -248,7 +248,7 @@ def test_from_the_command_line(corpus, tmp_path, capsys):
 @pytest.mark.parametrize("more", [{"mem_limit": "2G"}, {"allow_smaller": True}])
 def test_where_memory_does_not_hold_the_best(corpus, tmp_path, monkeypatch, force, more):
     """Also with --force over an older run."""
-    real = loop.make_plan
+    real = setup.make_plan
 
     def plan(work, room):
         if work.engine.name == "sparse-bp":
@@ -257,9 +257,24 @@ def test_where_memory_does_not_hold_the_best(corpus, tmp_path, monkeypatch, forc
 
     if force:
         train(corpus, tmp_path / "model", topics=4, passes=1, progress=QUIET)
-    monkeypatch.setattr(loop, "make_plan", plan)
+    monkeypatch.setattr(setup, "make_plan", plan)
     same = {"topics": 4, "passes": 2, "tol": 0.0, "force": force, "progress": QUIET}
     with pytest.raises(DoesNotFit, match="--allow-smaller"):
         train(corpus, tmp_path / "model", **same)
     train(corpus, tmp_path / "model", **same, **more)
     assert run_of(tmp_path / "model")["engine"] == "atbp"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"algo": "bp", "start": "nowhere"}, "cannot start from 'nowhere'"),
+        ({"algo": "bp", "options": {"sparsity": 3}}, "sparsity"),
+        ({"mem_limit": "120M", "topics": 1 << 20, "algo": "bp"}, "--mem-limit"),
+    ],
+)
+def test_what_refuses_leaves_no_folder(corpus, tmp_path, wrong, words):
+    same = {"topics": 4, "progress": QUIET, **wrong}
+    with pytest.raises(TopicsError, match=words):
+        train(corpus, tmp_path / "new" / "place" / "model", **same)
+    assert not list(tmp_path.iterdir())

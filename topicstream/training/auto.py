@@ -5,20 +5,15 @@ It depends on the corpus, the number of topics and the limits that the user stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from topicstream.base.errors import DiskTooSmall, DoesNotFit, UsageError
-from topicstream.base.progress import Progress
-from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import TOPICS, Options, Shape, learns_priors
+from topicstream.engines.base import Options, Shape, learns_priors
 from topicstream.training.config import TrainConfig
-from topicstream.training.setup import shape_of
 from topicstream.training.state.record import RunRecord, read_decided_options
-
-Result = TypeVar("Result")
 
 BEST = "sparse-bp"
 SMALLEST = "atbp"
@@ -45,11 +40,15 @@ HELD = 100.0
 
 @dataclass(frozen=True)
 class Choice:
-    """The engine, its options that are not its defaults, and the reason in words."""
+    """The engine, its options that are not its defaults, and the reason in words.
+
+    ``begun``: the run in the folder has this engine already.
+    """
 
     algo: str
     why: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    begun: bool = False
 
 
 def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "prediction") -> Choice:
@@ -104,6 +103,48 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
     )
 
 
+def choose_engine(config: TrainConfig, shape: Shape) -> Choice:
+    """Choose the engine of a run, or keep that of the run that the folder holds."""
+    options_given = config.options or {}
+    folder = Path(config.model)
+    begun = None if config.force else RunRecord.read(folder)
+    if begun is None:
+        return choose(shape, options_given, config.aim)
+    options = {**options_given, **read_decided_options(folder, "auto", options_given)}
+    return Choice(begun.engine, "the run in this folder uses it", options, begun=True)
+
+
+def choose_smaller(config: TrainConfig, choice: Choice, error: DoesNotFit) -> Choice:
+    """Choose the engine that stores least, where ``choice`` does not fit.
+
+    Raises
+    ------
+    DoesNotFit
+        ``error``, where another engine is not permitted.
+    """
+    if choice.algo == SMALLEST or config.aim == "reading" or choice.begun:
+        raise error
+    # what is free now does not decide which model a command makes
+    stated = config.memory.stated and not isinstance(error, DiskTooSmall)
+    if not (config.allow_smaller or stated):
+        raise type(error)(
+            f"{error}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let "
+            f"auto take it"
+        ) from None
+    return smallest(choice)
+
+
+def name_least_limit(
+    choice: Choice, error: DoesNotFit, smaller: Choice, other: DoesNotFit
+) -> DoesNotFit:
+    """Return the error that names the least limit, where neither of two engines fits."""
+    if 0 < error.least <= other.least:
+        return DoesNotFit(f"{error}; {smaller.algo} needs more", least=error.least)
+    if error.least:
+        return DoesNotFit(f"{other}; {choice.algo}, which auto would take, needs {error.least}M")
+    return other
+
+
 def smallest(choice: Choice) -> Choice:
     """Fall back to the engine that stores least, with the options that all engines share."""
     shared = {
@@ -112,57 +153,3 @@ def smallest(choice: Choice) -> Choice:
         if name in Options.__dataclass_fields__
     }
     return Choice(SMALLEST, choice.why, shared)
-
-
-def with_engine(
-    config: TrainConfig, corpus: Corpus, progress: Progress, run: Callable[[TrainConfig], Result]
-) -> Result:
-    """Call ``run`` with the engine that the configuration names or ``auto`` chooses.
-
-    With ``auto``, a run that the folder holds keeps its engine. Where the chosen engine does not
-    fit, ``auto`` takes the one that stores least, provided that ``--allow-smaller`` or a stated
-    limit permits it.
-
-    Raises
-    ------
-    DoesNotFit
-        If no permitted engine fits.
-    """
-    if config.algo != "auto":
-        return run(config)
-    options_given = config.options or {}
-    begun = None if config.force else RunRecord.read(Path(config.model))
-    if begun is None:
-        choice = choose(shape_of(corpus, config.topics or TOPICS), options_given, config.aim)
-    else:
-        choice = Choice(
-            begun.engine,
-            "the run in this folder uses it",
-            {**options_given, **read_decided_options(Path(config.model), "auto", options_given)},
-        )
-    progress.say(f"algo auto: {choice.algo}, {choice.why}")
-    try:
-        return run(replace(config, algo=choice.algo, options=choice.options, progress=progress))
-    except DoesNotFit as e:
-        if choice.algo == SMALLEST or config.aim == "reading" or begun is not None:
-            raise
-        stated = config.memory.stated and not isinstance(e, DiskTooSmall)
-        # what is free now does not decide which model a command makes
-        if not (config.allow_smaller or stated):
-            raise type(e)(
-                f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let "
-                f"auto take it"
-            ) from None
-        progress.say(f"algo auto: {choice.algo} needs more than the limit; trying {SMALLEST}")
-        try:
-            return run(
-                replace(config, algo=SMALLEST, options=smallest(choice).options, progress=progress)
-            )
-        except DoesNotFit as other:
-            if 0 < e.least <= other.least:
-                raise DoesNotFit(f"{e}; {SMALLEST} needs more", least=e.least) from None
-            if e.least:
-                raise DoesNotFit(
-                    f"{other}; {choice.algo}, which auto would take, needs {e.least}M"
-                ) from None
-            raise

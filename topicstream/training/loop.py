@@ -17,35 +17,33 @@ from topicstream.base import machine
 from topicstream.base.cluster import connected
 from topicstream.base.errors import Interrupted, TopicsError, UsageError, WorkersLost
 from topicstream.base.files.durable import lock
+from topicstream.base.files.marker import kind_of
+from topicstream.base.files.ownership import check_place
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.memory import MemoryLimit
 from topicstream.base.metrics import record_metrics
 from topicstream.base.options import openly_configured
-from topicstream.base.progress import Progress, Shown, listener
+from topicstream.base.progress import Shown, listener
 from topicstream.base.records import Json
 from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines.base import VectorEngine, passes_needed
-from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
+from topicstream.model.manifest import Origin, as_origin, origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_kinds import dead_warning
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
-from topicstream.training.auto import with_engine
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import Executor, Job, MakeExecutor, Remote
-from topicstream.training.plan import Allowance, make_plan, wider_rounds
+from topicstream.training.plan import Allowance, wider_rounds
 from topicstream.training.rehearsal import rehearsal_config, rehearse
 from topicstream.training.session import Session
-from topicstream.training.setup import TrainingRun, open_corpus, prepare
+from topicstream.training.setup import TrainingRun, resolve
 from topicstream.training.state.record import (
     Outcome,
     RunRecord,
     forget_runs,
-    free_disk,
-    same_or_refuse,
-    topics_bytes,
 )
 from topicstream.training.stopping import Signals, Stopping
 from topicstream.training.threads import executor_of
@@ -126,53 +124,40 @@ def _trained(config: TrainConfig) -> Trained:
     machine.return_freed_memory()
     if config.dry_run:
         with rehearsal_config(config) as apart:
-            return replace(_with_corpus(apart, _rehearsed), model=Path(config.model))
-    return _with_corpus(config, _passes)
+            return replace(_run(apart, _rehearsed), model=Path(config.model))
+    return _run(config, _passes)
 
 
 Drive = Callable[[Session, Signals, TrainConfig], Trained]
 
 
-def _with_corpus(config: TrainConfig, drive: Drive) -> Trained:
+def _run(config: TrainConfig, drive: Drive) -> Trained:
+    """Resolve what is run, and drive it through its passes."""
     progress = listener(config.progress, Shown)
     notify_compiling(progress.say)
-    corpus = open_corpus(config)
-    return with_engine(
-        config, corpus, progress, lambda chosen: _run(chosen, corpus, progress, drive)
-    )
-
-
-def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) -> Trained:
-    """Settle what is run, plan it, and drive it through its passes."""
-    run = prepare(config, corpus, progress)
-    if run.folder.is_dir():
-        refuse_links(run.folder)
-    with (
-        lock(run.folder, "training", kind="model"),
-        Signals().watched() as signals,
-        _executor(config, run) as executor,
-    ):
-        if (run.folder / "manifest.json").exists():
-            # a model that cannot be replaced is refused now, not after the last pass
-            read_manifest(run.folder)
-        if not config.force:
-            for warning in same_or_refuse(run.folder, run.record, corpus.has_fingerprint):
-                progress.say(f"warning: {warning}")
-        for left in reversed(range(RECOVERIES)):
-            session = _planned(config, replace(run, executor=executor))
-            try:
-                return drive(session, signals, config)
-            except WorkersLost as e:
-                if not (left and e.addresses):
-                    raise
-                progress.say(
-                    f"warning: {e}; continuing from the last checkpoint on the workers that are "
-                    f"there"
-                )
-                config = replace(config, force=False)
-            finally:
-                session.close()
-        raise AssertionError("the last try returns or raises")
+    folder = Path(config.model)
+    if kind_of(folder) != "model":
+        check_place(folder, "--model", [config.corpus])
+    if folder.is_dir():
+        refuse_links(folder)
+    with lock(folder, "training", kind="model"):
+        run = resolve(config, progress)
+        with Signals().watched() as signals, _executor(config, run) as executor:
+            _begin(config, run)
+            for left in reversed(range(RECOVERIES)):
+                session = Session(replace(run, executor=executor))
+                try:
+                    return drive(session, signals, config)
+                except WorkersLost as e:
+                    if not (left and e.addresses):
+                        raise
+                    progress.say(
+                        f"warning: {e}; continuing from the last checkpoint on the workers that "
+                        f"are there"
+                    )
+                finally:
+                    session.close()
+    raise AssertionError("the last try returns or raises")
 
 
 @contextmanager
@@ -199,27 +184,16 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
         yield make_remote
 
 
-def _planned(config: TrainConfig, run: TrainingRun) -> Session:
-    """Plan memory and disk, record the run and open its session."""
-    shape = run.engine.shape
-    folder = run.folder
-    kept = topics_bytes(shape.words, shape.topics) if run.stopping.tol_params else 0
-    threads = config.threads or machine.default_threads()
-    disk = free_disk(folder) - kept
-    process = machine.process_bytes()
-    plan = make_plan(
-        run.work(), Allowance(config.memory, threads, config.tables, disk, str(folder), process)
-    )
-    for line in plan.lines():
+def _begin(config: TrainConfig, run: TrainingRun) -> None:
+    """Show the plan and record the run, in the place of an older one with ``--force``."""
+    for line in run.plan.lines():
         run.progress.say(line)
-    width = run.layout.round_blocks
-    note = wider_rounds(run.engine, width, plan.threads, len(run.grid))
+    note = wider_rounds(run.engine, run.layout.round_blocks, run.plan.threads, len(run.grid))
     if note and config.round_blocks is None:
         run.progress.say(note)
-    if config.force:  # not before it is known that the new run can be made
-        forget_runs(folder)
-    run.record.write(folder)
-    return Session(run, plan)
+    if config.force:
+        forget_runs(run.folder)
+    run.record.write(run.folder)
 
 
 def _rehearsed(session: Session, signals: Signals, config: TrainConfig) -> Trained:

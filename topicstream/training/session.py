@@ -27,7 +27,6 @@ from topicstream.numeric.tables.table import Table
 from topicstream.training.course import Course, check_pass
 from topicstream.training.executor import Job
 from topicstream.training.passes import START, Pass, PassRunner
-from topicstream.training.plan import Plan
 from topicstream.training.setup import TrainingRun
 from topicstream.training.starts.start import Ground
 from topicstream.training.state.checkpoint import (
@@ -65,7 +64,8 @@ class Session:
         All passes run, including those after the pass that was kept.
     """
 
-    def __init__(self, run: TrainingRun, plan: Plan) -> None:
+    def __init__(self, run: TrainingRun) -> None:
+        plan = run.plan
         self.run = run
         self.plan = plan
         self.engine = run.engine

@@ -1,4 +1,7 @@
-"""The preparation of a run: its corpus, engine, start and stopping rule, all before it begins."""
+"""The decisions of a run: corpus, engine, start, rounds, end and plan, before it begins.
+
+``resolve`` makes them in order. The functions behind it stand in the order in which it calls them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.base import machine, plugins
-from topicstream.base.errors import InputError, UsageError
-from topicstream.base.files.marker import kind_of
-from topicstream.base.files.ownership import check_place
+from topicstream.base.errors import DoesNotFit, InputError, UsageError
 from topicstream.base.options import checked, seconds, share
 from topicstream.base.progress import Progress, Shown, listener
 from topicstream.base.text import noun_of
@@ -20,11 +21,13 @@ from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_sample
 from topicstream.engines import engines, find
-from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, passes_needed
+from topicstream.engines.base import TOPICS, About, BlockShape, Engine, Layout, Shape, passes_needed
+from topicstream.model.manifest import read_manifest
 from topicstream.model.weighting import Weights
+from topicstream.training.auto import choose_engine, choose_smaller, name_least_limit
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
-from topicstream.training.plan import Work, state_bytes_of_pass
+from topicstream.training.plan import Allowance, Plan, Work, make_plan, state_bytes_of_pass
 from topicstream.training.starts.best import pays
 from topicstream.training.starts.seeded import SeededStart, add_seed_words
 from topicstream.training.starts.start import Start
@@ -32,8 +35,11 @@ from topicstream.training.starts.warm import WarmStart
 from topicstream.training.state.record import (
     RECORDED,
     RunRecord,
+    free_disk,
     read_decided_options,
     recorded_start,
+    same_or_refuse,
+    topics_bytes,
 )
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.threads import executor_of
@@ -41,7 +47,7 @@ from topicstream.training.threads import executor_of
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A run as the configuration asks for it.
+    """A run as the configuration asks for it, with everything decided that it leaves open.
 
     Attributes
     ----------
@@ -55,6 +61,8 @@ class TrainingRun:
         The blocks of a pass, and the largest of everything over them.
     n_w
         float64[W], training tokens (or weights) of each word.
+    plan
+        Its memory and disk.
     """
 
     folder: Path
@@ -67,97 +75,91 @@ class TrainingRun:
     n_w: np.ndarray
     start: Start
     stopping: Stopping
+    plan: Plan
     executor: MakeExecutor
     progress: Progress
 
-    def work(self) -> Work:
-        """List what takes memory and disk."""
-        engine = self.engine
-        start = self.start
-        seeded = engine.phases[0].start == "visit" and start.has_seeds(engine)
-        memory = start.memory(engine, self.block)
-        state = state_bytes_of_pass(engine, self.grid)
-        return Work(
-            engine, self.layout, self.block, state, memory, seeded, bool(self.stopping.eval_every)
-        )
 
+def resolve(config: TrainConfig, progress: Progress) -> TrainingRun:
+    """Decide everything that a configuration leaves open, and write nothing.
 
-def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:
-    """Prepare the run that a configuration asks for.
+    ``--algo auto`` chooses the engine by the corpus. Where the plan of that engine does not fit,
+    it takes the one that stores least, provided that ``--allow-smaller`` or a stated limit permits
+    it.
 
     Raises
     ------
     UsageError, InputError
         If options, corpus and engine do not fit together.
+    TopicsError
+        If the folder holds a run with other settings.
+    DoesNotFit
+        If memory or disk cannot hold a run with any permitted engine.
     """
-    folder = Path(config.model)
-    given_options = config.options or {}
-    options = {
-        **given_options,
-        **({} if config.force else read_decided_options(folder, config.algo, given_options)),
-    }
+    corpus = open_corpus(config)
+    if config.algo != "auto":
+        return resolve_with_engine(config, corpus, progress)
+    choice = choose_engine(config, shape_of(corpus, config.topics or TOPICS))
+    progress.say(f"algo auto: {choice.algo}, {choice.why}")
+    chosen = replace(config, algo=choice.algo, options=choice.options)
+    try:
+        return resolve_with_engine(chosen, corpus, progress)
+    except DoesNotFit as error:
+        smaller = choose_smaller(config, choice, error)
+        progress.say(f"algo auto: {choice.algo} needs more than the limit; trying {smaller.algo}")
+        chosen = replace(config, algo=smaller.algo, options=smaller.options)
+        try:
+            return resolve_with_engine(chosen, corpus, progress)
+        except DoesNotFit as other:
+            raise name_least_limit(choice, error, smaller, other) from None
+
+
+def resolve_with_engine(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:
+    """Decide what is left once the engine has a name.
+
+    Raises
+    ------
+    TopicsError
+        See ``resolve``.
+    """
     n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
-    engine, seed_words = make_engine_of_run(config, corpus, options, n_w, progress)
-    name = choose_start(config, engine)
-    start = make_start(name, engine, config.warm, config.warm_share)
+    engine, seed_words = make_engine_of_run(config, corpus, n_w, progress)
+    start_name = choose_start(config, engine)
+    start = make_start(start_name, engine, config.warm, config.warm_share)
     start.check(engine)
-    own = engine.layout
     layout = Layout(
-        config.block_cells or own.block_cells,
-        own.block_docs,
-        config.round_blocks or own.round_blocks,
-    )
-    warm = None if config.warm is None else str(Path(config.warm).resolve())
-    resolved = {
-        "topics": engine.shape.topics,
-        "start": name,
-        "warm": warm,
-        "seed_words": seed_words,
-        "sample": parse_sample(config),
-    }
-    settings = {name: getattr(config, name) for name in RECORDED} | resolved
-    record = RunRecord(
-        engine=engine.name,
-        cites=engine.cites,
-        options=asdict(engine.options),
-        layout=asdict(layout),
-        corpus=corpus.fingerprint,
-        versions=machine.versions(),
-        **settings,
+        config.block_cells or engine.layout.block_cells,
+        engine.layout.block_docs,
+        config.round_blocks or engine.layout.round_blocks,
     )
     stopping = stopping_of(config, engine, progress)
     grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
     block = find_largest_block(engine, grid, n_w)
-    executor = executor_of(config.executor)
-    return TrainingRun(
-        folder,
-        record,
+    record = make_record(config, engine, corpus, layout, start_name, seed_words)
+    check_folder(config, record, corpus, progress)
+    work = Work(
         engine,
-        corpus,
         layout,
-        grid,
         block,
-        n_w,
-        start,
-        stopping,
-        executor,
-        progress,
+        pass_state=state_bytes_of_pass(engine, grid),
+        start=start.memory(engine, block),
+        seeded=engine.phases[0].start == "visit" and start.has_seeds(engine),
+        keeps_best=bool(stopping.eval_every),
     )
-
-
-def find_largest_block(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
-    """Return the largest of everything over the blocks of a grid."""
-    return BlockShape(
-        docs=int(grid.docs.max()),
-        cells=int(grid.cells.max()),
-        tokens=int(grid.tokens.max())
-        if any(spec.per == "token" for spec in engine.state.values())
-        else 0,
-        words=grid.max_words,
-        longest=grid.longest,
-        table_entries=int(np.minimum(n_w, engine.shape.topics).sum()),
-        heaviest=int(n_w.max()),
-        axes=dict(grid.axes),
+    return TrainingRun(
+        folder=Path(config.model),
+        record=record,
+        engine=engine,
+        corpus=corpus,
+        layout=layout,
+        grid=grid,
+        block=block,
+        n_w=n_w,
+        start=start,
+        stopping=stopping,
+        plan=make_plan(work, find_allowance(config, engine, stopping)),
+        executor=executor_of(config.executor),
+        progress=progress,
     )
 
 
@@ -184,8 +186,6 @@ def open_corpus(config: TrainConfig) -> Corpus:
             f"{store.path}: no training document contains a word of the vocabulary; ingest "
             f"again with other documents or another vocabulary"
         )
-    if kind_of(Path(config.model)) != "model":
-        check_place(Path(config.model), "--model", [config.corpus])
     weigh_cells(store, config.weighting)
     return store
 
@@ -219,6 +219,32 @@ def weigh_cells(store: Corpus, kind: str) -> None:
             f"{store.path}: has real-valued cells; --weighting {kind} weighs counts, leave it out"
         )
     store.weights = TrainingWeights.of_corpus(kind, store)
+
+
+@dataclass(frozen=True)
+class TrainingWeights(Weights):
+    """Weights of cells, with sums over the training documents.
+
+    Attributes
+    ----------
+    n_w
+        float64[W], sums of the weighted cells of each word.
+    counts
+        float64[W], sums of the unweighted cells.
+    """
+
+    n_w: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of_corpus(cls, kind: str, corpus: Corpus) -> TrainingWeights:
+        """Compute the weights of the training documents, in one more reading for tf."""
+        counts = corpus.word_counts()
+        plain = Weights.from_counts(kind, counts, corpus.document_counts(), corpus.n_docs)
+        n_w = plain.sums(
+            counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ()
+        )
+        return cls(plain.about, plain.per_word, n_w, counts)
 
 
 def shape_of(store: Corpus, topics: int) -> Shape:
@@ -274,11 +300,14 @@ def bare_cells(store: Corpus, axis: str) -> int:
 
 
 def make_engine_of_run(
-    config: TrainConfig, store: Corpus, options: dict[str, Any], n_w: np.ndarray, progress: Progress
+    config: TrainConfig, store: Corpus, n_w: np.ndarray, progress: Progress
 ) -> tuple[Engine, Any]:
-    """Make the engine for this corpus, and the seed words for the run's record."""
+    """Make the engine for this corpus, and the seed words for the run's record.
+
+    A run that is continued keeps the options that it decided at its beginning.
+    """
     algo = config.algo
-    kind = find(config.algo)
+    kind = find(algo)
     if store.weights is not None and not kind.about.real_cells:
         raise InputError(
             f"--weighting {config.weighting}: {algo} needs whole counts; leave it out or use an "
@@ -291,19 +320,22 @@ def make_engine_of_run(
         )
     if kind.about.products:
         machine.one_blas_thread()
+    options = dict(config.options or {})
+    if not config.force:
+        options |= read_decided_options(Path(config.model), algo, options)
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
-    engine, seeds, told = add_seed_words(engine, config.seed_words, store, n_w)
-    for line in told:
-        progress.say(f"warning: {line}")
+    engine, seed_words, warnings = add_seed_words(engine, config.seed_words, store, n_w)
     topics = engine.shape.topics
     docs = engine.shape.docs
     if topics > docs:
-        progress.say(
-            f"warning: {topics:,} topics for {docs:,} training documents: most will be empty or "
-            f"repeat a "
-            "single document; use fewer topics (-K)"
-        )
-    return engine, seeds
+        warnings = [
+            *warnings,
+            f"{topics:,} topics for {docs:,} training documents: most will be empty or repeat a "
+            f"single document; use fewer topics (-K)",
+        ]
+    for warning in warnings:
+        progress.say(f"warning: {warning}")
+    return engine, seed_words
 
 
 def choose_start(config: TrainConfig, engine: Engine) -> str:
@@ -328,6 +360,30 @@ def choose_start(config: TrainConfig, engine: Engine) -> str:
             "--start warm and --warm MODEL must be given together: --start warm --warm MODEL"
         )
     return chosen
+
+
+def default_start(engine: Engine) -> str:
+    """Return the engine's default start, or ``best`` instead of ``documents`` where it pays."""
+    about = engine.about
+    shape = engine.shape
+    first = "documents" if shape.topics >= about.documents_from else about.starts[0]
+    return (
+        "best"
+        if first == "documents" and "best" in about.starts and pays(shape, about.best_from)
+        else first
+    )
+
+
+def make_start(
+    name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0
+) -> Start:
+    """Make the start of this name, with ``warm`` as the model to start from."""
+    if name == "warm" and not engine.about.dense:
+        assert warm is not None
+        return WarmStart(warm, warm_share)
+    kind: type[Start] = plugins.find(plugins.STARTS, engine.registered_start(name), "--start")
+    start = kind.for_engine(engine)
+    return start if engine.about.dense else SeededStart(start)
 
 
 def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stopping:
@@ -359,51 +415,73 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
     return replace(stopping, passes=needed, tol=0.0)
 
 
-def make_start(
-    name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0
-) -> Start:
-    """Make the start of this name, with ``warm`` as the model to start from."""
-    if name == "warm" and not engine.about.dense:
-        assert warm is not None
-        return WarmStart(warm, warm_share)
-    kind: type[Start] = plugins.find(plugins.STARTS, engine.registered_start(name), "--start")
-    start = kind.for_engine(engine)
-    return start if engine.about.dense else SeededStart(start)
-
-
-def default_start(engine: Engine) -> str:
-    """Return the engine's default start, or ``best`` instead of ``documents`` where it pays."""
-    about = engine.about
-    shape = engine.shape
-    first = "documents" if shape.topics >= about.documents_from else about.starts[0]
-    return (
-        "best"
-        if first == "documents" and "best" in about.starts and pays(shape, about.best_from)
-        else first
+def find_largest_block(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
+    """Return the largest of everything over the blocks of a grid."""
+    return BlockShape(
+        docs=int(grid.docs.max()),
+        cells=int(grid.cells.max()),
+        tokens=int(grid.tokens.max())
+        if any(spec.per == "token" for spec in engine.state.values())
+        else 0,
+        words=grid.max_words,
+        longest=grid.longest,
+        table_entries=int(np.minimum(n_w, engine.shape.topics).sum()),
+        heaviest=int(n_w.max()),
+        axes=dict(grid.axes),
     )
 
 
-@dataclass(frozen=True)
-class TrainingWeights(Weights):
-    """Weights of cells, with sums over the training documents.
+def make_record(
+    config: TrainConfig,
+    engine: Engine,
+    corpus: Corpus,
+    layout: Layout,
+    start: str,
+    seed_words: Any,
+) -> RunRecord:
+    """Make the record of everything that the result depends on."""
+    resolved = {
+        "topics": engine.shape.topics,
+        "start": start,
+        "warm": None if config.warm is None else str(Path(config.warm).resolve()),
+        "seed_words": seed_words,
+        "sample": parse_sample(config),
+    }
+    settings = {name: getattr(config, name) for name in RECORDED} | resolved
+    return RunRecord(
+        engine=engine.name,
+        cites=engine.cites,
+        options=asdict(engine.options),
+        layout=asdict(layout),
+        corpus=corpus.fingerprint,
+        versions=machine.versions(),
+        **settings,
+    )
 
-    Attributes
-    ----------
-    n_w
-        float64[W], sums of the weighted cells of each word.
-    counts
-        float64[W], sums of the unweighted cells.
-    """
 
-    n_w: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    counts: np.ndarray = field(default_factory=lambda: np.zeros(0))
+def check_folder(
+    config: TrainConfig, record: RunRecord, corpus: Corpus, progress: Progress
+) -> None:
+    """Refuse a folder with a model that cannot be replaced, or a run that cannot be continued."""
+    folder = Path(config.model)
+    if (folder / "manifest.json").exists():
+        read_manifest(folder)
+    if config.force:
+        return
+    for warning in same_or_refuse(folder, record, corpus.has_fingerprint):
+        progress.say(f"warning: {warning}")
 
-    @classmethod
-    def of_corpus(cls, kind: str, corpus: Corpus) -> TrainingWeights:
-        """Compute the weights of the training documents, in one more reading for tf."""
-        counts = corpus.word_counts()
-        plain = Weights.from_counts(kind, counts, corpus.document_counts(), corpus.n_docs)
-        n_w = plain.sums(
-            counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ()
-        )
-        return cls(plain.about, plain.per_word, n_w, counts)
+
+def find_allowance(config: TrainConfig, engine: Engine, stopping: Stopping) -> Allowance:
+    """Find the memory, threads and disk that the run may use."""
+    folder = Path(config.model)
+    shape = engine.shape
+    for_topics = topics_bytes(shape.words, shape.topics) if stopping.tol_params else 0
+    return Allowance(
+        config.memory,
+        config.threads or machine.default_threads(),
+        config.tables,
+        free_disk(folder) - for_topics,
+        str(folder),
+        machine.process_bytes(),
+    )

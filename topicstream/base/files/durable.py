@@ -302,7 +302,7 @@ def lock(
 
     The lock is an flock on ``.lock`` in the folder, so it ends with the process, however that
     ends. If the block fails before it has written anything into a new folder, the folder is
-    removed again.
+    removed again, and the folders above it that were made for it.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def lock(
         If the folder is not ours, or of another kind.
     """
     path = Path(folder) / LOCK
-    parent_existed = path.parent.is_dir()
+    missing = [place for place in path.parents if not place.exists()]
     kind = kind or kind_of(folder)
     if kind is None:
         places().refuse_folder(folder)
@@ -353,7 +353,9 @@ def lock(
         yield
     except BaseException:
         with contextlib.suppress(OSError):
-            owned.remove_unused(path.parent, keep=parent_existed)
+            owned.remove_unused(path.parent, keep=path.parent not in missing)
+            for place in missing[1:]:
+                place.rmdir()  # only an empty one
         raise
     finally:
         with contextlib.suppress(OSError):
