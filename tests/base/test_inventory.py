@@ -21,7 +21,7 @@ from topicstream.base.errors import NotOurs, UsageError
 from topicstream.base.files import marker, ownership
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, write_json
-from topicstream.base.files.outputs import written
+from topicstream.base.files.outputs import check_place, written
 
 PACKAGE = ROOT / "topicstream"
 
@@ -232,7 +232,7 @@ def test_folders_are_told_apart(tmp_path, model):
     with pytest.raises(NotOurs):
         ownership.claim(model, "model")
     with pytest.raises(UsageError):
-        ownership.check_place("/", "--out")
+        check_place("/", "--out")
 
 
 def test_nothing_else_in_the_package_removes_or_replaces():
@@ -276,7 +276,7 @@ def test_nothing_else_in_the_package_removes_or_replaces():
 KILLED = """
 import os, signal
 from pathlib import Path
-from topicstream.base.files.outputs import written
+from topicstream.base.files.outputs import check_place, written
 with written(Path("answers.csv"), force=False) as file:
     file.write(bytes(1 << 20))
     os.kill(os.getpid(), signal.SIGKILL)

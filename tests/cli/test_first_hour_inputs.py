@@ -273,13 +273,13 @@ def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
 
     words = ["plain", "\u00a0", "new\u00a0york", "a\u2028b", "c\x85d", "e\x1cf", "\u3000", "über"]
     write_word_list(tmp_path / "vocab.txt", pa.array(words, pa.large_string()), force=False)
-    assert TokenVocabulary.given(tmp_path / "vocab.txt").words.to_pylist() == words
+    assert TokenVocabulary.from_file(tmp_path / "vocab.txt").words.to_pylist() == words
     assert read_vocabulary_file(tmp_path / "vocab.txt").to_pylist() == words
-    assert TokenVocabulary.given(
+    assert TokenVocabulary.from_file(
         write(tmp_path / "w.txt", b"\xef\xbb\xbfone\r\ntwo\r\n")
     ).words.to_pylist() == ["one", "two"]
     TokenVocabulary.from_words(words).save(tmp_path / "vocab.parquet")
-    assert TokenVocabulary.given(tmp_path / "vocab.parquet").words.to_pylist() == words
+    assert TokenVocabulary.from_file(tmp_path / "vocab.parquet").words.to_pylist() == words
 
 
 def test_fields_between_commas_and_an_append_that_comes_without_them(tmp_path):

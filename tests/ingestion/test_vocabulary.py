@@ -235,12 +235,12 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         TokenVocabulary.read(tmp_path / "broken.parquet")
     (tmp_path / "words.txt").write_text("one\ntwo\none\n")
     with pytest.raises(InputError, match=r"words\.txt:3: 'one' is already in line 1"):
-        TokenVocabulary.given(tmp_path / "words.txt")
+        TokenVocabulary.from_file(tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("one\n\ntwo\n")
     with pytest.raises(InputError, match=r"words\.txt:2: an empty line"):
-        TokenVocabulary.given(tmp_path / "words.txt")
+        TokenVocabulary.from_file(tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("one\ntwo\n")
-    assert TokenVocabulary.given(tmp_path / "words.txt").words.to_pylist() == ["one", "two"]
+    assert TokenVocabulary.from_file(tmp_path / "words.txt").words.to_pylist() == ["one", "two"]
 
 
 def test_words_that_do_not_fit_are_refused_with_a_number(tmp_path):

@@ -17,8 +17,7 @@ import click
 
 from topicstream.base.errors import TopicsError
 from topicstream.base.files.durable import lock, replacing
-from topicstream.base.files.outputs import written
-from topicstream.base.files.ownership import check_place
+from topicstream.base.files.outputs import check_place, written
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.process import verbosity
 

@@ -221,6 +221,6 @@ def other_corpus(
             max_df=1.0,
             heldout=0,
             mem_limit=mem_limit,
-            **read.given(),
+            **read.non_defaults(),
         )
         yield Corpus.open(out)

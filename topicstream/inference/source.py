@@ -174,7 +174,7 @@ class RawDocuments(DocumentSource):
         fields = remembered_meta(model.manifest.reading) if isinstance(inputs, list) else {}
         meta = {"meta": {name: fields.get(name, name) for name in names}} if names else {}
         options = ReadOptions(
-            **{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.given()}
+            **{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.non_defaults()}
         )
         if self.width:
             options = options.recall(model.manifest.reading, CUT)
@@ -305,6 +305,6 @@ def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> 
     corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], dense=True)
     if len(files) > 1:
         raise InputError(f"{stores[0]}: a corpus store cannot be combined with other inputs")
-    if reading := sorted(config.given()):
+    if reading := sorted(config.non_defaults()):
         raise InputError(f"{stores[0]}: is a corpus store; {reading[0]} is for raw documents")
     return StoredDocuments(model, plan, corpus, config)

@@ -1,4 +1,6 @@
-"""Raw text or counts -> a corpus store (``topicstream.ingest``).  The way of a document:
+"""Turn raw text or counts into a corpus store (``topicstream.ingest``).
+
+The way of a document:
 
     open/       what is given becomes sources of a known format
     readers/    one format a file; parse/ is what they share

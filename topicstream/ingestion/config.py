@@ -1,5 +1,6 @@
-"""Options of an ingest: the one list that makes ``topicstream.ingest``'s keywords and the options
-of ``topics ingest``; and how a signal ends it.
+"""Options of an ingest, and how a signal ends it.
+
+One list makes the keywords of ``topicstream.ingest`` and the options of ``topics ingest``.
 """
 
 from __future__ import annotations

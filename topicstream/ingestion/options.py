@@ -354,7 +354,7 @@ class ReadOptions:
             object.__setattr__(self, "format", "images")
         object.__setattr__(self, "format", ALIASES.get(self.format or "", self.format))
 
-    def given(self) -> dict[str, Any]:
+    def non_defaults(self) -> dict[str, Any]:
         """Return the options that are not their defaults."""
         fresh = ReadOptions()
         values = {f.name: getattr(self, f.name) for f in fields(ReadOptions)}
@@ -406,7 +406,7 @@ class ReadOptions:
     def remembered(self) -> dict[str, Json]:
         """Return what a store keeps, so that more of the same input is read the same way."""
         names = names_tagged(ReadOptions, "recalled")
-        return {name: v for name, v in self.given().items() if name in names}
+        return {name: v for name, v in self.non_defaults().items() if name in names}
 
     def recall(self, stored: object, *kinds: str) -> Self:
         """Fill in the options that an earlier input was read with where nothing was given.
@@ -421,7 +421,7 @@ class ReadOptions:
         """
         if not isinstance(stored, dict):
             return self
-        given = self.given()
+        given = self.non_defaults()
         types = field_types(ReadOptions)
         values: dict[str, Any] = {
             name: stored[name]

@@ -1,5 +1,6 @@
-"""``ingest``: raw files -> parts -> vocabulary -> a corpus store, committed by one rename (see
-reading.py, finishing.py and what they use).
+"""``ingest``: raw files become parts, parts a store, committed by one rename.
+
+``parts/reading.py`` is the first half, ``store/finishing.py`` the second.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from topicstream.base.errors import InputError, NothingKept, NotOurs, TopicsErro
 from topicstream.base.files import durable
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.marker import MARK
-from topicstream.base.files.ownership import check_place, claim, folder_named, refuse_strangers
+from topicstream.base.files.outputs import check_place, folder_named
+from topicstream.base.files.ownership import claim, refuse_strangers
 from topicstream.base.machine import default_threads, peak_bytes, return_freed_memory
 from topicstream.base.options import configured
 from topicstream.base.places import places
@@ -132,7 +134,7 @@ class _Order:
 
 
 def _made_once(store: StoreManifest, record: InputsRecord, config: IngestConfig) -> dict[str, Json]:
-    """The summary of a store that the same ingest has made before."""
+    """Return the summary of a store that the same ingest has made before."""
     return store.summary | {
         "out": str(config.out),
         "finished_before": True,
@@ -299,10 +301,7 @@ class _Ingest:
             )
 
     def _made_before(self, record: InputsRecord) -> dict[str, Any] | None:
-        """The summary of the store at ``out`` where this very ingest made it: one that was killed
-        between its commit and the removal of the working folder, or a script that runs an ingest
-        once more than it had to. What another ingest left that was killed there is cleared away.
-        """
+        """Return the summary of the store at ``out`` where this very ingest made it."""
         if self.options.given.force or not (self.out / "manifest.json").exists():
             return None
         store = Corpus.open(self.out, dense=True)

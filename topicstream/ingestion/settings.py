@@ -1,5 +1,6 @@
-"""Options of an ingest and their defaults, which decide the first impression, so each has its
-reason here.
+"""Defaults of an ingest that depend on its input.
+
+They decide the first impression, so each has its reason here.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Heldout:
 
     @classmethod
     def of_rule(cls, rule: HeldoutRule) -> Heldout:
-        """The rule of a manifest."""
+        """Make the rule that a manifest has."""
         return cls(rule.asked, where=rule.where, by=rule.by)
 
     @classmethod
@@ -105,8 +106,9 @@ class Heldout:
             ) from None
 
     def by_part(self) -> Heldout:
-        """The same rule for parts one by one, where the documents that they are of are too few to
-        set some aside.
+        """Return the same rule for parts one by one.
+
+        It is for parts of too few documents to set some of these aside.
         """
         return dataclasses.replace(
             self,
@@ -118,10 +120,10 @@ class Heldout:
     def too_many(self, heldout: int, documents: int) -> bool:
         """Tell whether whole groups exceed by far what was asked for."""
         return heldout > max(
-            2 * (self.number_wanted(documents) or 0), HELDOUT_MOST_SHARE * documents
+            2 * (self.number_to_hold_out(documents) or 0), HELDOUT_MOST_SHARE * documents
         )
 
-    def number_wanted(self, documents: int) -> int | None:
+    def number_to_hold_out(self, documents: int) -> int | None:
         """Return how many documents to set aside, None when a share fixes the threshold."""
         if self.share is not None:
             return None if self.by is None else math.ceil(self.share * documents)

@@ -67,8 +67,9 @@ class Drift:
 def drift_of(
     config: Config, model: TopicModel, scan: Scan, threads: int, log: Progress
 ) -> Drift | None:
-    """The figures of the new and changed files, which are ingested into a store that is removed
-    again; None where no document has a word.
+    """Compute the figures of the new and changed files, None where no document has a word.
+
+    The files are ingested into a store that is removed again.
     """
     incoming = config.folder / "incoming"
     corpus = Corpus.open(config.corpus)
@@ -120,7 +121,7 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[s
         force=not others.get("append"),
         grow_vocab=bool(others.get("append")),
         **others,
-        **read.given(),
+        **read.non_defaults(),
     )
     return Corpus.open(place)
 

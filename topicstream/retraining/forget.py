@@ -27,7 +27,7 @@ from topicstream.base.errors import InputError, StoreError, TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, sync, write_bytes
 from topicstream.base.files.marker import kind_of
-from topicstream.base.files.ownership import folder_named
+from topicstream.base.files.outputs import folder_named
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.progress import Progress, Told, listener
 from topicstream.base.records import write_record

@@ -16,7 +16,8 @@ from topicstream.base.files import durable
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock
 from topicstream.base.files.marker import kind_of, mark_of
-from topicstream.base.files.ownership import check_place, claim, folder_named, holds_files, not_ours
+from topicstream.base.files.outputs import check_place, folder_named
+from topicstream.base.files.ownership import claim, holds_files, not_ours
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.metrics import record_metrics
 from topicstream.base.options import SchedulerOptions, configured, like, option

@@ -18,7 +18,7 @@ from topicstream.base.cluster import connected
 from topicstream.base.errors import Interrupted, TopicsError, UsageError, WorkersLost
 from topicstream.base.files.durable import lock
 from topicstream.base.files.marker import kind_of
-from topicstream.base.files.ownership import check_place
+from topicstream.base.files.outputs import check_place
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.memory import MemoryLimit
 from topicstream.base.metrics import record_metrics

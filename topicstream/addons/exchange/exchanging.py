@@ -22,8 +22,8 @@ from topicstream.base.errors import InputError, NotOurs, StoreError, TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import exchange_folders, lock
 from topicstream.base.files.marker import kind_of
-from topicstream.base.files.outputs import check_output, written_together
-from topicstream.base.files.ownership import check_place, claim, folder_named, refuse_strangers
+from topicstream.base.files.outputs import check_output, check_place, folder_named, written_together
+from topicstream.base.files.ownership import claim, refuse_strangers
 from topicstream.base.options import configured
 from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus

@@ -33,7 +33,7 @@ from topicstream.base.cluster import connected, scheduler_class, threads_of_work
 from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock
-from topicstream.base.files.ownership import check_place
+from topicstream.base.files.outputs import check_place
 from topicstream.base.options import configured, listed_names, numbers
 from topicstream.base.progress import listener
 from topicstream.base.records import Json, Record, read_record, write_record

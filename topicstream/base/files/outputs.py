@@ -20,7 +20,7 @@ from typing import BinaryIO
 from topicstream.base import system
 from topicstream.base.errors import NotOurs, TopicsError, UsageError
 from topicstream.base.files.durable import sync
-from topicstream.base.files.marker import KINDS, home_of, kind_of, note
+from topicstream.base.files.marker import KINDS, Where, home_of, kind_of, note
 from topicstream.base.files.ownership import is_listed, owns, temporary
 from topicstream.base.places import places
 
@@ -216,3 +216,40 @@ def written(
         new.discard()
     else:
         waiting.append(new)
+
+
+# -- folders that a user names
+def folder_named(path: Where) -> Path:
+    """Return a folder's path, resolved where it ends with ``..``, so that the folder has a name."""
+    place = Path(path)
+    return Path(os.path.realpath(place)) if place.name in ("", os.pardir) else place
+
+
+def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None:
+    """Raise UsageError for a place where no folder can be made.
+
+    Such are the working folder, the root, the user's home and every folder above them; and an
+    input, what lies within one, and what holds one.
+    """
+    real = Path(os.path.realpath(place))
+    for name, role in (
+        (os.getcwd(), "the working folder"),
+        (os.path.expanduser("~"), "the home folder"),
+    ):
+        other = Path(os.path.realpath(name))
+        if real == other or real in other.parents:
+            raise UsageError(
+                f"{option} {place}: is {'' if real == other else 'a folder above '}{role}; name "
+                f"a folder of its own"
+            )
+    for input_path in inputs:
+        taken = Path(os.path.realpath(input_path))
+        if real == taken:
+            raise UsageError(f"{option} {place}: is the input itself; name another place")
+        if real in taken.parents:
+            raise UsageError(f"{option} {place}: holds the input {input_path}; name another place")
+        if taken in real.parents and taken.is_dir():
+            raise UsageError(
+                f"{option} {place}: lies inside the input {input_path}, which would be read "
+                f"with it; name another place"
+            )

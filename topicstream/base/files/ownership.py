@@ -20,7 +20,7 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from topicstream.base.errors import NotOurs, StoreError, UsageError
+from topicstream.base.errors import NotOurs, StoreError
 from topicstream.base.files.marker import (
     KINDS,
     LOCK,
@@ -61,12 +61,6 @@ _HEADS = msgspec.json.Decoder(_Head)
 
 # -- reading
 # --------------------------------------------------------------------------------------------------
-
-
-def folder_named(path: Where) -> Path:
-    """Return a folder's path, resolved where it ends with ``..``, so that the folder has a name."""
-    place = Path(path)
-    return Path(os.path.realpath(place)) if place.name in ("", os.pardir) else place
 
 
 def _above(entry: bytes) -> Iterator[bytes]:
@@ -201,8 +195,10 @@ def first_inside(folder: Where) -> Path | None:
 
 
 def refuse_strangers(folder: Where) -> None:
-    """Before a folder of ours is removed or replaced as a whole: NotOurs naming the first thing in
-    it that is not ours.
+    """Raise NotOurs if a folder of ours holds something that is not ours.
+
+    It is called before the folder is removed or replaced as a whole, and names the first such
+    thing.
     """
     for path in not_ours(folder):
         raise NotOurs(
@@ -274,8 +270,9 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
 
 
 def _refuse_other_manifest(folder: Path, kind: Kind) -> None:
-    """Raise StoreError for a manifest that this version cannot read: --force does not
-    replace it.
+    """Raise StoreError for a manifest that this version cannot read.
+
+    ``--force`` does not replace it.
     """
     try:
         readable = _HEADS.decode((folder / "manifest.json").read_bytes()).kind == kind
@@ -288,34 +285,6 @@ def _refuse_other_manifest(folder: Path, kind: Kind) -> None:
             f"{folder}/manifest.json: is damaged, of another format version, or not "
             f"{KINDS[kind]}'s; restore it, or move {folder} away"
         )
-
-
-def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None:
-    """UsageError when a folder to be made is the working folder, the root, the user's home or a
-    folder above them, or an input, or lies within one, or holds one.
-    """
-    real = Path(os.path.realpath(place))
-    for name, role in (
-        (os.getcwd(), "the working folder"),
-        (os.path.expanduser("~"), "the home folder"),
-    ):
-        other = Path(os.path.realpath(name))
-        if real == other or real in other.parents:
-            raise UsageError(
-                f"{option} {place}: is {'' if real == other else 'a folder above '}{role}; name "
-                f"a folder of its own"
-            )
-    for input_path in inputs:
-        taken = Path(os.path.realpath(input_path))
-        if real == taken:
-            raise UsageError(f"{option} {place}: is the input itself; name another place")
-        if real in taken.parents:
-            raise UsageError(f"{option} {place}: holds the input {input_path}; name another place")
-        if taken in real.parents and taken.is_dir():
-            raise UsageError(
-                f"{option} {place}: lies inside the input {input_path}, which would be read "
-                f"with it; name another place"
-            )
 
 
 # -- making
@@ -341,8 +310,9 @@ def reserve(path: Where, *, keep: bool = False) -> Where:
 
 
 def part_from_backup(path: Where) -> None:
-    """Give a file that has other names (a backup by hard links) content that is written to
-    alone.
+    """Give a file that has other names content of its own to write to.
+
+    The other names are those of a backup by hard links.
     """
     if os.stat(path).st_nlink == 1:
         return
@@ -354,7 +324,7 @@ def part_from_backup(path: Where) -> None:
 
 
 def create(path: Where) -> BinaryIO:
-    """A new, empty file of ours to write to (see ``reserve``)."""
+    """Create an empty file of ours to write to (see ``reserve``)."""
     return open(reserve(path), "wb")
 
 
@@ -471,8 +441,9 @@ def _forget(path: Where) -> None:
 
 
 def discard(path: Where) -> None:
-    """Remove a file of ours if that can be done: what a failure left that is being reported
-    already.
+    """Remove a file of ours if that can be done.
+
+    It is what a failure left that is being reported already.
     """
     with contextlib.suppress(OSError, NotOurs):
         remove_file(path)
@@ -489,8 +460,10 @@ def discard_all(paths: Iterable[Path], home: Path) -> None:
 
 
 def sweep(folder: Path, *patterns: str) -> None:
-    """Remove what a kill left directly in a folder of ours: temporary and scratch files and
-    folders, or those that match; the caller holds its lock.
+    """Remove what a kill left directly in a folder of ours.
+
+    These are temporary and scratch files and folders, or those that match. The caller holds the
+    folder's lock.
     """
     for path in sorted(p for pattern in patterns or (".*.tmp",) for p in folder.glob(pattern)):
         if owns(path):
@@ -589,8 +562,9 @@ def remove_unused(folder: Path, keep: bool = False) -> None:
 
 
 def _take_down(folder: Path, keep: Iterable[str] = ()) -> None:
-    """Remove what is ours in a folder, but not these files directly in it, and then the empty
-    folders in it.
+    """Remove what is ours in a folder, and then its empty folders.
+
+    These files directly in it stay.
     """
     folder = Path(located(folder))
     was_marked = mark_of(folder) is not None

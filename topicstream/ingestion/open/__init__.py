@@ -1,3 +1,4 @@
-"""First: what is given, files, folders, memory or standard input, becomes sources whose format is
-known.
+"""First stage: inputs become sources of a known format.
+
+Inputs are files, folders, documents in memory and standard input.
 """

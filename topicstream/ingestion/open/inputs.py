@@ -71,7 +71,10 @@ class Tree:
                 yield path, key, kind if self.format == EACH else self.format
 
     def sources(self) -> Iterator[tuple[str, Source]]:
-        """Formats, and what their readers read: the whole folder, of ``files``, else each file."""
+        """Yield the format and the source that its reader reads.
+
+        The source is the whole folder, of ``files``, else each file.
+        """
         encoding = self.options.encoding
         strict = self.options.strict
         if self.format == FILES:
@@ -97,8 +100,9 @@ class Tree:
 
 
 class TreeSource(Source):
-    """The text files of a folder tree as one source: ``files`` yields path and key in
-    sorted order.
+    """Text files of a folder tree as one source.
+
+    ``files`` yields path and key in sorted order.
     """
 
     def __init__(self, tree: Tree) -> None:

@@ -41,9 +41,7 @@ class InputPlace(Record):
 
 
 class InputsRecord(Record):
-    """``.inputs.json``: the inputs, a digest of what decides the content, the fingerprint of the
-    store.
-    """
+    """Contents of ``.inputs.json``."""
 
     inputs: list[InputPlace] = []
     settings: str = ""
@@ -64,8 +62,9 @@ class InputsRecord(Record):
 
 
 def describe(names: list[str], options: IngestOptions) -> InputsRecord:
-    """The record of an ingest that begins: place and stamp of each input, a digest of what decides
-    the content.
+    """Describe an ingest that begins.
+
+    The record has place and stamp of each input, and a digest of what decides the content.
 
     ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
     """
@@ -133,8 +132,10 @@ def are_same(record: InputsRecord, earlier: InputsRecord) -> bool:
 
 
 def file_of(source: str) -> str:
-    """The file of a source such as ``docs.jsonl:17`` (a line), ``docs.parquet#17`` (a record), or a
-    file that is one document.
+    """Return the file of a source.
+
+    A source is ``docs.jsonl:17`` (a line), ``docs.parquet#17`` (a record), or a file that is one
+    document.
     """
     return re.sub(r":\d{1,17}$|(?<=[^/]\.)([^/.#]+)#\d{1,17}$", r"\1", source)
 
@@ -187,9 +188,7 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
 
 
 def forget(store: Path, ids: set[str]) -> None:
-    """Take out the files that are a document of these each, and what tells one state of the inputs
-    from another.
-    """
+    """Take out the files that are one of these documents each, and all stamps."""
     if inputs := load(store).inputs:
         kept = [
             replace(e, stamp=None)

@@ -1,6 +1,7 @@
-"""Documents that are already in memory: lists and generators of strings or dicts, Arrow tables,
-data frames, matrices. They become the same batches as files do, a piece at a time, so a generator
-is never held whole.
+"""Documents that are already in memory.
+
+Lists and generators of strings or dicts, Arrow tables, data frames and matrices become the same
+batches as files do, a piece at a time, so a generator is never held whole.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class InMemory:
         )
 
     def sources(self, options: ReadOptions) -> Iterator[tuple[Reader, Input]]:
-        """The one reader and source."""
+        """Yield the one reader and source."""
         source = Input("documents", "documents", strict=options.strict)
         if of_vectors(self.documents, options):
             if self.vocabulary is not None:
@@ -216,7 +217,7 @@ def as_inputs(
 
 
 def _annotated(cells: Any, layer: str | None) -> InMemory:
-    """The counts of an AnnData, with the names of its cells and features."""
+    """Return the counts of an AnnData, with the names of its cells and features."""
     if getattr(cells, "isbacked", False):
         file = f"Path({str(cells.filename)!r}), which is read piece by piece"
         raise InputError(
@@ -243,8 +244,9 @@ def _annotated(cells: Any, layer: str | None) -> InMemory:
 
 
 def _first_of(documents: Any) -> tuple[Any, Any]:
-    """The first of some documents that follow each other, and all of them: an iterator loses
-    nothing.
+    """Return the first of some documents, and all of them.
+
+    An iterator loses nothing.
     """
     if isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):
         first = next(documents, None)
@@ -255,14 +257,14 @@ def _first_of(documents: Any) -> tuple[Any, Any]:
 
 
 def _is_series(documents: Any) -> bool:
-    """A series of pandas or polars, or an array of objects."""
+    """Tell whether documents are a series of pandas or polars, or an array of objects."""
     return hasattr(documents, "to_list") or (
         isinstance(documents, np.ndarray) and documents.dtype.kind == "O"
     )
 
 
 def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:
-    """Lists of words, as gensim and tomotopy take documents, as a matrix of counts."""
+    """Count lists of words, as gensim and tomotopy take documents, into a matrix."""
     import scipy.sparse  # a tenth of a second, which other documents need not spend
 
     numbers = array("i")
@@ -392,7 +394,10 @@ def _objects(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterat
 
 
 def _fields(document: object, options: ReadOptions) -> dict[str, object]:
-    """A document as an object of plain values.  Raises WrongField."""
+    """Return a document as an object of plain values.
+
+    Raises WrongField.
+    """
     if _plain(document) is None:
         document = ""  # a missing value of a series
     if isinstance(document, str):
@@ -472,8 +477,9 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
 
 
 def _names_rows(frame: Any) -> bool:
-    """Say whether the index of a frame or series of pandas names its rows: it has a name of its
-    own, or labels that are no numbers.
+    """Tell whether the index of a frame or series of pandas names its rows.
+
+    It does where it has a name, or labels that are no numbers.
     """
     index = getattr(frame, "index", None)
     if not hasattr(frame, "iloc") or index is None or index.nlevels > 1:
@@ -517,8 +523,10 @@ def _as_table(frame: Any) -> pa.Table:
 
 
 def _matrix_words(in_memory: InMemory, size: int) -> pa.LargeStringArray:
-    """The words of a matrix's columns: a sequence, a dict word -> column (as CountVectorizer has
-    it), or numbers.
+    """Return the words of a matrix's columns.
+
+    They are given as a sequence or as a dict word -> column (CountVectorizer has that), or are
+    numbers.
     """
     words = in_memory.vocabulary
     if words is None:
@@ -543,7 +551,7 @@ def _matrix_words(in_memory: InMemory, size: int) -> pa.LargeStringArray:
 
 
 def _vectors(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of an array."""
+    """Yield the rows of an array as documents."""
     width = in_memory.documents.shape[1]
     ids = in_memory.own_ids(len(in_memory.documents))
     step = rows_at_once(options, width)
@@ -554,7 +562,7 @@ def _vectors(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterat
 
 
 def _metadata_of(in_memory: InMemory, options: ReadOptions) -> dict[str, pa.Array]:
-    """The columns of a matrix's frame that are kept."""
+    """Select the columns of a matrix's frame that are stored."""
     meta = {}
     asked = options.fit(() if in_memory.frame is None else in_memory.frame).meta
     for column, name in asked.items():

@@ -1,6 +1,7 @@
-"""What the names of inputs say, and their first bytes: the format of a file, marks of Spark and
-Hadoop, files about a corpus, documents of office programs, addresses, patterns, and ``key=value``
-folders.
+"""Formats of inputs by their names and first bytes.
+
+Also marks of Spark and Hadoop, files about a corpus, documents of office programs, addresses,
+patterns and ``key=value`` folders.
 """
 
 from __future__ import annotations
@@ -69,16 +70,15 @@ CONVERT = {
 
 
 def is_mark(name: str) -> bool:
-    """True for what Spark, Hadoop, Delta and Hugging Face write beside the data: ``_SUCCESS``,
-    ``_metadata``, ``*.crc`` and the like.
+    """Tell whether Spark, Hadoop, Delta or Hugging Face wrote a file beside the data.
+
+    Such are ``_SUCCESS``, ``_metadata``, ``*.crc`` and the like.
     """
     return bool(_MARKS.fullmatch(name))
 
 
 def is_about(name: str) -> bool:
-    """True for the usual names of a file about a folder: README, LICENSE, CHANGELOG and the
-    like.
-    """
+    """Tell whether a file is about its folder: README, LICENSE, CHANGELOG and the like."""
     lower = name.lower()
     return re.split(r"[._-]", lower)[0] in _ABOUT and os.path.splitext(lower)[1] in _ABOUT_SUFFIXES
 
@@ -107,8 +107,10 @@ IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
 
 
 def partitions(key: str) -> dict[str, str | None]:
-    """The fields of a path like ``date=2020-01/lang=en/part-0.parquet``, as Hive and Spark write
-    them (values in URL escapes; their word for none: None), names with composed letters.
+    """Read the fields of a path like ``date=2020-01/lang=en/part-0.parquet``.
+
+    Hive and Spark write them: values in URL escapes, their word for a missing one is None here.
+    Names have composed letters.
     """
     values: dict[str, str | None] = {}
     for part in key.split("/")[:-1]:
@@ -173,8 +175,9 @@ FEATURES = ("features.tsv", "genes.tsv", "peaks.bed")
 
 
 def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
-    """The file of one of these names, gzipped or not, in a folder, or beside a matrix and with its
-    prefix (GEO's ``GSM1_matrix.mtx.gz``).
+    """Find the file of one of these names, gzipped or not.
+
+    It lies in the folder, or beside a matrix and has its prefix (GEO's ``GSM1_matrix.mtx.gz``).
     """
     folder, prefix = (
         (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
@@ -184,8 +187,10 @@ def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def matrix_form(place: Path) -> str | None:
-    """The reader of a folder that is one matrix, 10x's files (``tenx``) or AnnData in Zarr
-    (``h5ad``), or of a matrix that has 10x's other files beside it.
+    """Return the reader of a matrix that is several files, None for any other place.
+
+    It is ``tenx`` for the files of 10x, a folder or a matrix with the other files beside it, and
+    ``h5ad`` for AnnData in Zarr.
     """
     named = place.is_dir() or MATRIX[0] in place.name
     if (
@@ -206,16 +211,16 @@ TEXT_SUFFIXES = ("", ".txt", ".text", ".md", ".rst")
 
 
 def is_vocab_name(name: str) -> bool:
-    """True for the usual names of a vocabulary file: vocab.txt, vocab.kos.txt, ap.vocab, words.txt
-    …
+    """Tell whether a file has a usual name of a vocabulary.
+
+    Such are vocab.txt, vocab.kos.txt, ap.vocab and words.txt.
     """
     stem = re.sub(r"\.(gz|bz2|xz|zst)$", "", name.lower())
     return bool(VOCAB_NAME.match(stem))
 
 
 def guess(name: str, head: bytes, *, in_folder: bool) -> str:
-    """A reader's name, by the readers' signatures, then by their suffixes, then by what the text
-    resembles.
+    """Guess a reader's name by signature, then suffix, then what the text resembles.
 
     Text without a format of its own is ``files`` (one document) in a folder, ``lines`` else.
     InputError that names ``--format`` when neither name nor content tell.

@@ -1,5 +1,6 @@
-"""One input, open for reading as UTF-8 bytes: a file or standard input, compressed or not, in any
-encoding.
+"""An input, open for reading as UTF-8 bytes.
+
+It is a file or standard input, compressed or not, in any encoding.
 """
 
 from __future__ import annotations
@@ -65,15 +66,17 @@ codecs.register_error("topicstream-mark", _mark_undecodable)
 
 
 def printable(name: str) -> str:
-    """A file name as text: bytes that are no UTF-8 as ``\\xNN``, so that ids and sources can be
-    stored.
+    """Write bytes of a file name that are no UTF-8 as ``\\xNN``.
+
+    Ids and sources can be stored then.
     """
     return os.fsencode(name).decode("utf-8", "backslashreplace") if not name.isascii() else name
 
 
 def plain_suffix(name: str) -> str:
-    """The last suffix of a file name under the compression's, lower case: ``a.jsonl.gz`` ->
-    ``.jsonl``.
+    """Return the last suffix of a file name without that of the compression.
+
+    It is in lower case: ``a.jsonl.gz`` -> ``.jsonl``.
     """
     stem, suffix = os.path.splitext(os.path.basename(name.lower()))
     if suffix == ".tgz":
@@ -82,7 +85,7 @@ def plain_suffix(name: str) -> str:
 
 
 def open_source(path: Path | None) -> io.BufferedReader:
-    """The bytes as they are stored, of a file, an object at an address, or (None) standard input.
+    """Open the stored bytes of a file, an object at an address, or (None) standard input.
 
     Raises
     ------
@@ -100,7 +103,10 @@ def open_source(path: Path | None) -> io.BufferedReader:
 
 
 def decompressed(raw: Any, kind: str) -> Any:
-    """A stream of the bytes that ``raw`` holds compressed, several members one after the other."""
+    """Return a stream of the bytes that ``raw`` holds compressed.
+
+    Several members are read one after the other.
+    """
     if kind == "zst":
         return io.BufferedReader(
             pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"), READ_BYTES
@@ -192,7 +198,7 @@ class Input:
         add_notes(self.rejects.notes, {LEFT_OUT + clean(name): 1 for name in fields})
 
     def taken(self) -> Rejects:
-        """The rejects so far, which are then no longer here."""
+        """Return the rejects so far, which are then no longer here."""
         rejects = self.rejects
         self.rejects = Rejects()
         return rejects
@@ -307,8 +313,9 @@ class Source(Input):
         return data.replace(b"\r", b"\n") if self._returns_alone else data
 
     def head(self, n: int = HEAD_BYTES) -> bytes:
-        """The first decoded bytes, which ``read`` will return again: at least min(n, 16 KiB) of
-        them if there are.
+        """Return the first decoded bytes, which ``read`` will return again.
+
+        They are at least min(n, 16 KiB) if there are so many.
         """
         if self._stream is None:
             self._open()
@@ -327,8 +334,8 @@ class Source(Input):
             parts.append(self._decode(self._more()))
             have += len(parts[-1])
         if have > n:
-            kept = len(parts[-1]) - (have - n)
-            parts[-1], self._ahead = parts[-1][:kept], parts[-1][kept:]
+            size = len(parts[-1]) - (have - n)
+            parts[-1], self._ahead = parts[-1][:size], parts[-1][size:]
         if not have and self.damage and self.strict:
             raise BadFile(self.name, 0, self.damage)
         return b"".join(parts)

@@ -1,3 +1,1 @@
-"""What the readers share: the protocol, cutting at records, numbers, JSON and CSV fields, columns,
-rejected records.
-"""
+"""Shared by the readers: cutting at records, numbers, fields, columns, rejected records."""

@@ -23,7 +23,7 @@ class WrongField(ValueError):
 
 
 def clean(text: str) -> str:
-    """The string with each lone surrogate (JSON allows ``\\ud800``) replaced by U+FFFD."""
+    """Replace each lone surrogate of a string (JSON allows ``\\ud800``) by U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -66,7 +66,7 @@ def as_id(value: object, name: str) -> str | int | None:
 
 
 def as_scalar(value: object, name: str) -> str | None:
-    """A metadata value as a string, None for null."""
+    """Return a metadata value as a string, None for null."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -125,7 +125,7 @@ def without_missing(column: pa.Array, missing: Sequence[str]) -> pa.Array:
 
 
 def kind_of(value: object) -> str:
-    """The JSON name of a value's type, for messages."""
+    """Name a value's type as JSON does, for messages."""
     kinds: dict[type, str] = {
         NoneType: "null",
         bool: "a boolean",
@@ -137,8 +137,9 @@ def kind_of(value: object) -> str:
 
 
 def unique_names(names: pa.Array) -> pa.Array:
-    """Make names unique: one that occurs again gets -1, -2, ..., as AnnData's
-    ``make_index_unique`` has it.
+    """Make names unique: one that occurs again gets -1, -2, ...
+
+    AnnData's ``make_index_unique`` does the same.
 
     >>> unique_names(pa.array(["a", "b", "a", "a-1"])).to_pylist()
     ['a', 'b', 'a-2', 'a-1']

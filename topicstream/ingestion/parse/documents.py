@@ -29,7 +29,7 @@ RECORD_BYTES = 32
 
 
 def most_records(options: ReadOptions) -> int:
-    """Records of one piece."""
+    """Return how many records a piece may have."""
     return max(1, options.piece_bytes // RECORD_BYTES)
 
 
@@ -70,7 +70,7 @@ def line_blocks(
 def lines_of(
     source: Source, options: ReadOptions, first: int = 1
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-    """The lines of a source in pieces of about ``piece_bytes``.
+    """Yield the lines of a source in pieces of about ``piece_bytes``.
 
     Lines longer than ``record_bytes`` are rejected.  Behind the damage of an archive the last line
     is left out.
@@ -92,7 +92,7 @@ def lines_of(
 def lines_of_block(
     source: Source, options: ReadOptions, first: int, block: bytes
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-    """The lines of a block of ``line_blocks``, as ``lines_of`` yields them."""
+    """Yield the lines of a block of ``line_blocks`` as ``lines_of`` does."""
     lines = block.split(b"\n")
     lines.pop()
     yield from _short_lines(source, options, lines, first)
@@ -144,7 +144,7 @@ _UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d\0]")
 def batch_of(
     ids: Any, sources: Any, content: Mapping[str, pa.Array], meta: Mapping[str, pa.Array]
 ) -> pa.RecordBatch:
-    """A batch of documents.
+    """Make a batch of documents.
 
     Parameters
     ----------
@@ -330,7 +330,10 @@ def why_not_utf8(value: bytes) -> str | None:
 
 
 def not_utf8(strings: pa.Array) -> list[int]:
-    """The rows of a column of strings that are not valid UTF-8.  Empty, and quick, when all are."""
+    """Find the rows of a column of strings that are not valid UTF-8.
+
+    It is quick where all are.
+    """
     try:
         strings.validate(full=True)
         return []
@@ -371,7 +374,7 @@ def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """A column in one piece, a dictionary's values in place of their codes."""
+    """Return a column in one piece, a dictionary's values in place of their codes."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if not pa.types.is_dictionary(array.type):
@@ -435,7 +438,7 @@ def content_kind(batch: pa.RecordBatch) -> str:
 
 
 def document_cells(batch: pa.RecordBatch) -> DocumentCells:
-    """The cells of documents of counts or of dense rows."""
+    """Return the cells of documents of counts or of dense rows."""
     if content_kind(batch) == "vector":
         width = batch.column(2).type.list_size
         words = np.tile(np.arange(width, dtype=np.int32), len(batch))
@@ -450,7 +453,7 @@ def document_cells(batch: pa.RecordBatch) -> DocumentCells:
 
 
 def metadata_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The columns of metadata by name."""
+    """Return the columns of metadata by name."""
     first = 4 if content_kind(batch) == "words" else 3
     return dict(zip(batch.schema.names[first:], batch.columns[first:]))
 
@@ -488,9 +491,10 @@ def select_fields(
 
 
 def western(data: bytes) -> bytes | None:
-    """Bytes that are not UTF-8 as UTF-8, taken for windows-1252, the encoding of old Western text
-    and of Excel's CSV; None where they look like another encoding, like damaged UTF-8 (more whole
-    characters in it than broken ones), or like no text.
+    """Recode bytes that look like windows-1252 to UTF-8, None for any others.
+
+    It is the encoding of old Western text and of Excel's CSV. None is for what looks like another
+    encoding, like damaged UTF-8 (more whole characters in it than broken ones), or like no text.
 
     Where the user names no encoding this is decided record by record, so that what is UTF-8 stays
     what it is.

@@ -1,7 +1,8 @@
-"""What a reader is.  Ours are in ``readers/``, registered in ``plugins.OWN`` as those of other
-packages are.
+"""The base class of readers.
 
-A reader turns one source into record batches of documents (parsing/documents.py), in one thread;
+Ours are in ``readers/``, registered in ``plugins.OWN`` as those of other packages are.
+
+A reader turns one source into record batches of documents (parse/documents.py), in one thread;
 batches are counted in a pool. They are a function of the source and the options alone, so
 documents come out the same for any number of workers and on a resume.
 """
@@ -48,7 +49,7 @@ class Reader:
         return False
 
     def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        """The documents of a source, about ``options.piece_bytes`` at a time.
+        """Yield the documents of a source, about ``options.piece_bytes`` at a time.
 
         Parameters
         ----------

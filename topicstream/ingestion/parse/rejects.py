@@ -85,8 +85,10 @@ class Rejects:
         return len(self.records)
 
     def lines(self, name: str, key: str) -> bytes:
-        """The lines of ``rejects.jsonl``: the file (of the source ``name``, which is stored as
-        ``key``), line, reason and start; bytes that are not UTF-8 are written as \\xNN.
+        """Return the lines of ``rejects.jsonl``: file, line, reason and start of each record.
+
+        The file of the source ``name`` is stored as ``key``; bytes that are not UTF-8 are written
+        as \\xNN.
         """
         text = ""
         for record in self.records:

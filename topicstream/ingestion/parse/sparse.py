@@ -1,5 +1,4 @@
-"""What the formats of matrices of counts share: documents by rows or by columns, of cells that come
-in the order of either.
+"""Matrices of counts: documents by rows or columns, cells in the order of either.
 
 Cells that come in the order of the documents are read as they lie. Others are put in order out of
 core: they go to ranges of documents, each small enough for memory, in scratch files; then range by
@@ -119,7 +118,7 @@ class Dense:
         self.cells = values.shape[0] * values.shape[1]
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
-        """The entries that are not 0."""
+        """Yield the entries that are not 0."""
         lines, across = self.values.shape
         step = max(1, READ_CELLS // max(across, 1))
         for first in range(0, lines, step):
@@ -183,8 +182,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix in a file, open: its cells, whether their lines are its rows (else its columns), and
-    its sides, the documents first, unless it is transposed.
+    """Matrix in a file, open: its cells and its two sides.
+
+    ``by_row`` says whether the lines of cells are rows. The rows are the documents, unless the
+    matrix is transposed.
     """
 
     cells: MatrixCells
@@ -215,7 +216,7 @@ class MatrixReader(Reader):
     def documents(
         self, source: Source, options: ReadOptions, matrix: Matrix
     ) -> Iterator[pa.RecordBatch]:
-        """The documents of a matrix, whose words are set."""
+        """Yield the documents of a matrix, whose words are set."""
         cells = matrix.cells
         by_document = matrix.by_row != options.transpose
         documents, words = (
@@ -361,7 +362,7 @@ def ordered_batches(
 
 
 def is_matrix(documents: object) -> bool:
-    """A SciPy sparse matrix or array, or a NumPy array of numbers with two dimensions."""
+    """Tell whether documents are a matrix of SciPy, or of numbers in NumPy."""
     if isinstance(documents, np.ndarray):
         return documents.ndim == 2 and documents.dtype.kind in "biuf"
     return hasattr(documents, "tocsr")
@@ -513,7 +514,7 @@ def _cells(
     lines: list[bytes],
     first: int | None,
 ) -> tuple[np.ndarray, int]:
-    """The good cells [c, 3] of some lines, and how many lines are not blank.
+    """Return the good cells [c, 3] of some lines, and how many lines are not blank.
 
     ``first``: the least document, from which on they have to ascend; None: in any order.
     """

@@ -42,7 +42,7 @@ NO_HEADER = (
 
 
 def coordinate_names(width: int) -> pa.LargeStringArray:
-    """The coordinates' names, in the order of their bytes too."""
+    """Name the coordinates, in the order of their bytes too."""
     digits = len(str(width))
     return pa.array([f"x{i + 1:0{digits}}" for i in range(width)], pa.large_string())
 
@@ -84,8 +84,9 @@ def vector_batch(
 
 
 def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether in Fortran's order, and dtype of an ``.npy`` array, whose numbers follow in
-    the stream.
+    """Read the header of an ``.npy`` array, whose numbers follow in the stream.
+
+    Returns its shape, whether it is in Fortran's order, and its dtype.
     """
     version = np.lib.format.read_magic(stream)
     read = (

@@ -1,7 +1,7 @@
-"""What the formats of counts share: lines of numbers, checked; cells put in order; documents of
-cells.
+"""Numbers, cells and words of the formats of counts.
 
-The words of a bag-of-words file: a list, one a line, given or found beside the file.
+Lines of numbers are checked, cells put in order, documents made of them. The words of a
+bag-of-words file are a list, a line each, given or beside the file.
 """
 
 from __future__ import annotations
@@ -166,9 +166,11 @@ def _ask(size: int, name: str, options: ReadOptions | None) -> None:
 
 
 def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
-    """The words of a source: the file given as --words, one beside it, or the file of --vocab where
-    that has a line for each word; None when there is none of these. InputError when the file has
-    another length than ``size`` (the number that the source's own header says).
+    """Find the words of a source, None where nothing names them.
+
+    They are in the file given as --words, in one beside the source, or in the file of --vocab where
+    that has a line for each word. InputError when the file has another length than ``size`` (the
+    number that the source's own header says).
     """
     path = (
         Path(options.words)

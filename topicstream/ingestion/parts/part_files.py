@@ -187,8 +187,8 @@ def read_part(
             columns = [name for name in names if name not in CELLS]
         elif columns == ALL:
             columns = names
-        wanted = [i for i, name in enumerate(names) if name in (*columns, "withdrawn")]
-        options = pa.ipc.IpcReadOptions(included_fields=wanted)
+        fields = [i for i, name in enumerate(names) if name in (*columns, "withdrawn")]
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
         reader = pa.ipc.open_file(file, options=options)
         for number in range(reader.num_record_batches):
             batch = reader.get_batch(number)

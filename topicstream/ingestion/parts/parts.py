@@ -1,5 +1,6 @@
-"""Long documents cut into parts that become documents: paragraphs, sections, or what stands between
-matches of a pattern.
+"""Long documents cut into parts that become documents.
+
+Parts are paragraphs, sections, runs of words, or stand between matches of a pattern.
 """
 
 from __future__ import annotations

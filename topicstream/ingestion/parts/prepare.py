@@ -92,7 +92,7 @@ def metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _types_of(
     source: pa.LargeStringArray, words: np.ndarray
 ) -> tuple[pa.LargeStringArray, np.ndarray]:
-    """The words of a piece among those of its source, and ``words`` as numbers of these.
+    """Select the words of a piece among those of its source, and renumber ``words``.
 
     A piece that has many of them takes all, so that they are numbered once for all such pieces.
     """
@@ -120,7 +120,7 @@ def _merge_words(
 
 
 def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
-    """The question whether a piece of very many words fits."""
+    """Make a function that asks whether a piece of very many words fits."""
     first = sources[0].as_py() if len(sources) else "no source"
     return lambda needed, whole: room.check(needed, f"counting the words of {first}", whole)
 
@@ -128,13 +128,13 @@ def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
 def long_enough(
     batch: pa.RecordBatch, cells: DocumentCells, least: int
 ) -> tuple[pa.RecordBatch, DocumentCells]:
-    """The documents of ``least`` words or more, and their cells."""
+    """Select the documents of ``least`` words or more, and their cells."""
     lengths = np.diff(cells.indptr)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    kept = np.bincount(owner, cells.counts, len(lengths)) >= least
-    cells_left = kept[owner]
-    indptr = np.concatenate(([0], np.cumsum(lengths[kept])))
-    return batch.filter(pa.array(kept)), DocumentCells(
+    is_long = np.bincount(owner, cells.counts, len(lengths)) >= least
+    cells_left = is_long[owner]
+    indptr = np.concatenate(([0], np.cumsum(lengths[is_long])))
+    return batch.filter(pa.array(is_long)), DocumentCells(
         indptr, cells.words[cells_left], cells.counts[cells_left]
     )
 

@@ -28,7 +28,7 @@ AN_INSTANT = 2.0
 
 
 def chain(crc: int, piece: int) -> int:
-    """The checksum of a sequence of pieces, one more piece appended."""
+    """Append one more piece to the checksum of a sequence of pieces."""
     return int(google_crc32c.extend(crc, piece.to_bytes(4, "little")))
 
 
@@ -70,11 +70,11 @@ class Reading:
         began = time.monotonic()
         before = self.working.state.seconds
         if isinstance(workers, int):
-            made = prepared_pieces(
+            results = prepared_pieces(
                 self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes
             )
         else:
-            made = self._uncommitted_of(
+            results = self._uncommitted_of(
                 workers.pieces(
                     paths,
                     self.options,
@@ -85,8 +85,8 @@ class Reading:
             )
         self.stop.deferring = isinstance(workers, int)  # a part of a cluster may take long
         try:
-            with closing(made):
-                for done in made:
+            with closing(results):
+                for done in results:
                     self._take(done)
                     self._commit_now_and_then(before + time.monotonic() - began)
         finally:
@@ -107,8 +107,8 @@ class Reading:
         with closing(pieces):
             self._check_committed(piece.crc for piece in pieces)
             for piece in pieces:
-                assert piece.made is not None
-                yield piece.made
+                assert piece.prepared is not None
+                yield piece.prepared
 
     def _check_committed(self, crcs: Iterable[int]) -> None:
         state = self.working.state

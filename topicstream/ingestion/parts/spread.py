@@ -63,7 +63,7 @@ class Piece(NamedTuple):
     """
 
     crc: int
-    made: Prepared | None = None
+    prepared: Prepared | None = None
     part: int | None = None
 
 
@@ -137,25 +137,27 @@ class Spread:
 
 
 def _with_documents(parts: list[WorkerPart], pieces: list[Piece]) -> Iterator[Piece]:
-    """The pieces of a task with the documents that a worker wrote to its parts."""
+    """Add to the pieces of a task the documents that a worker wrote to its parts."""
     opened = -1
     rows: Iterator[PieceRows] = iter(())
     words = pa.array([], TEXT)
     for piece in pieces:
-        if piece.made is None or piece.part is None:
+        if piece.prepared is None or piece.part is None:
             yield piece
             continue
         if piece.part != opened:
             opened = piece.part
             rows = read_part(parts[opened][0], ALL)
             words = read_words(parts[opened][1])
-        found = next(rows)
-        documents = CountedDocuments(found.metadata, found.withdrawn["id"], words, found.cells)
-        yield piece._replace(made=replace(piece.made, documents=documents))
+        piece_rows = next(rows)
+        documents = CountedDocuments(
+            piece_rows.metadata, piece_rows.withdrawn["id"], words, piece_rows.cells
+        )
+        yield piece._replace(prepared=replace(piece.prepared, documents=documents))
 
 
 def _absolute(source: Source) -> Source:
-    """A source that other machines find."""
+    """Make a source one that other machines find."""
     if source.path is not None and places().on_this_machine(source.path):
         source.path = source.path.absolute()
         if isinstance(source, TreeSource):
@@ -182,8 +184,8 @@ def _read(
             tasks = chain([task], tasks)
             break
         read_pieces.append(Piece(batch_crc(task.batch)))
-    for made in prepared_pieces(tasks, tokenizer, threads, options.piece_bytes):
-        documents = made.documents
+    for prepared in prepared_pieces(tasks, tokenizer, threads, options.piece_bytes):
+        documents = prepared.documents
         assert documents is not None
         part = None
         if len(documents.metadata) or len(documents.withdrawn):
@@ -194,8 +196,8 @@ def _read(
                 writers.append(PartWriter(paths[0], paths[1], WORDS_BYTES))
             writers[-1].add(documents)
             part = len(writers) - 1
-        slim = replace(made, task=replace(made.task, words=None), documents=None)
-        read_pieces.append(Piece(made.crc, slim, part))
+        slim = replace(prepared, task=replace(prepared.task, words=None), documents=None)
+        read_pieces.append(Piece(prepared.crc, slim, part))
     if writers:
         writers[-1].finish()
     return [writer.paths for writer in writers], read_pieces

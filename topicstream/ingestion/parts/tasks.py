@@ -75,8 +75,9 @@ class Task:
     doubled: bool = False
 
     def run(self) -> tuple[pa.RecordBatch, pa.Array]:
-        """The documents, with the fields of their path and cut into parts where the options say so,
-        and the ids of those that are withdrawn.
+        """Return the documents, and the ids of those that are withdrawn.
+
+        Documents have the fields of their path, and are cut into parts where the options say so.
 
         The letters of ids and metadata are composed (NFC).
         """
@@ -123,8 +124,9 @@ def with_missing_values(batch: pa.RecordBatch, missing: Sequence[str]) -> pa.Rec
 def with_fields(
     batch: pa.RecordBatch, values: Mapping[str, str | None], order: Mapping[str, str]
 ) -> pa.RecordBatch:
-    """The documents with a column of one value for each of ``values``, metadata in the order of
-    ``order``.
+    """Add a column of one value to documents for each of ``values``.
+
+    Metadata come in the order of ``order``.
     """
     first = batch.num_columns - len(metadata_of(batch))
     for name, value in values.items():

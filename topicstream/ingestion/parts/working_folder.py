@@ -62,7 +62,7 @@ class IngestState(msgspec.Struct, kw_only=True):
     whole_ids
         Whether all ids are whole numbers.
     record, places
-        The record of the ingest (opening/inputs_record.py), what paths lose when they are stored.
+        The record of the ingest (open/inputs_record.py), what paths lose when they are stored.
     committed
         Fingerprint and summary of the new store, once it is whole.
     """
@@ -250,13 +250,13 @@ class WorkingFolder:
             yield from read_part(self._path("part", part), columns or None)
 
     def pieces_by_part(self, *columns: str) -> Iterator[tuple[pa.Array, Iterator[PieceRows]]]:
-        """The words of each part, and its pieces with these columns."""
+        """Yield the words of each part, and its pieces with these columns."""
         for part in range(self.state.parts):
             words = read_words(self._path("words", part))
             yield words, read_part(self._path("part", part), columns)
 
     def rejects(self) -> Iterator[bytes]:
-        """The lines of the records that were left out, some at a time."""
+        """Yield the lines of the records that were left out, some at a time."""
         for number in range(self.state.reject_files):
             with open(self._path("rejects", number), "rb") as file:
                 while page := file.read(1 << 20):

@@ -35,7 +35,7 @@ class Arrow(Reader):
 
 
 def _record_batches(source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file, with the columns that are asked for."""
+    """Yield the record batches of a file, with the columns that are asked for."""
     try:
         with (
             seekable(source) as place,

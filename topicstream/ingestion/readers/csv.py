@@ -1,5 +1,7 @@
-"""CSV and TSV, parsed by Python's ``csv``; quoted fields may hold line breaks.  The first line
-names the columns; without a header they are called by their numbers, from 1.
+"""CSV and TSV, parsed by Python's ``csv``.
+
+Quoted fields may hold line breaks. The first line names the columns; without a header they are
+called by their numbers, from 1.
 """
 
 from __future__ import annotations
@@ -41,8 +43,20 @@ csv.field_size_limit(64 << 20)  # of the process; the default is 128 kB, less th
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """Names of the columns, the delimiter (and whether blanks follow it, perhaps before a quote)
-    and the quote, which columns hold text, and how many lines precede the first record.
+    """Layout of a file of CSV.
+
+    Attributes
+    ----------
+    names
+        Of the columns.
+    delimiter, quote
+        One character each.
+    blanks
+        Whether blanks follow the delimiter, perhaps before a quote.
+    text
+        Columns that hold text.
+    lines
+        How many precede the first record.
     """
 
     names: tuple[str, ...]
@@ -202,7 +216,7 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     options = options.spelled_as(first)
     text = tuple(options.text_fields)
     named = options.header
-    if named is None and set(_wanted(options)) <= set(first):
+    if named is None and set(_named_fields(options)) <= set(first):
         named = True
     examples = [] if named else _examples(rows, len(first))
     if named or (named is None and not _is_data(first, examples, options)):
@@ -220,7 +234,7 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
 
 
 def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
-    """Some whole records, stripped."""
+    """Return some whole records, stripped."""
     examples: list[list[str]] = []
     try:
         for row in islice(rows, LOOKED_AT):
@@ -236,7 +250,7 @@ def _one_character(chosen: str, option: str, other: str = "") -> str:
     return chosen
 
 
-def _wanted(options: ReadOptions) -> list[str]:
+def _named_fields(options: ReadOptions) -> list[str]:
     id_field = [options.id_field] if options.id_field and options.id_wanted else []
     return [*options.text_fields, *options.meta_wanted, *id_field]
 
@@ -244,10 +258,10 @@ def _wanted(options: ReadOptions) -> list[str]:
 def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:
     """Tell whether the first record looks like a document's and not like names.
 
-    It lacks a name that is wanted, and wanted are numbers, or the user did not name the text and
-    values stand in it.
+    It lacks a field that the options name, and such fields are numbers; or the user did not name
+    the text, and values stand in the record.
     """
-    missing = set(_wanted(options)) - set(first)
+    missing = set(_named_fields(options)) - set(first)
     unsaid = {"text"} if options.text_fields == ["text"] else set()
     if numbers := missing - unsaid:
         return all(w.isdecimal() and 1 <= int(w) <= len(first) for w in numbers)

@@ -1,6 +1,4 @@
-"""UCI bag of words: three header lines D, W, NNZ, then ``document word count`` a line, numbers from
-1.
-"""
+"""UCI bag of words: lines D, W, NNZ, then ``document word count`` a line, from 1."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Text files, one document each: of a folder tree, the id the path below the folder, or of a tar
-archive.
+"""Text files, one document each, of a folder tree or a tar archive.
+
+The id is the path below the folder, or the name of the member.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _contents(
 
 
 def _content(path: str, options: ReadOptions) -> bytes:
-    """A file as UTF-8, at most one byte more than a record may have."""
+    """Read a file as UTF-8, at most one byte more than a record may have."""
     if places().size(path) <= SMALL_BYTES:
         with places().open(path) as f:
             data = f.read(SMALL_BYTES + 1)

@@ -156,14 +156,14 @@ class TextsInPlace:
             raw = memoryview(record[self._text])
             if raw[0] != ord('"'):
                 return None
-            found: dict[str, object] = dict.fromkeys(record)
+            fields: dict[str, object] = dict.fromkeys(record)
             for name in self._fields & record.keys():
-                found[name] = orjson.loads(memoryview(record[name]))
+                fields[name] = orjson.loads(memoryview(record[name]))
         except (msgspec.MsgspecError, RecursionError, KeyError, orjson.JSONDecodeError):
             return None
         place = np.frombuffer(raw, np.uint8).__array_interface__["data"][0] - self._address
-        found[self._text] = PlacedText(place + 1, place + len(raw) - 1)
-        return found
+        fields[self._text] = PlacedText(place + 1, place + len(raw) - 1)
+        return fields
 
     def array(self, texts: Sequence[str | PlacedText]) -> pa.Array:
         """All texts of the block, of those in place with their escapes resolved."""
@@ -172,12 +172,12 @@ class TextsInPlace:
         offsets = np.zeros(len(texts) + 1, np.int64)
         out = np.empty(int((places[:, 1] - places[:, 0]).sum()) + _SPARE, np.uint8)
         _resolve_escapes(self._bytes, places, out, offsets)
-        found = word_array(out[: offsets[-1]], offsets)
+        array = word_array(out[: offsets[-1]], offsets)
         others = [isinstance(text, str) for text in texts]
         if any(others):
-            made = clean_strings([text for text in texts if isinstance(text, str)], TEXT)
-            found = pc.replace_with_mask(found, pa.array(others), made)
-        return found
+            strings = clean_strings([text for text in texts if isinstance(text, str)], TEXT)
+            array = pc.replace_with_mask(array, pa.array(others), strings)
+        return array
 
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -259,7 +259,7 @@ def _resolve_escape(text: Bytes, i: int, out: Bytes, at: int) -> tuple[Int, Int]
 
 @kernel
 def _hex4(text: Bytes, i: int) -> Int:
-    """The number of four hexadecimal digits."""
+    """Return the number of four hexadecimal digits."""
     value = np.int64(0)
     for k in range(4):
         digit = np.int64(text[i + k])
@@ -268,7 +268,10 @@ def _hex4(text: Bytes, i: int) -> Int:
 
 
 def record_of(line: bytes) -> dict[str, object]:
-    """The object of one line.  Raises WrongField with the reason."""
+    """Parse the object of one line.
+
+    Raises WrongField with the reason.
+    """
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:

@@ -1,5 +1,6 @@
-"""Matrix Market coordinate files: rows are documents, sorted, columns words; with ``--transpose``
-the other way, in any order.
+"""Matrix Market coordinate files: rows are documents, sorted, columns words.
+
+With ``--transpose`` it is the other way, in any order.
 
 ``integer`` and ``pattern`` matrices hold counts; so do ``real`` ones, or with ``--weighted``
 weights (float32 cells).

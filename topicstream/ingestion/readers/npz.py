@@ -1,7 +1,6 @@
-"""NumPy's .npz: a sparse matrix that SciPy saved, its rows documents; or arrays of vectors, a row
-each (parse/vectors.py).
+"""NumPy's .npz: a sparse matrix of SciPy, or arrays of vectors.
 
-Arrays of Python objects are never read.
+Rows are documents. Arrays of Python objects are never read.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Npz(MatrixReader):
 
 
 def _matrix(name: str, archive: zipfile.ZipFile) -> Matrix:
-    """A sparse matrix, as SciPy saves it."""
+    """Read a sparse matrix as SciPy saves it."""
     rows, columns = _Member(archive, "shape")[:].tolist()
     with archive.open("format.npy") as stream:
         kind = np.lib.format.read_array(stream, allow_pickle=False).astype(str).item()
@@ -91,7 +90,7 @@ class _Member:
 def _vectors(
     source: Source, options: ReadOptions, archive: zipfile.ZipFile
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all arrays."""
+    """Yield the rows of all arrays as documents."""
     width = record = 0
     for member in archive.namelist():
         with archive.open(member) as stream:

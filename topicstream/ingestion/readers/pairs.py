@@ -97,9 +97,9 @@ class PairReader(Reader):
             for row in sorted(reasons):
                 source.reject(int(numbers[row]), reasons[row], lines[row])
             good = ~np.isin(places, list(reasons))
-            kept = good[owner]
-            rows = (np.cumsum(good) - 1)[owner[kept]]
-            counts = counts[kept] if weighted else counts[kept].astype(np.int64)
+            is_used = good[owner]
+            rows = (np.cumsum(good) - 1)[owner[is_used]]
+            counts = counts[is_used] if weighted else counts[is_used].astype(np.int64)
             ids = positions(source.key, numbers[places[good]])
             heads = (head.decode("utf-8", "replace") for head, use in zip(pairs.heads, good) if use)
             meta = (
@@ -107,7 +107,7 @@ class PairReader(Reader):
                 if self.labelled
                 else {}
             )
-            yield count_batch(source, ids, ids, rows, words[kept].astype(np.int64), counts, meta)
+            yield count_batch(source, ids, ids, rows, words[is_used].astype(np.int64), counts, meta)
 
     def _words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
         """Return the vocabulary given or beside the file.

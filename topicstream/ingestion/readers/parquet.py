@@ -65,7 +65,7 @@ def seekable(source: Source) -> Iterator[Any]:
 
 @contextmanager
 def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
-    """The file."""
+    """Open a Parquet file."""
     with seekable(source) as place:
         try:
             yield pq.ParquetFile(place, buffer_size=BUFFER, pre_buffer=False)
@@ -78,9 +78,7 @@ def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
 def row_batches(
     source: Source, file: pq.ParquetFile, names: list[str], options: ReadOptions
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows of some columns, about ``piece_bytes`` of them, and the number of the first one,
-    from 0.
-    """
+    """Yield about ``piece_bytes`` of rows, and the number of the first one, from 0."""
     total = max(file.metadata.num_rows, 1)
     size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
     step = max(
@@ -95,7 +93,7 @@ def row_batches(
 
 
 def sliced(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """A batch cut into slices of about ``piece_bytes``."""
+    """Cut a batch into slices of about ``piece_bytes``."""
     step = max(
         1, min(most_records(options), options.piece_bytes * len(batch) // max(batch.nbytes, 1))
     )

@@ -189,8 +189,9 @@ def _citations(element: Any, source: str) -> Iterator[Citation]:
 
 
 def _year(date: Any) -> str | None:
-    """The year of a date, from <Year> or the first of a <MedlineDate> such as ``1998 Dec-1999
-    Jan``.
+    """Return the year of a date.
+
+    It is in <Year>, or the first of a <MedlineDate> such as ``1998 Dec-1999 Jan``.
     """
     year = _YEAR.search(_content(date, "Year") or _content(date, "MedlineDate"))
     return year[0] if year else None

@@ -1,3 +1,1 @@
-"""Third: which documents count, final word ids, side files joined, blocks, and the commit by one
-rename.
-"""
+"""Third stage: documents that count, word ids, side files, blocks, one rename."""

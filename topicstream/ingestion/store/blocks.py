@@ -20,8 +20,9 @@ from topicstream.numeric.parallel import pooled
 
 
 def words_of_training(working: WorkingFolder, decision: Decision) -> Iterator[pa.Table]:
-    """The words of each part, with counts and document frequencies in training documents
-    (``vocabulary.SCHEMA``).
+    """Yield the words of each part with their counts in training documents.
+
+    Tables have ``vocabulary.SCHEMA``.
     """
     classes = iter(decision.classes)
     for words, pieces in working.pieces_by_part("words", "counts"):
@@ -38,8 +39,10 @@ def words_of_training(working: WorkingFolder, decision: Decision) -> Iterator[pa
 def number_words(
     lengths: np.ndarray, words: np.ndarray, counts: np.ndarray, final: np.ndarray, kind: np.ndarray
 ) -> tuple[Cells, int]:
-    """The documents of a piece that count, the training documents first, their words by final ids,
-    ascending; and how many are training documents.
+    """Give the words of a piece their final ids, and leave out documents that do not count.
+
+    Returns the cells, training documents first and ids ascending, and the number of training
+    documents.
 
     Parameters
     ----------
@@ -58,7 +61,7 @@ def number_words(
     )  # what is left out comes last: one word more and one document more
     row[order] = np.arange(len(order), dtype=np.int32)
     size = int(final.max(initial=-1)) + 1
-    given = Cells(
+    cells = Cells(
         np.append(0, np.cumsum(lengths, dtype=np.int64)),
         np.where(final < 0, size, final)[words],
         counts,
@@ -66,7 +69,7 @@ def number_words(
     by_word = CellsByWord(
         np.empty(size + 2, np.int64), np.empty(len(words), np.int32), np.empty_like(counts)
     )
-    sort_by_word(given, by_word)
+    sort_by_word(cells, by_word)
     n = by_word.ptr[size]
     sorted_cells = CellsByWord(
         np.empty(len(order) + 2, np.int64), np.empty(n, np.int32), np.empty(n, counts.dtype)

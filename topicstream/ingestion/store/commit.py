@@ -33,8 +33,9 @@ from topicstream.ingestion.store.decide import DROPPED, Decision
 def fingerprint(
     vocabulary_hash: str, parts: Mapping[str, PartEntry], removed: StoreFile | None
 ) -> str:
-    """sha256 over the vocabulary and the blocks' checksums in order: equal for stores of equal
-    content.
+    """Compute the sha256 of the vocabulary and of all blocks' checksums in order.
+
+    It is equal for stores of equal content.
     """
     digest = hashlib.sha256(vocabulary_hash.encode())
     for part in PARTS:
@@ -120,14 +121,14 @@ def write_documents(
     """
     for i, piece in enumerate(working.pieces()):
         kind = decision.classes[i]
-        kept = np.flatnonzero(kind != DROPPED)
+        rows = np.flatnonzero(kind != DROPPED)
         table = pa.Table.from_batches([piece.metadata])
-        table = table if len(kept) == len(kind) else table.take(kept)
+        table = table if len(rows) == len(kind) else table.take(rows)
         if counts.date_format is not None and "date" in table.column_names:
             at = table.column_names.index("date")
             table = table.set_column(at, "date", in_iso_format(table["date"], counts.date_format))
         counts.add(table)
-        writer.place(table, kind[kept])
+        writer.place(table, kind[rows])
         progress.step("writing documents", i + 1, len(decision.classes), "piece")
     return writer.finish()
 

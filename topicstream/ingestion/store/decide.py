@@ -156,7 +156,7 @@ a withdrawal before it."""
 
 
 def _starts(working: WorkingFolder, base: Corpus | None) -> list[int]:
-    """Number of the first document of each piece, and of the next that would come."""
+    """Return the number of each piece's first document, and of the next that would come."""
     starts = [0 if base is None else sum(part.docs for part in base.manifest.parts.values())]
     for piece in working.pieces("withdrawn"):
         starts.append(starts[-1] + len(piece.documents))
@@ -186,14 +186,14 @@ def _repeated_hashes(events: Iterator[Events], most_bytes: int) -> np.ndarray | 
 
     Ids are mostly distinct, and sorting eight bytes of each shows it.
     """
-    found = [np.zeros(0, np.uint64)]
+    parts = [np.zeros(0, np.uint64)]
     size = 0
     for high, _, _ in events:
-        found.append(high)
+        parts.append(high)
         size += high.nbytes
         if 2 * size > most_bytes:
             return None
-    every = np.concatenate(found)
+    every = np.concatenate(parts)
     every.sort()
     return np.unique(every[1:][every[1:] == every[:-1]])
 
@@ -300,11 +300,11 @@ def _split_by_field(piece: PieceRows, name: str, value: str | None) -> np.ndarra
 
 
 def _threshold(working: WorkingFolder, reason: np.ndarray, heldout: Heldout) -> int:
-    """The threshold below which so many documents that count lie as are to be held out."""
+    """Return the threshold below which as many documents lie as are to be held out."""
     if heldout.where is not None:
         return 1
-    wanted = heldout.number_wanted(int(np.count_nonzero(reason == 0)))
-    if wanted is None:
+    number = heldout.number_to_hold_out(int(np.count_nonzero(reason == 0)))
+    if number is None:
         return min(
             int((HELDOUT_SHARE if heldout.share is None else heldout.share) * 2**64), 2**64 - 1
         )
@@ -313,9 +313,9 @@ def _threshold(working: WorkingFolder, reason: np.ndarray, heldout: Heldout) -> 
     for split in _splits(working, heldout):
         smallest = np.concatenate((smallest, split[reason[start : start + len(split)] == 0]))
         start += len(split)
-        if len(smallest) > wanted > 0:
-            smallest = np.partition(smallest, wanted - 1)[:wanted]
-    return min(int(smallest.max()) + 1, LARGEST) if wanted and len(smallest) else 0
+        if len(smallest) > number > 0:
+            smallest = np.partition(smallest, number - 1)[:number]
+    return min(int(smallest.max()) + 1, LARGEST) if number and len(smallest) else 0
 
 
 def _describe_pair(

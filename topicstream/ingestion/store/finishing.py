@@ -89,7 +89,7 @@ MOST_FIELDS = 100
 
 
 def notes_summary(notes: Counter[str]) -> dict[str, Json]:
-    """Notes for the summary, and the names of the fields that were left out."""
+    """Return notes for the summary, and the names of the fields that were left out."""
     fields = sorted(
         note.removeprefix(LEFT_OUT)
         for note in notes
@@ -152,11 +152,11 @@ class Finishing:
                 f"{self.out}: contains counts, but the new documents have weights; ingest them "
                 f"into another store"
             )
-        given: int | None = state.width  # None: nothing was read
-        self.width = self.base.width if self.base is not None else given or 0
-        if given is not None and given != self.width:
+        width: int | None = state.width  # None: nothing was read
+        self.width = self.base.width if self.base is not None else width or 0
+        if width is not None and width != self.width:
             raise InputError(
-                f"{self.out}: holds {payload_of(self.width)}, the input {payload_of(given)}; "
+                f"{self.out}: holds {payload_of(self.width)}, the input {payload_of(width)}; "
                 f"ingest it into another store"
             )
         self._join_side_files()
@@ -278,7 +278,7 @@ class Finishing:
         if self.base is not None:
             fixed = self.removal.subtract(TokenVocabulary.read(self.base.file("vocab")))
         elif given.vocab is not None:
-            fixed = TokenVocabulary.given(
+            fixed = TokenVocabulary.from_file(
                 given.vocab, lambda n: ask_for_words(n, self.plan.words), given.encoding
             )
         dropped = set(self.old.vocabulary.get("dropped", []) if self.old is not None else [])
@@ -355,11 +355,11 @@ class Finishing:
         matched = listed.as_in_corpus(occur)
         self.word_lists["drop_words"] = matched.summary()
         if self.base is not None:
-            kept = matched.words.filter(pa.array(stored.lookup(matched.words) >= 0)).unique()
-            self.word_lists["drop_words"]["kept"] = kept.slice(0, LISTED).to_pylist()
+            still = matched.words.filter(pa.array(stored.lookup(matched.words) >= 0)).unique()
+            self.word_lists["drop_words"]["kept"] = still.slice(0, LISTED).to_pylist()
         return set(matched.words.to_pylist())
 
-    def _told_of_lists(self) -> dict[str, Json]:
+    def _describe_lists(self) -> dict[str, Json]:
         """For the summary: how the words of the user's lists occur in the corpus."""
         recipe = self.options.recipe
         if self.base is None and self.working.state.text:
@@ -564,7 +564,7 @@ class Finishing:
             "heldout_asked": decision.heldout.asked,
             "tokenizer": shown if self.working.state.text else None,
             "language": self.language,
-            **self._told_of_lists(),
+            **self._describe_lists(),
         }
 
     def _end(self, summary: dict[str, Json]) -> dict[str, Json]:

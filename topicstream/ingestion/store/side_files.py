@@ -1,5 +1,4 @@
-"""Files beside the documents: metadata by document (``--meta-file``) and links (``--links``),
-whatever the documents' format.
+"""Files beside the documents: metadata (``--meta-file``) and links (``--links``).
 
 A file with names (CSV and TSV with a header, JSON lines, Parquet) is read by the reader of its
 format; TSV and CSV without a header take the names that the user gives:
@@ -149,40 +148,41 @@ class SideFile:
     links: bool = False
 
     def tables(self) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """The rows in bounded pieces: where each stands (``file:line``), and its fields and
-        ``KEY``, strings or lists of them. InputError with file and line at the first row that
-        cannot be read.
+        """Yield the rows in bounded pieces: where each stands (``file:line``), and its fields.
+
+        Fields and ``KEY`` are strings or lists of them. InputError with file and line at the first
+        row that cannot be read.
         """
-        wanted = dict(self.fields) | ({KEY: self.key} if self.key is not None else {})
+        columns_of = dict(self.fields) | ({KEY: self.key} if self.key is not None else {})
         with _SideSource(self.path, Path(self.path), encoding=self.read.encoding) as source:
             yield from (
-                self._with_names(source, wanted)
+                self._with_names(source, columns_of)
                 if self.names is None
-                else self._without(source, wanted, self.names)
+                else self._without(source, columns_of, self.names)
             )
 
     def _with_names(
-        self, source: Source, wanted: dict[str, str]
+        self, source: Source, columns_of: dict[str, str]
     ) -> Iterator[tuple[pa.Array, pa.Table]]:
-        kept = {f.name: getattr(self.read, f.name) for f in fields(ReadOptions)}
-        kept |= {
-            "meta": wanted,
+        values = {f.name: getattr(self.read, f.name) for f in fields(ReadOptions)}
+        values |= {
+            "meta": columns_of,
             "on_error": "fail",
             "id_field": self.key,
             "format": None,
             "header": True,
         }
-        options = _NoText(**kept | ({"delimiter": "tab"} if self.form == "tsv" else {}))
+        options = _NoText(**values | ({"delimiter": "tab"} if self.form == "tsv" else {}))
         reader = reader_named("csv" if self.form == "tsv" else self.form)
         for batch in filter(len, reader.batches(source, options)):
             # by place: a field may be called text, as the content of a batch is
             yield batch.column(1), pa.table(metadata_of(batch))
 
     def _without(
-        self, source: Source, wanted: dict[str, str], names: tuple[str, ...]
+        self, source: Source, columns_of: dict[str, str], names: tuple[str, ...]
     ) -> Iterator[tuple[pa.Array, pa.Table]]:
         last = len(names) - 1
-        rest = any(column == names[last] and field in LISTS for field, column in wanted.items())
+        rest = any(column == names[last] and field in LISTS for field, column in columns_of.items())
         delimiter = _delimiter(self.form, source.head())
         for numbers, lines in lines_of(source, self.read):
             rows = []
@@ -201,7 +201,7 @@ class SideFile:
                     raise BadFile(self.path, number, f"{len(row)} fields for {len(names)} columns")
                 rows.append(row + [None] * (len(names) - len(row)))
             columns = {name: pa.array(values, TEXT) for name, values in zip(names, zip(*rows))}
-            table = {field: columns[column] for field, column in wanted.items()} if rows else {}
+            table = {field: columns[column] for field, column in columns_of.items()} if rows else {}
             separator = self.read.list_separator
             lists = {field: as_lists(table[field], separator) for field in table if field in LISTS}
             yield positions(self.path, numbers), pa.table(table | lists)
@@ -257,8 +257,9 @@ def _head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
 
 
 def _written_head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
-    """Format of a side file, and the names in its first record: of a header, of a schema, or of the
-    objects in its head.
+    """Return the format of a side file, and the names in its first record.
+
+    They are those of a header, of a schema, or of the objects in its head.
     """
     form = FORMATS.get(plain_suffix(path))
     if form is None:
@@ -293,9 +294,9 @@ def _delimiter(form: str, head: bytes) -> str:
 
 
 def _names(path: str, form: str, first: list[str], given: dict[str, str]) -> tuple[str, ...] | None:
-    """The columns given for a file without a header, None where the first record has them all.
+    """Return the columns given for a file without a header.
 
-    InputError where it lacks some.
+    None where the first record has them all. InputError where it lacks some.
     """
     missing = [column for column in given.values() if column not in first]
     if missing and form in ("tsv", "csv") and (len(missing) == len(given) or len(given) == 1):

@@ -92,9 +92,9 @@ class SideJoin:
                 source = compose_strings(metadata["source"])
                 keys = pc.replace_substring_regex(source, r"[:#]\d+$", "")
                 name = keys
-                for part, kept in ((r"^.*/", ""), (r"(.)\.[^.]*$", r"\1")):
+                for part, rest in ((r"^.*/", ""), (r"(.)\.[^.]*$", r"\1")):
                     longer = name
-                    name = pc.replace_substring_regex(name, part, kept)
+                    name = pc.replace_substring_regex(name, part, rest)
                     yield pa.table({"number": numbers, "id": ids, "key": name}).filter(
                         pc.not_equal(name, longer)
                     )
@@ -103,8 +103,9 @@ class SideJoin:
             yield pa.table({"number": numbers, "id": ids, "key": keys})
 
     def _relate(self, file: SideFile, name: str) -> None:
-        """Make the table ``name`` (number, position, a column a field) of the rows of a file and
-        their documents.
+        """Make the table ``name`` of the rows of a file and their documents.
+
+        Its columns are number, position and one a field.
         """
         fields = ["links"] if file.links else list(file.fields)
         self.columns |= {field: "list" if field in LISTS else "string" for field in fields}
@@ -211,8 +212,9 @@ class SideJoin:
         return pa.table({"key": key, "f0": pa.ListArray.from_arrays(offsets, targets)})
 
     def _as_key(self, keys: pa.ChunkedArray, where: pa.Array) -> pa.Array:
-        """Keys as the documents have them: numbers without zeros before them, paths without the
-        place of the input.
+        """Write keys as the documents have them.
+
+        Numbers have no zeros before them, and paths lack the place of the input.
         """
         if self._key == "row":
             return pa.array(whole_numbers(keys, where)).cast(TEXT)
@@ -224,8 +226,9 @@ class SideJoin:
         return keys
 
     def _join(self, rows: str, target: str, key: str, columns: str, size: int) -> None:
-        """Make the table ``target`` of ``columns`` of rows (r) and the documents (d) of their key,
-        if any; the rows go.
+        """Make the table ``target`` of rows (r) and the documents (d) of their key, if any.
+
+        The rows go.
         """
         parts = 1 + max(size, self._documents) // JOINED_AT_ONCE
         for part in range(parts):
@@ -240,7 +243,7 @@ class SideJoin:
         self._relations.execute(f"drop table {rows}")
 
     def add_fields(self, table: pa.Table, first: int) -> pa.Table:
-        """The metadata of documents from number ``first`` on, with the fields of their rows."""
+        """Add the fields of their rows to the metadata of documents from ``first`` on."""
         for name, fields in self._files:
             lists = [field in LISTS for field in fields]
             values = [

@@ -1,5 +1,6 @@
-"""What each Unicode character is to the tokenizer, as flat tables made from ``unicodedata`` on
-first use.
+"""Classes of Unicode characters for the tokenizer, and words beyond ASCII.
+
+Flat tables are made from ``unicodedata`` on first use:
 
 classes  uint8[0x110000]   one of the constants below
 lowered  int32[LOWERED]    simple lower case of a code point (those above have none)
@@ -95,7 +96,7 @@ EMOJI_RANGES = (
 
 
 def lower(text: str) -> str:
-    """Simple lower case, one character for one: what the kernels do, in Python.
+    """Lower-case one character for one, as the kernels do.
 
     The two characters that ``str.lower`` treats by context or makes two of (capital sigma, dotted
     capital I) are mapped first.
@@ -176,8 +177,9 @@ def pattern_classes() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def tokenized_classes() -> np.ndarray:
-    """Classes of tokenised text: what ``str.split`` takes for white space (and NUL) parts words,
-    all else is word.
+    """Return the classes of tokenised text.
+
+    Whatever ``str.split`` takes for white space (and NUL) parts words, all else is word.
     """
     classes = np.full(CODE_POINTS, LETTER, np.uint8)
     classes[[c for c in range(0x3001) if chr(c).isspace()]] = SPACE
@@ -239,8 +241,10 @@ def spaced_word(
     out: Bytes,
     at: int,
 ) -> tuple[Int, Int, Int, Bool, Int]:
-    """Copy the word at ``i``, lower-cased, to ``out[at:]``: (end in text, end in out, letters and
-    digits, has a letter, code points).
+    """Copy the word at ``i``, lower-cased, to ``out[at:]``.
+
+    Returns its end in the text and in ``out``, its letters and digits, whether it has a letter, and
+    its code points.
     """
     length = np.int64(0)
     letter = False

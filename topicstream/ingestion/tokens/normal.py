@@ -134,7 +134,7 @@ def fold_with_places(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 @lru_cache(maxsize=1)
 def folds() -> dict[int, str]:
-    """The characters that ``nfkc`` replaces, each with the letters that it stands for."""
+    """Return the characters that ``nfkc`` replaces, each with its letters."""
     exceptions = {c for first, last in AS_WRITTEN for c in range(first, last + 1)}
     replaced = {}
     for c in _assigned():
@@ -184,8 +184,9 @@ def _composed(texts: pa.Array) -> pa.Array:
 
 
 def _composed_small(texts: pa.Array) -> pa.Array:
-    """Compose, and lower-case what has a letter only as a small one (``J̌``, whose small one is
-    ``ǰ``).
+    """Compose letters, and lower-case those that are one only as small letters.
+
+    Such is ``J̌``, whose small one is ``ǰ``.
     """
     texts = _composed(texts)
     rows = pc.match_substring_regex(texts, _small_only())
@@ -197,7 +198,7 @@ def _composed_small(texts: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1)
 def _small_only() -> str:
-    """A pattern of the capitals with marks that are one character only as small letters."""
+    """Return a pattern of the capitals with marks that are one character only as small letters."""
     capitals = set()
     for letter in map(chr, _assigned()):
         capital = unicodedata.normalize("NFC", letter.upper())
@@ -214,8 +215,9 @@ def _unsettled_rows(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _unsettled() -> tuple[np.ndarray, np.ndarray]:
-    """Tables of the quick check of UAX #15: which characters may change (bool), and the combining
-    class of each.
+    """Make the tables of the quick check of UAX #15.
+
+    They tell which characters may change (bool), and the combining class of each.
     """
     may_change = np.zeros(CODE_POINTS, np.bool_)
     combining = np.zeros(CODE_POINTS, np.uint8)
@@ -240,7 +242,7 @@ _HIGH = np.uint64(0x8080808080808080)
 
 @kernel(forceinline=True)
 def _behind_ascii(text: Bytes, i: int, stop: int) -> Int:
-    """The place of the first byte from ``i`` on that is no ASCII, or ``stop``."""
+    """Find the first byte from ``i`` on that is no ASCII, or return ``stop``."""
     while i + 8 <= stop and load8(text, i) & _HIGH == 0:
         i += 8
     while i < stop and text[i] < 0x80:

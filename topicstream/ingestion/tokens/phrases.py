@@ -37,9 +37,11 @@ def learn_phrases(
     min_count: int = 20,
     asked: Collection[str] = (),
 ) -> Recipe:
-    """The recipe with the phrases of ``texts`` (large_string, all of a corpus or a sample): pairs
-    that occur ``min_count`` times or more with an npmi of ``threshold`` or more, the ``MOST``
-    frequent ones if there are more, in the order of their bytes.
+    """Learn the phrases of ``texts`` (large_string, all of a corpus or a sample).
+
+    Phrases are pairs that occur ``min_count`` times or more with an npmi of ``threshold`` or more,
+    the ``MOST`` frequent ones if there are more, in the order of their bytes. Returns the recipe
+    with them.
 
     Counts every pair exactly, out of core in the scratch ``folder``. Phrases that the recipe has
     already are replaced. InputError for a threshold outside [-1, 1]. asked: tools that the command

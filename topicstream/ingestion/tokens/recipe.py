@@ -1,5 +1,6 @@
-"""Everything that decides how text becomes words, in one value that goes into the corpus and into
-the model.
+"""All that decides how text becomes words, in one value.
+
+It goes into the corpus and into the model.
 """
 
 from __future__ import annotations
@@ -148,8 +149,9 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return decode_record(value, cls, "tokenizer recipe")
 
     def hash(self) -> str:
-        """sha256 (hex) of the canonical JSON: equal for recipes that give equal words (versions of
-        tools aside).
+        """Compute the sha256 (hex) of the canonical JSON.
+
+        It is equal for recipes that give equal words (versions of tools aside).
         """
         values = {name: value for name, value in self.to_json().items() if name != "tools"}
         if self.normalize == "none":  # as it was before recipes had the field

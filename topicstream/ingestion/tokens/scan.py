@@ -106,8 +106,9 @@ _A_TYPE = 160  # bytes that a different word of a piece takes at most until it i
 
 @kernel(forceinline=True)
 def _lower8(x: int, lower_mask: int, underscores: int) -> Int:
-    """Eight bytes of a word of letters, digits and underscores in lower case: a letter has bit 6,
-    as has the underscore.
+    """Lower-case eight bytes of a word of letters, digits and underscores.
+
+    A letter has bit 6, as has the underscore.
     """
     case = (x >> _ONE) & lower_mask
     if underscores != _ZERO:

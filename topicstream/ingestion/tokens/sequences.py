@@ -40,7 +40,7 @@ class WordSequence:
         return cls(encoded.dictionary, numbers[places], documents)
 
     def neighbours(self, left: np.ndarray) -> np.ndarray:
-        """Number each place and the entry of ``left`` at the place before it, int64[n].
+        """Map each place and the entry of ``left`` before it to a number, int64[n].
 
         -1 where one of the two is -1, or where a document begins.
         """
@@ -59,7 +59,7 @@ class WordSequence:
     def joined(
         self, pairs: np.ndarray, firsts: pa.Array, joiner: str
     ) -> tuple[np.ndarray, pa.Array]:
-        """Number the pairs of one of ``firsts`` and a word, and make these words.
+        """Join pairs of one of ``firsts`` and a word to words, and return their numbers.
 
         -1 stays -1.
         """
@@ -98,7 +98,7 @@ def join_phrases(
 
 
 def add_ngrams(text: WordSequence, longest: int, joiner: str) -> WordSequence:
-    """The sequence and behind it all its n-grams of up to ``longest`` words."""
+    """Append all n-grams of up to ``longest`` words to a sequence."""
     size = len(text.words)
     words = [text.words]
     places = [text.places]
@@ -117,8 +117,9 @@ def add_ngrams(text: WordSequence, longest: int, joiner: str) -> WordSequence:
 def count_sequence(
     text: WordSequence, documents: int
 ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
-    """(words, indptr int64[D + 1], words int32[nnz], counts int32[nnz]): the distinct words that
-    occur, and the cells.
+    """Count a sequence: the distinct words that occur, and the cells.
+
+    Returns words, indptr int64[D + 1], words int32[nnz], counts int32[nnz].
     """
     import scipy.sparse  # a tenth of a second, which an ingest without phrases need not spend
 

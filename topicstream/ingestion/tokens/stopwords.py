@@ -1,6 +1,8 @@
-"""Stop words, and the language whose stop words a corpus still has.  English ones are our own:
-function words, that is articles, pronouns, prepositions, conjunctions, auxiliaries, and the halves
-that an apostrophe leaves behind (the tokenizer splits ``don't`` into ``don`` and ``t``).
+"""Stop words, and the language whose stop words a corpus still has.
+
+English ones are our own: function words, that is articles, pronouns, prepositions, conjunctions,
+auxiliaries, and the halves that an apostrophe leaves behind (the tokenizer splits ``don't`` into
+``don`` and ``t``).
 
 Grouped by what they are, so that a reader can see why a word is in the list. Words that carry a
 subject (``system``, ``company``, ``found``) are left in: a topic model sets them aside better than
@@ -215,7 +217,7 @@ def _read_file(path: str, encoding: str | None) -> set[str]:
 
 @cache
 def _function_words() -> pa.Table:
-    """The stop words of all languages: columns word and language."""
+    """Return the stop words of all languages: columns word and language."""
     lists = [
         (word, language)
         for language in LANGUAGES.values()

@@ -46,8 +46,9 @@ DROPPED = {
 
 
 class _ThreadTools(threading.local):
-    """The lemmatizer, stemmer and segmenter that a recipe asks for, made for each thread: they hold
-    the word at work.
+    """Lemmatizer, stemmer and segmenter of a recipe, made for each thread.
+
+    They hold the word at work.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -102,7 +103,7 @@ class Tokenizer:
         self._rules = self._kernel_rules(sorted(word for word in stop if word))
 
     def _as_counted(self, word: str) -> str:
-        """A word of a list in the form that the text has once it is normalised and lower-cased."""
+        """Return a word of a list as the text has it, normalised and lower-cased."""
         normal = normalize_text(compose_text(word), self.recipe.normalize)
         return lower_words(normal, self.recipe.one_sigma) if self.recipe.lowercase else normal
 
@@ -131,7 +132,7 @@ class Tokenizer:
         )
 
     def count(self, texts: pa.Array, ask: Callable[[int, int], None] | None = None) -> Counted:
-        """The counts of documents, large_string[D].
+        """Count the words of documents, large_string[D].
 
         Pure: the same texts give the same bytes, whatever was counted before. Releases the GIL but
         for a pattern of the user's own and for stems not met before. ``ask``: called before a table
@@ -152,8 +153,9 @@ class Tokenizer:
     def _count_sequence(
         self, types: pa.Array, sequence: np.ndarray, indptr: np.ndarray
     ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
-        """Types and cells of listed words: replaced, their lemmas, stems, then phrases, then
-        n-grams.
+        """Return types and cells of listed words.
+
+        These are replaced, then become lemmas, stems, phrases and n-grams, in this order.
         """
         if self._changing:
             words = [self._changed(word) for word in types.to_pylist()]
@@ -203,7 +205,7 @@ class Tokenizer:
         number: dict[str, int] = {}
         sequence: list[int] = []
         indptr = np.zeros(offsets.size, np.int64)
-        kept = spaces = 0
+        in_words = spaces = 0
         data = text.tobytes()
         for d in range(offsets.size - 1):
             document = data[offsets[d] : offsets[d + 1]].decode()
@@ -213,18 +215,18 @@ class Tokenizer:
             for word in pattern.findall(document):
                 if not word:
                     continue
-                kept += len(word) - sum(map(str.isspace, word))
+                in_words += len(word) - sum(map(str.isspace, word))
                 sequence.append(-1 if word in self._stop else number.setdefault(word, len(number)))
             indptr[d + 1] = len(sequence)
         cells = self._count_sequence(
             pa.array(list(number), pa.large_string()), np.array(sequence, np.int32), indptr
         )
         points = code_points(text)
-        return Counted(*cells, points, points - spaces - kept, 0)
+        return Counted(*cells, points, points - spaces - in_words, 0)
 
 
 def _stemmer(language: str) -> Callable[[str], str]:
-    """A stemmer of snowballstemmer, or of PyStemmer, which that prefers."""
+    """Make a stemmer of snowballstemmer, or of PyStemmer, which that prefers."""
     try:
         import snowballstemmer
     except ImportError:
@@ -242,7 +244,7 @@ def _stemmer(language: str) -> Callable[[str], str]:
 def prepared(
     documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[str]] | None
 ) -> pa.Array:
-    """The text of documents, large_string[D], as the recipe wants it.
+    """Prepare the text of documents, large_string[D], as the recipe wants it.
 
     Parameters
     ----------

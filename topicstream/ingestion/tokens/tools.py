@@ -133,31 +133,32 @@ def versions_of(names: list[str]) -> tuple[str, ...]:
 
 
 def replacements(
-    given: str | PathLike[str] | Mapping[str, str], encoding: str | None = None
+    variants: str | PathLike[str] | Mapping[str, str], encoding: str | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Spelling variants, sorted: of a mapping, or of a file of two columns parted by a tab or a
-    comma.
+    """Read spelling variants, sorted.
+
+    They are a mapping, or a file of two columns parted by a tab or a comma.
 
     Raises
     ------
     InputError
         At a line without two words.
     """
-    if isinstance(given, Mapping):
-        pairs = {compose_text(old): compose_text(new) for old, new in given.items()}
+    if isinstance(variants, Mapping):
+        pairs = {compose_text(old): compose_text(new) for old, new in variants.items()}
         return tuple(sorted(pairs.items()))
     pairs = {}
     try:
-        lines = read_word_list(given, encoding).decode().splitlines()
+        lines = read_word_list(variants, encoding).decode().splitlines()
     except OSError as e:
-        raise InputError(f"--replace {given}: cannot be read ({e})") from None
+        raise InputError(f"--replace {variants}: cannot be read ({e})") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         fields = [field.strip() for field in line.split("\t" if "\t" in line else ",")]
         if len(fields) != 2 or not all(fields) or any(" " in field for field in fields):
             raise InputError(
-                f"{given}:{number}: expected two words, a word and its replacement, separated "
+                f"{variants}:{number}: expected two words, a word and its replacement, separated "
                 f"by a tab or a comma"
             )
         old, new = (compose_text(field).lower() for field in fields)

@@ -47,7 +47,7 @@ def word_array(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
 
 
 def word_table(words: pa.Array, counts: np.ndarray, df: np.ndarray) -> pa.Table:
-    """A table of the schema of vocab.parquet and pruned.parquet."""
+    """Make a table of the schema of vocab.parquet and pruned.parquet."""
     return pa.table([words, pa.array(counts, pa.int64()), pa.array(df, pa.int64())], schema=SCHEMA)
 
 
@@ -85,8 +85,10 @@ class TokenVocabulary(Vocabulary):
 
     @cached_property
     def hash(self) -> str:
-        """sha256 (hex) of the words in the order of their ids, each as its length in bytes (int64,
-        little endian) in one list and its bytes in the next.
+        """Compute the sha256 (hex) of the words in the order of their ids.
+
+        Of each its length in bytes (int64, little endian) is in one list, and its bytes are in the
+        next.
         """
         ends, data = string_buffers(self.words)
         digest = hashlib.sha256(np.diff(ends).astype("<i8").tobytes())
@@ -98,7 +100,7 @@ class TokenVocabulary(Vocabulary):
         write_words(path, [self.table])
 
     @classmethod
-    def given(
+    def from_file(
         cls,
         path: str | os.PathLike[str],
         ask: Callable[[int], None] = lambda words: None,
@@ -202,8 +204,9 @@ def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
 
 
 def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table | pa.RecordBatch]) -> None:
-    """Write tables or batches of SCHEMA as one Parquet file with row groups of ROWS: beside, fsync,
-    rename.
+    """Write tables or batches of SCHEMA as one Parquet file with row groups of ROWS.
+
+    It is written beside, synced and renamed.
     """
     with (
         replacing(Path(path)) as beside,
@@ -214,7 +217,7 @@ def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table | pa.Rec
 
 
 def _groups(pieces: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The same rows in tables of ROWS and a last one of fewer, or none."""
+    """Regroup rows in tables of ROWS and a last one of fewer, or none."""
     waiting = SCHEMA.empty_table()
     for piece in pieces:
         table = pa.Table.from_batches([piece]) if isinstance(piece, pa.RecordBatch) else piece

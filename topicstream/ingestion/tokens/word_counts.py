@@ -48,8 +48,10 @@ class WordLimits(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class ChosenWords:
-    """The chosen vocabulary, and figures of the words: distinct words and their occurrences before
-    the choice, the same of those left out, and the words that ``drop_top`` left out.
+    """Chosen vocabulary, and figures of the words.
+
+    Figures are the distinct words and their occurrences before the choice, the same of those left
+    out, and the words that ``drop_top`` left out.
     """
 
     vocabulary: TokenVocabulary
@@ -95,8 +97,7 @@ def _sum(indptr: Longs, words: Ints, counts: Ints, chosen: Bools, sums: Longs, d
 
 
 class WordCounts:
-    """Counts of words: the table ``words``, of rows of ``vocabulary.SCHEMA``, and what is made of
-    it.
+    """Counts of words in the table ``words``, of rows of ``vocabulary.SCHEMA``.
 
     Parameters
     ----------
@@ -260,7 +261,7 @@ passes
         """)
 
     def _figures(self, which: str) -> tuple[int, int]:
-        """Number of words and of their occurrences."""
+        """Return the number of words and of their occurrences."""
         return self.relations.number(
             f"select count(*) from chosen where {which}"
         ), self.relations.number(f"select coalesce(sum(count), 0) from chosen where {which}")

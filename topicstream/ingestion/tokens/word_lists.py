@@ -69,13 +69,13 @@ class WordList:
         for first in range(0, len(entries), AT_ONCE):
             some = entries.slice(first, AT_ONCE)
             counted = tokenizer.count(pa.concat_arrays([some, pa.array([], TEXT)]))
-            made = counted.types.take(pa.array(counted.words))
+            parts = counted.types.take(pa.array(counted.words))
             owner = first + np.repeat(np.arange(len(some)), np.diff(counted.indptr))
             if recipe.ngrams > 1 or recipe.phrases:
-                longest = _are_longest(made, owner)
-                made = made.filter(pa.array(longest))
+                longest = _are_longest(parts, owner)
+                parts = parts.filter(pa.array(longest))
                 owner = owner[longest]
-            words.append(made)
+            words.append(parts)
             owners.append(owner)
         return cls(entries, pa.concat_arrays(words), np.concatenate(owners))
 
@@ -111,7 +111,7 @@ def describe_stop_words(recipe: Recipe, known: Collection[str]) -> dict[str, Jso
 
 def describe_replaced(recipe: Recipe) -> dict[str, Json]:
     """Say which words to be replaced (``--replace``) the text never has as one word."""
-    told = _describe_unmatched({word for word, _ in recipe.replace}, recipe)
+    summary = _describe_unmatched({word for word, _ in recipe.replace}, recipe)
     entries = pa.array(sorted(word for word, _ in recipe.replace), TEXT)
     listed = WordList.of(entries, _before_stop_words(recipe))
     small = pc.utf8_lower(listed.entries) if recipe.lowercase else listed.entries
@@ -120,24 +120,25 @@ def describe_replaced(recipe: Recipe) -> dict[str, Json]:
     for number in np.flatnonzero(~same.to_numpy(zero_copy_only=False)).tolist():
         entry = listed.entries[int(listed.owners[number])].as_py()
         parts.setdefault(entry, []).append(listed.words[number].as_py())
-    return {**told, "parted": dict(list(parts.items())[:LISTED])}
+    return {**summary, "parted": dict(list(parts.items())[:LISTED])}
 
 
 def _describe_unmatched(words: Collection[str], recipe: Recipe) -> dict[str, Json]:
     own = sorted(words)
     listed = WordList.of(pa.array(own, TEXT), _before_stop_words(recipe))
-    told = listed.as_in_corpus(lambda words: np.zeros(len(words), np.bool_)).summary()
+    summary = listed.as_in_corpus(lambda words: np.zeros(len(words), np.bool_)).summary()
     unusable = np.setdiff1d(np.arange(len(own)), listed.owners)
     return {
         "words": len(own),
-        "parted": told["parted"],
+        "parted": summary["parted"],
         "unusable": listed.entries.take(pa.array(unusable)).slice(0, LISTED).to_pylist(),
     }
 
 
 def _before_stop_words(recipe: Recipe) -> Recipe:
-    """The recipe as far as stop words are concerned, which are compared before stems and
-    the like.
+    """Return the recipe without stems and the like.
+
+    Stop words are compared before these.
     """
     return structs.replace(
         recipe,
@@ -202,35 +203,35 @@ def _are_longest(words: pa.Array, owners: np.ndarray) -> np.ndarray:
     return np.asarray(joints == most[owners])
 
 
-def describe_list(option: str, told: dict[str, Any]) -> str:
+def describe_list(option: str, summary: dict[str, Any]) -> str:
     """Say for people what a list matched.
 
     Such as "3 of 4 words occur; not in the corpus: ...".
     """
-    total = int(told["words"])
-    text = f"{option}: {told['occur']:,} of {total:,} {'words' if total != 1 else 'word'} "
-    text += "occurs" if told["occur"] == 1 else "occur"
-    if missing := told["missing"]:
-        more = total - told["occur"] - len(missing)
+    total = int(summary["words"])
+    text = f"{option}: {summary['occur']:,} of {total:,} {'words' if total != 1 else 'word'} "
+    text += "occurs" if summary["occur"] == 1 else "occur"
+    if missing := summary["missing"]:
+        more = total - summary["occur"] - len(missing)
         text += f"; not in the corpus: {', '.join(map(terminal_safe, missing))}"
         text += f" and {more:,} more" if more else ""
-    if told["parted"]:
-        text += f"; counted in parts: {describe_parts(told['parted'])}"
-    if kept := told.get("kept"):
+    if summary["parted"]:
+        text += f"; counted in parts: {describe_parts(summary['parted'])}"
+    if stored := summary.get("kept"):
         text += (
-            f"; in the store's vocabulary, where they stay: {', '.join(map(terminal_safe, kept))}"
+            f"; in the store's vocabulary, where they stay: {', '.join(map(terminal_safe, stored))}"
         )
         text += " (topics edit --drop-words removes them)"
     return text
 
 
-def describe_unmatched(option: str, told: dict[str, Any]) -> str:
+def describe_unmatched(option: str, summary: dict[str, Any]) -> str:
     """Say for people which words of a list are several words of a text, and which are none."""
     said = []
-    if told["parted"]:
-        said.append(f"counted in parts: {describe_parts(told['parted'])}")
-    if told["unusable"]:
-        said.append(f"no words of a text: {', '.join(map(terminal_safe, told['unusable']))}")
+    if summary["parted"]:
+        said.append(f"counted in parts: {describe_parts(summary['parted'])}")
+    if summary["unusable"]:
+        said.append(f"no words of a text: {', '.join(map(terminal_safe, summary['unusable']))}")
     return f"{option}: {'; '.join(said)}"
 
 

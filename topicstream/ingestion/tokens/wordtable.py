@@ -43,14 +43,14 @@ def store8(b: Builder, data: Value, at: Value, value: Value) -> None:
 
 @kernel(forceinline=True)
 def fold(hashed: int, eight: int) -> Int:
-    """The hash of a long word after its next eight bytes (the last ones filled up with zeros)."""
+    """Hash the next eight bytes of a long word (the last ones filled up with zeros)."""
     h = (hashed ^ eight) * _M1
     return h ^ (h >> _S32)
 
 
 @kernel(forceinline=True)
 def long_key(hashed: int, length: int) -> Int:
-    """The key of a word of more than eight bytes from its folded hash."""
+    """Make the key of a word of more than eight bytes from its folded hash."""
     h = (hashed ^ np.uint64(length)) * _M2
     return (h ^ (h >> _S29)) & _NOT_LOW
 
@@ -145,7 +145,10 @@ def doubled(table: Words, shift: int) -> Words:
 
 
 def table_for(words: int) -> tuple[np.ndarray, np.uint64]:
-    """An empty table (and its shift) that holds ``words`` words at most three quarters full."""
+    """Make an empty table that holds ``words`` words at most three quarters full.
+
+    Also returns its shift.
+    """
     slots = 1 << 10
     while 3 * slots < 4 * words:
         slots *= 2
@@ -158,7 +161,7 @@ _AHEAD = 64
 
 @kernel
 def _fast_key(data: Bytes, start: int, length: int) -> Int:
-    """The key of a word (``word_key``), by loads of eight bytes where the buffer has them."""
+    """Make the key of a word (``word_key``) by loads of eight bytes where the buffer has them."""
     if start + length + 8 > data.size:
         return word_key(data, start, length)  # type: ignore[no-any-return]
     if length <= 8:
@@ -257,7 +260,7 @@ def enter_words(table: Words, shift: int, data: Bytes, ends: Longs) -> int:
 def look_up(
     table: Words, shift: int, data: Bytes, ends: Longs, words: Bytes, word_ends: Longs, ids: Ints
 ) -> None:
-    """The id of each of ``words``, -1 where there is none, into ``ids``."""
+    """Write the id of each of ``words`` into ``ids``, -1 where there is none."""
     keys = np.empty(_AHEAD + 1, np.uint64)
     first = 0
     while first < word_ends.size - 1:
@@ -282,7 +285,9 @@ def _enter_new(
     first: int,
     ids: Ints,
 ) -> tuple[Int, Int]:
-    """Number words from ``first`` on, new ones as they come, until the table is half full.
+    """Assign numbers to words from ``first`` on, new ones as they come.
+
+    Stops when the table is half full.
 
     Returns
     -------
@@ -332,7 +337,7 @@ class WordTable:
         return pa.Array.from_buffers(pa.large_string(), self._count, buffers)
 
     def number(self, words: pa.Array) -> np.ndarray:
-        """The number of each word (large_string without nulls), int32."""
+        """Assign a number to each word (large_string without nulls), int32."""
         word_ends, text = string_buffers(words)
         numbers = np.empty(len(words), np.int32)
         self._data = _with_room(self._data, int(self._ends[self._count]), len(text))
@@ -366,7 +371,10 @@ class WordTable:
 
 
 def _with_room(values: np.ndarray, used: int, more: int) -> np.ndarray:
-    """An array with room for so many values more than are used, by half again where it grows."""
+    """Return an array with room for so many values more than are used.
+
+    Where it grows it grows by half.
+    """
     if used + more <= len(values):
         return values
     longer = np.empty(max(used + more, len(values) * 3 // 2), values.dtype)

@@ -1,6 +1,4 @@
-"""``topics compact``: a store that many appends have left in small blocks, rewritten in full ones
-(rewrite.py).
-"""
+"""``topics compact``: small blocks of many appends rewritten as full ones (rewrite.py)."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Comp
         manifest = base.manifest
         if work.changes:
             manifest = work.commit(progress)
-        return _told(path, base.manifest, manifest, len(gone))
+        return _summarize(path, base.manifest, manifest, len(gone))
 
 
 def gain(corpus: Corpus) -> tuple[int, int, int]:
@@ -93,7 +91,7 @@ def gain(corpus: Corpus) -> tuple[int, int, int]:
     )
 
 
-def _told(path: Path, old: StoreManifest, new: StoreManifest, purged: int) -> Compaction:
+def _summarize(path: Path, old: StoreManifest, new: StoreManifest, purged: int) -> Compaction:
     def both(figure: Callable[[PartEntry], int]) -> list[int]:
         return [sum(figure(m.parts[p]) for p in PARTS) for m in (old, new)]
 

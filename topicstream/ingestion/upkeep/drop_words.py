@@ -86,10 +86,10 @@ def drop_words(
     1
     """
     if isinstance(words, (str, os.PathLike)):
-        wanted = read_drop_words(words)
+        to_drop = read_drop_words(words)
         as_counted = are_counted_words(words)
     else:
-        wanted = set(words)
+        to_drop = set(words)
         as_counted = False
     path = Path(corpus)
     with writing(path, dense=False) as base:
@@ -98,18 +98,18 @@ def drop_words(
         recipe = None
         if made_of_text is not None and not as_counted:
             recipe = Recipe.from_json(made_of_text)
-        listed = WordList.of(pa.array(sorted(wanted), pa.large_string()), recipe)
-        mask, told = _matches(path, vocabulary, listed)
+        listed = WordList.of(pa.array(sorted(to_drop), pa.large_string()), recipe)
+        mask, summary = _matches(path, vocabulary, listed)
         present = set(vocabulary.words.filter(pa.array(mask)).to_pylist())
         if dry_run or not present:
-            return told
+            return summary
         before = base.manifest
         manifest = _rewrite(base, vocabulary, mask, present, listener(progress))
     for what in ("cells", "tokens"):
-        told[what] = sum(
+        summary[what] = sum(
             getattr(before.parts[p], what) - getattr(manifest.parts[p], what) for p in before.parts
         )
-    return told
+    return summary
 
 
 def _matches(
@@ -125,24 +125,27 @@ def _matches(
     if mask.all():
         raise InputError(f"{path}: would remove all words of {len(vocabulary):,}; drop fewer")
     dropped = int(mask.sum())
-    summary = matched.summary()
-    told: dict[str, Json] = {
+    occurring = matched.summary()
+    summary: dict[str, Json] = {
         "corpus": str(path),
         "dropped": dropped,
-        "not_found": summary["words"] - summary["occur"],
-        "missing": summary["missing"],
-        "parted": summary["parted"],
+        "not_found": occurring["words"] - occurring["occur"],
+        "missing": occurring["missing"],
+        "parted": occurring["parted"],
         "words": len(vocabulary) - dropped,
         "cells": int(vocabulary.df[mask].sum()),
         "tokens": int(vocabulary.counts[mask].sum()),
     }
-    return mask, told
+    return mask, summary
 
 
 def _rewrite(
     base: Corpus, vocabulary: TokenVocabulary, mask: np.ndarray, words: set[str], progress: Progress
 ) -> StoreManifest:
-    """The store without the words (bool[W]), committed: its manifest."""
+    """Commit the store without the words (bool[W]).
+
+    Returns its manifest.
+    """
     old = base.manifest
     store = base.path
     generation = old.generation + 1

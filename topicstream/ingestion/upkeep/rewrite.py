@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from topicstream.base.errors import DoesNotFit, StoreError, TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, sync, sync_all
-from topicstream.base.files.ownership import folder_named
+from topicstream.base.files.outputs import folder_named
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.machine import format_bytes
 from topicstream.base.progress import Progress
@@ -65,8 +65,9 @@ from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
 
 class Removal:
-    """The documents of a store that are gone: those of earlier appends, and those that this one
-    withdraws.
+    """Documents of a store that are gone.
+
+    Earlier appends removed some, this one withdraws others.
     """
 
     def __init__(self, base: Corpus | None) -> None:
@@ -82,8 +83,9 @@ class Removal:
 
     @property
     def listed(self) -> np.ndarray:
-        """All documents that are gone, those of earlier appends first: int64[n, 4] as of
-        ``Corpus.removed``.
+        """List all documents that are gone, those of earlier appends first.
+
+        int64[n, 4] as of ``Corpus.removed``.
         """
         return np.concatenate((self._before, self._new))
 
@@ -135,7 +137,7 @@ class Removal:
         return TokenVocabulary.from_words(vocabulary.words, counts, df)
 
     def apply(self, parts: Mapping[str, PartEntry], generation: int) -> dict[str, PartEntry]:
-        """The parts' entries with the blocks that changed marked."""
+        """Mark the blocks that changed in the parts' entries."""
         blocks = {name: list(entry.blocks) for name, entry in parts.items()}
         for (part, block), lost in self._changes.items():
             entry = blocks[PARTS[part]][block]
@@ -167,9 +169,11 @@ _LIST = pa.list_(pa.large_string())
 
 
 def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
-    """Neighbouring blocks that go into one: each group takes the next block as long as it has room.
-    Any two groups side by side are more than one block, so twice the least number of blocks is
-    never passed, and a second time changes nothing.
+    """Group neighbouring blocks that go into one.
+
+    Each group takes the next block as long as it has room. Any two groups side by side are more
+    than one block, so twice the least number of blocks is never passed, and a second time changes
+    nothing.
     """
     groups: list[list[int]] = []
     cells = docs = 0
@@ -187,7 +191,7 @@ def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
 
 @contextlib.contextmanager
 def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
-    """A store under the writer's lock, without what earlier writers left.
+    """Open a store under the writer's lock, without what earlier writers left.
 
     StoreError, Busy, TopicsError where an ingest into it was killed and has not been run again;
     dense: as of ``Corpus.open``.
@@ -421,8 +425,9 @@ class Rewrite:
     def _write_documents(
         self, parts: Mapping[str, PartEntry], forgotten: pa.Array | None, progress: Progress
     ) -> list[StoreFile]:
-        """The documents' table with the places in the new parts, where they stand in the same
-        order.
+        """Write the documents' table with the places in the new parts.
+
+        Documents stand there in the same order.
         """
         manifest = self._base.manifest
         writer = PlacedDocuments(self._store, manifest.columns, manifest.docs, parts)
