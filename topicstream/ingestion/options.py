@@ -168,6 +168,32 @@ class ReadOptions:
         recalled="layout",
         group="Input",
     )
+    escapechar: str | None = option(
+        None,
+        "CSV escape character, such as '\\\\' of Spark and MySQL; '' if backslashes are text "
+        "(default: detected).",
+        metavar="CHARACTER",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
+    comment: str | None = option(
+        None,
+        "CSV: what begins a line that is a comment, such as '#'.",
+        metavar="TEXT",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
+    skip_lines: int | None = option(
+        None,
+        "CSV: lines before the header (default: those above the line that names the fields).",
+        min=0,
+        metavar="N",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
     header: bool | None = option(
         None,
         "Whether CSV files start with column names; without them, columns are called 1, 2, 3, "

@@ -7,17 +7,15 @@ called by their numbers, from 1.
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from topicstream.base.errors import InputError, UsageError
+from topicstream.base.errors import InputError
 from topicstream.base.text import counted
-from topicstream.ingestion.open.source import Source, plain_suffix
+from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.documents import (
     TEXT,
@@ -25,46 +23,22 @@ from topicstream.ingestion.parse.documents import (
     lines_of,
     most_records,
     select_fields,
-    western,
-    why_not_utf8,
 )
 from topicstream.ingestion.parse.reader import Reader
-from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.readers.csv_layout import (
+    BACKSLASH,
+    CsvLayout,
+    layout_of,
+    parse_lines,
+    unescape_letters,
+)
 
-LOOKED_AT = 50
-"""Records that are looked at where the user does not say whether there is a header."""
-_VALUE = re.compile(r"[-+]?\d|[\w.+-]+@[\w-]+\.|https?://")
-DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
-MOST_HEADER = 16 << 10
-NO_QUOTE = "\x1f"
-"""Stands for no quote character: text does not hold it."""
 csv.field_size_limit(64 << 20)  # of the process; the default is 128 kB, less than a long document
-
-
-@dataclass(frozen=True)
-class CsvLayout:
-    """Layout of a file of CSV.
-
-    Attributes
-    ----------
-    names
-        Of the columns.
-    delimiter, quote
-        One character each.
-    blanks
-        Whether blanks follow the delimiter, perhaps before a quote.
-    text
-        Columns that hold text.
-    lines
-        How many precede the first record.
-    """
-
-    names: tuple[str, ...]
-    delimiter: str
-    blanks: bool
-    quote: str
-    text: tuple[str, ...]
-    lines: int
+AMBIGUOUS = (
+    f"a backslash before a quote may be an escape, or not; --escapechar '{BACKSLASH}' takes it for "
+    f"one, --escapechar '' for text"
+)
+COMMENTS = "CSV lines that begin with # and are no record, left out as comments (--comment '#')"
 
 
 class Csv(Reader):
@@ -81,22 +55,16 @@ class Csv(Reader):
             fields = select_fields(layout.names, options, source, ":1")
         except InputError as e:
             hint = options.header is None and "no column 'text'" in str(e)
-            raise InputError(
-                f"{e}; --no-header where the first line is a document" if hint else str(e)
-            ) from None
+            advice = (
+                "--skip-lines N where lines precede the header, --no-header where the first line "
+                "is a document"
+            )
+            raise InputError(f"{e}; {advice}" if hint else str(e)) from None
         slots = [layout.names.index(name) for name in fields]
         numbers: list[int] = []
         rows: list[list[str]] = []
         size = 0
-        for number, row in records(source, options, layout):
-            if len(row) != len(layout.names):
-                start = layout.delimiter.join(row).encode("utf-8", "surrogateescape")
-                source.reject(
-                    number,
-                    f"{counted(len(row), 'field')} where the header has {len(layout.names)}",
-                    start,
-                )
-                continue
+        for number, row in Records(source, options, layout):
             numbers.append(number)
             rows.append([row[slot] for slot in slots])
             size += sum(map(len, rows[-1]))
@@ -128,150 +96,99 @@ def _array(values: list[str]) -> pa.Array:
         )
 
 
-def records(
-    source: Source, options: ReadOptions, layout: CsvLayout
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield line and fields of each record behind the header.
+class Records:
+    """Line and fields of each record behind the header.
 
-    Those that are not CSV are rejected.
+    Those that are not CSV, or do not have the fields of the header, are rejected.
     """
-    line = 0
-    text = b""
 
-    def lines() -> Iterator[str]:
-        nonlocal line, text
-        for numbers, part in lines_of(source, options):
-            for line, text in zip(numbers.tolist(), part):  # noqa: B007
-                yield text.decode("utf-8", "surrogateescape") + "\n"
+    def __init__(self, source: Source, options: ReadOptions, layout: CsvLayout) -> None:
+        self._source = source
+        self._options = options
+        self._layout = layout
+        self._record: list[str] = []
+        self._first = 0
 
-    rows = csv.reader(
-        lines(),
-        delimiter=layout.delimiter,
-        skipinitialspace=layout.blanks,
-        quotechar=layout.quote,
-        strict=True,
-    )
-    while True:
-        first = line + 1
-        try:
-            row = next(rows)
-        except StopIteration:
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        rows = self._layout.reader(self._lines())
+        while True:
+            self._record = []
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as e:
+                if not self._source.damage:
+                    self._reject_record(
+                        f"a quote that is not closed or has text behind it ({e}); --quotechar '' "
+                        f"takes quotes as text"
+                    )
+                continue
+            if not row:
+                continue
+            if len(row) != len(self._layout.names):
+                self._reject_width(row)
+            elif self._is_ambiguous(row):
+                self._source.reject(self._first, AMBIGUOUS, self._start())
+            else:
+                yield self._first, self._layout.without_nulls(row)
+
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines behind the header, without comments, and keep those of the record."""
+        comment = (self._layout.comment or "").encode()
+        for numbers, part in lines_of(self._source, self._options):
+            for number, line in zip(numbers.tolist(), part):
+                if number <= self._layout.lines:
+                    continue
+                if not self._record:
+                    if comment and line.startswith(comment):
+                        continue
+                    self._first = number
+                text = line.decode("utf-8", "surrogateescape") + "\n"
+                self._record.append(text)
+                yield unescape_letters(text, self._layout) if self._layout.escape else text
+
+    def _start(self) -> bytes:
+        """Return the beginning of the record, to be shown."""
+        return self._record[0].encode("utf-8", "surrogateescape") if self._record else b""
+
+    def _with_escapes(self) -> list[str] | None:
+        """Return the fields with backslashes as escapes, None where they are no record."""
+        if self._layout.escape or not any(BACKSLASH in line for line in self._record):
+            return None
+        rows = parse_lines(self._record, replace(self._layout, escape=BACKSLASH))
+        fits = len(rows) == 1 and rows[0] is not None and len(rows[0]) == len(self._layout.names)
+        return rows[0] if fits else None
+
+    def _is_ambiguous(self, row: list[str]) -> bool:
+        """Tell whether a backslash may hide where a field ends."""
+        if self._options.escapechar is not None or not any(
+            BACKSLASH + mark in line
+            for line in self._record
+            for mark in (self._layout.quote, self._layout.delimiter)
+        ):
+            return False
+        fields = self._with_escapes()
+        return fields is not None and fields != row and len(fields) == len(row)
+
+    def _reject_record(self, reason: str) -> None:
+        if self._with_escapes() is not None:
+            reason = (
+                f"a quote that is not closed or has text behind it; --escapechar '{BACKSLASH}' "
+                f"takes quotes behind a backslash as text"
+            )
+        self._source.reject(self._first, reason, self._start())
+
+    def _reject_width(self, row: list[str]) -> None:
+        if self._layout.commented and self._record[0].startswith("#"):
+            self._source.note(COMMENTS)
             return
-        except csv.Error as e:
-            if not source.damage:
-                source.reject(
-                    first,
-                    f"a quote that is not closed or has text behind it ({e}); --quotechar '' "
-                    f"takes quotes as text",
-                    text,
-                )
-            continue
-        if row and line > layout.lines:
-            yield first, row
-
-
-def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
-    """Make out what the head of a file and the options say."""
-    head = source.head()
-    if not head.strip():
-        raise BadFile(source.name, 1, "is empty; a CSV file begins with the names of its columns")
-    if options.encoding is None and why_not_utf8(head.rpartition(b"\n")[0]):
-        head = western(head) or head
-    lines = head.decode("utf-8", "surrogateescape").split("\n")
-    blank = next(i for i, line in enumerate(lines) if line.strip())
-    if (
-        re.fullmatch(r"(?i)\ufeff?sep=.\r?", lines[blank]) and len(lines) > blank + 1
-    ):  # what tells Excel the delimiter
-        blank += 1
-    quote = '"' if options.quotechar is None else options.quotechar or NO_QUOTE
-    guessed = (
-        "\t"
-        if plain_suffix(source.name) in (".tsv", ".tab")
-        else max(",\t;|", key=lines[blank].count)
-    )
-    chosen = guessed if options.delimiter is None else options.delimiter
-    delimiter = _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab")
-    quote = _one_character(quote, "--quotechar")
-    blanks = f"{delimiter} " in lines[blank]
-    below = (line + "\n" for line in lines[blank:])
-    rows = csv.reader(
-        below, delimiter=delimiter, skipinitialspace=blanks, quotechar=quote, strict=True
-    )
-    try:
-        first = tuple(name.strip() for name in next(rows))
-        "".join(first).encode()
-    except csv.Error as e:
-        raise BadFile(
-            source.name,
-            1,
-            f"the header is not CSV: a quote that is not closed or has text behind it ({e})",
-        ) from None
-    except UnicodeEncodeError:
-        raise BadFile(source.name, 1, "the header is not valid UTF-8; give --encoding") from None
-    if sum(map(len, first)) > MOST_HEADER:
-        raise BadFile(
-            source.name, 1, f"the header does not end within {MOST_HEADER} bytes; is it CSV?"
-        )
-    end = blank + rows.line_num
-    options = options.spelled_as(first)
-    text = tuple(options.text_fields)
-    named = options.header
-    if named is None and set(_named_fields(options)) <= set(first):
-        named = True
-    examples = [] if named else _examples(rows, len(first))
-    if named or (named is None and not _is_data(first, examples, options)):
-        return CsvLayout(first, delimiter, blanks, quote, text, end)
-    if text == ("text",):  # the user did not say which: the longest
-        sizes = [sum(len(row[c]) for row in [first, *examples]) for c in range(len(first))]
-        text = (str(1 + sizes.index(max(sizes))),)
-        source.note(
-            f"CSV files without a header, column {text[0]} taken for the text (--text-field, "
-            f"--header)"
-        )
-    return CsvLayout(
-        tuple(str(c + 1) for c in range(len(first))), delimiter, blanks, quote, text, 0
-    )
-
-
-def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
-    """Return some whole records, stripped."""
-    examples: list[list[str]] = []
-    try:
-        for row in islice(rows, LOOKED_AT):
-            examples.append([value.strip() for value in row])
-    except csv.Error:  # the head ends within a record
-        pass
-    return [row for row in examples if len(row) == width]
-
-
-def _one_character(chosen: str, option: str, other: str = "") -> str:
-    if len(chosen.encode()) != 1 or chosen in "\n\r" or (option == "--delimiter" and chosen == '"'):
-        raise UsageError(f"{option} {chosen!r}: one ASCII character is needed{other}")
-    return chosen
-
-
-def _named_fields(options: ReadOptions) -> list[str]:
-    id_field = [options.id_field] if options.id_field and options.id_wanted else []
-    return [*options.text_fields, *options.meta_wanted, *id_field]
-
-
-def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:
-    """Tell whether the first record looks like a document's and not like names.
-
-    It lacks a field that the options name, and such fields are numbers; or the user did not name
-    the text, and values stand in the record.
-    """
-    missing = set(_named_fields(options)) - set(first)
-    unsaid = {"text"} if options.text_fields == ["text"] else set()
-    if numbers := missing - unsaid:
-        return all(w.isdecimal() and 1 <= int(w) <= len(first) for w in numbers)
-    return any(
-        len(name) > 60
-        or len(name.split()) > 6
-        or _VALUE.match(name)
-        or (name and any(r[c] == name for r in others))
-        for c, name in enumerate(first)
-    )
+        reason = f"{counted(len(row), 'field')} where the header has {len(self._layout.names)}"
+        if self._with_escapes() is not None:
+            reason += f"; --escapechar '{BACKSLASH}' where a backslash hides a delimiter"
+        elif self._record[0].startswith("#") and self._options.comment is None:
+            reason += "; --comment '#' where such lines are comments"
+        self._source.reject(self._first, reason, self._start())
 
 
 READER = Csv()

@@ -171,6 +171,8 @@ class SideFile:
             "id_field": self.key,
             "format": None,
             "header": True,
+            "comment": None,
+            "skip_lines": None,
         }
         options = _NoText(**values | ({"delimiter": "tab"} if self.form == "tsv" else {}))
         reader = reader_named("csv" if self.form == "tsv" else self.form)

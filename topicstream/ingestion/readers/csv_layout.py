@@ -1,0 +1,300 @@
+"""Layout of a CSV file: where its records begin, what parts and quotes fields, what escapes.
+
+What the user does not say is looked for in the head of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from topicstream.base.errors import UsageError
+from topicstream.ingestion.open.source import Source, plain_suffix
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import western, why_not_utf8
+from topicstream.ingestion.parse.rejects import BadFile
+
+LOOKED_AT = 50
+"""Records that are looked at where the user does not say whether there is a header."""
+MOST_BEFORE = 30
+"""Lines below which the header is looked for."""
+_VALUE = re.compile(r"[-+]?\d|[\w.+-]+@[\w-]+\.|https?://")
+DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
+MOST_HEADER = 16 << 10
+NO_QUOTE = "\x1f"
+"""Stands for no quote character: text does not hold it."""
+BACKSLASH = "\\"
+NULL = "\\N"
+"""How MySQL and PostgreSQL write that there is no value."""
+_NULLS = re.compile(r"(?:^|[,;\t|])\\N(?=$|[,;\t|\r\n])", re.MULTILINE)
+_ESCAPE = re.compile(r"\\(.)")
+BEFORE = "lines before the header of CSV files, passed over (--skip-lines 0 reads them)"
+ESCAPED = "CSV files with backslashes as escapes (--escapechar '' takes them as text)"
+
+
+@dataclass(frozen=True)
+class CsvLayout:
+    """Names of the columns, and how records are written.
+
+    Attributes
+    ----------
+    names
+        The columns, from the header or by number.
+    delimiter, blanks
+        What parts fields, and whether blanks follow it, perhaps before a quote.
+    quote, escape
+        What quotes fields, and what takes the meaning of the next character, or None.
+    comment, commented
+        What begins a line that is no record, or None; whether such lines stand before the header.
+    text
+        The columns that hold text.
+    lines
+        How many lines precede the first record.
+    """
+
+    names: tuple[str, ...]
+    delimiter: str
+    blanks: bool
+    quote: str
+    escape: str | None
+    comment: str | None
+    commented: bool
+    text: tuple[str, ...]
+    lines: int
+
+    def reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Parse lines, which are pulled as records need them."""
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            skipinitialspace=self.blanks,
+            quotechar=self.quote,
+            escapechar=self.escape,
+            strict=True,
+        )
+
+    def without_nulls(self, row: list[str]) -> list[str]:
+        """Empty the fields that say that there is no value."""
+        if self.escape != BACKSLASH or NULL not in row:
+            return row
+        return ["" if value == NULL else value for value in row]
+
+
+def unescape_letters(line: str, layout: CsvLayout) -> str:
+    """Keep the backslash before what needs none, so that only escapes vanish.
+
+    Of files without quotes, as databases write them, ``\\n``, ``\\t`` and ``\\r`` are white space.
+    """
+    if layout.escape != BACKSLASH or BACKSLASH not in line:
+        return line
+    special = {layout.quote, layout.delimiter, BACKSLASH}
+    white = "ntr" if layout.quote == NO_QUOTE or layout.delimiter == "\t" else ""
+
+    def keep_backslash(match: re.Match[str]) -> str:
+        letter = match[1]
+        if letter in special:
+            return match[0]
+        return " " if letter in white else BACKSLASH + match[0]
+
+    return _ESCAPE.sub(keep_backslash, line)
+
+
+def parse_lines(lines: Iterable[str], layout: CsvLayout) -> list[list[str] | None]:
+    """Parse some lines: the fields of each record, None for one that is not CSV."""
+    if layout.escape:
+        lines = [unescape_letters(line, layout) for line in lines]
+    rows = layout.reader(lines)
+    out: list[list[str] | None] = []
+    while True:
+        try:
+            out.append(next(rows))
+        except StopIteration:
+            return out
+        except csv.Error:
+            out.append(None)
+
+
+def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
+    """Make out what the head of a file and the options say."""
+    lines = _lines_of_head(source, options)
+    comment = options.comment or None
+    start = _first_line(lines, options.skip_lines or 0, comment, source)
+    header = _find_header(lines, start, source, options)
+    if header > start:
+        source.note(BEFORE, sum(bool(line.strip()) for line in lines[start:header]))
+    commented = any(line.startswith("#") for line in lines[start:header])
+    layout = _marks(lines[header], source, options, comment=comment, commented=commented)
+    rows = layout.reader(line + "\n" for line in lines[header:])
+    first = _header_row(rows, source, header + 1)
+    end = header + rows.line_num  # type: ignore[attr-defined]
+    escape = _escape(lines[end:], layout, len(first), source, options)
+    options = options.spelled_as(first)
+    text = tuple(options.text_fields)
+    named = options.header
+    if named is None and set(_named_fields(options)) <= set(first):
+        named = True
+    examples = [] if named else _examples(rows, len(first))
+    if named or (named is None and not _is_data(first, examples, options)):
+        return replace(layout, names=first, escape=escape, text=text, lines=end)
+    if text == ("text",):  # the user did not say which: the longest
+        sizes = [sum(len(row[c]) for row in [first, *examples]) for c in range(len(first))]
+        text = (str(1 + sizes.index(max(sizes))),)
+        source.note(
+            f"CSV files without a header, column {text[0]} taken for the text (--text-field, "
+            f"--header)"
+        )
+    names = tuple(str(c + 1) for c in range(len(first)))
+    return replace(layout, names=names, escape=escape, text=text, lines=start)
+
+
+def _lines_of_head(source: Source, options: ReadOptions) -> list[str]:
+    head = source.head()
+    if not head.strip():
+        raise BadFile(source.name, 1, "is empty; a CSV file begins with the names of its columns")
+    if options.encoding is None and why_not_utf8(head.rpartition(b"\n")[0]):
+        head = western(head) or head
+    return head.decode("utf-8", "surrogateescape").split("\n")
+
+
+def _first_line(lines: Sequence[str], skipped: int, comment: str | None, source: Source) -> int:
+    """Find the first line that may be the header or a record."""
+    place = skipped
+    while place < len(lines) and (
+        not lines[place].strip() or (comment and lines[place].startswith(comment))
+    ):
+        place += 1
+    if place == len(lines):
+        raise BadFile(source.name, skipped + 1, "no header behind the lines that are passed over")
+    tells_excel = re.fullmatch(r"(?i)\ufeff?sep=.\r?", lines[place])
+    return place + 1 if tells_excel and len(lines) > place + 1 else place
+
+
+def _find_header(lines: Sequence[str], start: int, source: Source, options: ReadOptions) -> int:
+    """Find the line with the names that are wanted, or the first where there is none."""
+    if options.header is False or options.skip_lines is not None:
+        return start
+    for place in range(start, min(start + MOST_BEFORE, len(lines))):
+        names = _names_in(lines[place], source, options)
+        if set(_named_fields(options.spelled_as(names))) <= set(names):
+            looks_named = not any(_is_value(name) for name in names)
+            return place if looks_named or place == start else start
+    return start
+
+
+def _names_in(line: str, source: Source, options: ReadOptions) -> tuple[str, ...]:
+    layout = _marks(line, source, options)
+    rows = parse_lines([line + "\n"], layout)
+    return tuple(name.strip() for name in (rows[0] if rows else None) or ())
+
+
+def _marks(
+    line: str,
+    source: Source,
+    options: ReadOptions,
+    comment: str | None = None,
+    commented: bool = False,
+) -> CsvLayout:
+    """Make out what parts and quotes the fields of a line."""
+    quote = '"' if options.quotechar is None else options.quotechar or NO_QUOTE
+    tabs = plain_suffix(source.name) in (".tsv", ".tab")
+    guessed = "\t" if tabs else max(",\t;|", key=line.count)
+    chosen = guessed if options.delimiter is None else options.delimiter
+    delimiter = _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab")
+    escape = options.escapechar or None
+    return CsvLayout(
+        names=(),
+        delimiter=delimiter,
+        blanks=f"{delimiter} " in line,
+        quote=_one_character(quote, "--quotechar"),
+        escape=escape if escape is None else _one_character(escape, "--escapechar"),
+        comment=comment,
+        commented=commented,
+        text=(),
+        lines=0,
+    )
+
+
+def _header_row(rows: Iterator[list[str]], source: Source, line: int) -> tuple[str, ...]:
+    try:
+        first = tuple(name.strip() for name in next(rows))
+        "".join(first).encode()
+    except csv.Error as e:
+        raise BadFile(
+            source.name,
+            line,
+            f"the header is not CSV: a quote that is not closed or has text behind it ({e})",
+        ) from None
+    except UnicodeEncodeError:
+        raise BadFile(source.name, line, "the header is not valid UTF-8; give --encoding") from None
+    if sum(map(len, first)) > MOST_HEADER:
+        raise BadFile(
+            source.name, line, f"the header does not end within {MOST_HEADER} bytes; is it CSV?"
+        )
+    return first
+
+
+def _escape(
+    lines: Sequence[str], layout: CsvLayout, width: int, source: Source, options: ReadOptions
+) -> str | None:
+    """Find out whether backslashes are escapes: more lines are records then."""
+    if options.escapechar is not None:
+        return layout.escape
+    some = [line.removesuffix("\r") + "\n" for line in lines]
+    if not any(BACKSLASH in line for line in some):
+        return None
+    escaping = replace(layout, escape=BACKSLASH)
+    bad, bad_escaped = (
+        sum(row is None or len(row) not in (0, width) for row in parse_lines(some, way))
+        for way in (layout, escaping)
+    )
+    nulls = any(map(_NULLS.search, some))
+    if bad_escaped < bad or (nulls and bad_escaped == bad):
+        source.note(ESCAPED)
+        return BACKSLASH
+    return None
+
+
+def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
+    """Return some whole records, stripped."""
+    examples: list[list[str]] = []
+    try:
+        for row in islice(rows, LOOKED_AT):
+            examples.append([value.strip() for value in row])
+    except csv.Error:  # the head ends within a record
+        pass
+    return [row for row in examples if len(row) == width]
+
+
+def _one_character(chosen: str, option: str, other: str = "") -> str:
+    if len(chosen.encode()) != 1 or chosen in "\n\r" or (option == "--delimiter" and chosen == '"'):
+        raise UsageError(f"{option} {chosen!r}: one ASCII character is needed{other}")
+    return chosen
+
+
+def _named_fields(options: ReadOptions) -> list[str]:
+    id_field = [options.id_field] if options.id_field and options.id_wanted else []
+    return [*options.text_fields, *options.meta_wanted, *id_field]
+
+
+def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:
+    """Tell whether the first record looks like a document's and not like names.
+
+    It lacks a field that the options name, and such fields are numbers; or the user did not name
+    the text, and values stand in the record.
+    """
+    missing = set(_named_fields(options)) - set(first)
+    unsaid = {"text"} if options.text_fields == ["text"] else set()
+    if numbers := missing - unsaid:
+        return all(w.isdecimal() and 1 <= int(w) <= len(first) for w in numbers)
+    return any(
+        _is_value(name) or (name and any(r[c] == name for r in others))
+        for c, name in enumerate(first)
+    )
+
+
+def _is_value(name: str) -> bool:
+    """Tell whether a field holds rather a value than the name of a column."""
+    return len(name) > 60 or len(name.split()) > 6 or _VALUE.match(name) is not None
