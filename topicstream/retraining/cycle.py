@@ -42,36 +42,22 @@ from topicstream.model.manifest import number_topics, read_ids, read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish
-from topicstream.retraining.bad_files import (
-    comes_from_file,
-    find_bad_files,
-    find_strays,
-    named_in,
-    reading_of,
-    with_user_paths,
-)
+from topicstream.retraining.arrivals import Arrivals
+from topicstream.retraining.bad_files import comes_from_file, with_user_paths
 from topicstream.retraining.config import Config
 from topicstream.retraining.drift import drift_of, verdict
 from topicstream.retraining.gate import check_room, judge, open_models
-from topicstream.retraining.raw_files import (
-    SET_ASIDE,
-    Scan,
-    count_failure,
-    describe_failures,
-    scan_raw,
-)
+from topicstream.retraining.raw_files import SET_ASIDE
 from topicstream.retraining.state import (
     JOURNAL,
     STATE,
     CycleJournal,
     Decision,
-    Failing,
     Group,
-    RawFile,
     Refused,
     RetrainState,
+    StateFile,
     read_journal,
-    read_retrain_state,
 )
 from topicstream.retraining.update import train_on
 from topicstream.training.loop import train
@@ -104,13 +90,8 @@ class Cycle:
         self.log = log
         self.wip = config.corpus.with_name("corpus.zarr.wip")
         self.threads = config.train.threads or machine.default_threads()
-        self.scan = Scan()
-        self.state = RetrainState()
-        self.reading = reading_of(config)
-        self.arriving: Mapping[str, RawFile] = {}  # files that this run reads
-        self.failed: dict[str, Failing] = {}  # files that this run could not read
-        self.format: str | None = None
-        self.dry = False
+        self.known = StateFile(config.folder)
+        self.arrivals = Arrivals(config, self.known, log)
         self.began = time.monotonic()
 
     def run(self, full: bool, dry: bool, release: bool = False) -> dict[str, Json]:
@@ -128,12 +109,12 @@ class Cycle:
         release
             End the hold of a rollback, and try files again that were set aside.
         """
-        self.dry = dry
+        self.arrivals.dry = dry
         while True:
             try:
                 return self._run(full, dry, release)
             except Exception as e:
-                if not self._leave_out(e):
+                if not self.arrivals.leave_out(e):
                     raise
             release = False  # the first attempt has done it
 
@@ -145,7 +126,7 @@ class Cycle:
             if os.path.lexists(self.folder / name):
                 claim(self.folder / name, kind)
         publish.current(self.folder)
-        self.state = read_retrain_state(self.folder)
+        self.known.read()
         if self.state.files and rules.fingerprint(self.config) is None:
             # a new store would hold the new files alone, and a journal begun now would take the old
             # one for its work
@@ -165,11 +146,11 @@ class Cycle:
                 name: replace(failed, times=min(failed.times, SET_ASIDE - 1))
                 for name, failed in self.state.failing.items()
             }
-            self._remember(held=None, failing=failing)
+            self.known.change(held=None, failing=failing)
         journal = read_journal(self.folder)
         if journal is not None:
             self.journal = journal
-            self.arriving = journal.files
+            self.arrivals.files = journal.files
             self.log.say(f"resuming at stage {journal.stage} of the cycle begun {journal.began}")
             if dry:
                 return self._summary(
@@ -198,7 +179,7 @@ class Cycle:
         dict or None
             The summary of a cycle that ends here; None: the steps follow.
         """
-        scan = self._scan()
+        scan = self.arrivals.scan_files()
         if self.state.held is not None and not (
             scan.any and self.config.when.after_rollback == "new_docs"
         ):
@@ -239,14 +220,14 @@ class Cycle:
         if dry or decision == "nothing":
             owned.remove(self.folder / "incoming", "incoming")
             if scan.touched and not dry:
-                self._remember(files=self.state.files | scan.touched)
+                self.known.change(files=self.state.files | scan.touched)
             return {**summary, "dry_run": dry}
         self._begin_journal(decision, summary, present)
         return None
 
     def _begin_journal(self, decision: Decision, summary: dict[str, Any], base: int | None) -> None:
         """Write the journal of a cycle that acts, once its model is sure to fit the memory."""
-        scan = self.scan
+        scan = self.arrivals.scan
         words = (
             Corpus.open(self.config.corpus).n_words
             if rules.fingerprint(self.config) is not None
@@ -266,85 +247,9 @@ class Cycle:
             base=base,
             version=max([0, *publish.published_versions(self.folder), self.state.version]) + 1,
             summary=summary,
-            format=self.format,
+            format=self.arrivals.format,
         )
         self._record()
-
-    def _scan(self) -> Scan:
-        """Scan the raw files, copy those to read, and leave out those that cannot be read."""
-        raw = self.config.raw
-        known_files = self.state.files
-        scan = scan_raw(
-            self.config,
-            known_files,
-            self.state.failing,
-            failed=self.failed,
-            reading=self.reading,
-        )
-        self.scan = scan
-        counts = (
-            f"{len(scan.new)} new, {len(scan.changed)} changed, {len(scan.deleted)} deleted "
-            f"files, {len(known_files)} known"
-        )
-        self.log.say(f"{raw}: {counts}")
-        for name in scan.unsettled:
-            self.log.say(f"warning: {raw / name} is being written to; it waits for the next run")
-        for name in (name for name in scan.set_aside if name not in self.failed):
-            self.log.say(
-                f"warning: {self.state.failing[name].why}: set aside until it changes; "
-                f"--release tries it again"
-            )
-        for name, why in scan.unreadable.items():
-            self._count_failure(name, None, f"{raw / name}: {why}")
-        strays, self.format = find_strays(self.config, self.state.format)
-        for name, why in strays.items():
-            self._count_failure(name, self._drop_copy(name), why)
-        self.arriving = {**scan.new, **scan.changed}
-        self._forget_mended()
-        return scan
-
-    def _drop_copy(self, name: str) -> RawFile:
-        """Take a file out of this run."""
-        is_new = name in self.scan.new
-        group = self.config.group_of("new" if is_new else "changed", name)
-        owned.remove_file(self.folder / "incoming" / group / name)
-        return (self.scan.new if is_new else self.scan.changed).pop(name)
-
-    def _leave_out(self, error: Exception) -> bool:
-        """Count the raw files that an error comes from as failed, and return if there are any."""
-        if not comes_from_file(error):
-            return False
-        files = self.arriving
-        bad = find_bad_files(self.config) or named_in(error, files, self.config)
-        bad = {name: why for name, why in bad.items() if name in files and name not in self.failed}
-        for name, why in bad.items():
-            self._count_failure(name, files[name], why)
-        if not (self.folder / JOURNAL).exists():
-            owned.remove(self.folder / "incoming", "incoming")
-        return bool(bad)
-
-    def _count_failure(self, name: str, file: RawFile | None, why: str) -> None:
-        """Leave a raw file out of this run, or set it aside if it has failed often enough."""
-        failed = count_failure(self.state.failing.get(name), file, why, self.reading)
-        self.failed[name] = failed
-        advice = "left out of this run; the next one tries it again"
-        if failed.times >= SET_ASIDE:
-            advice = "set aside until it changes; --release tries it again"
-        self.log.say(f"warning: {why}: {advice}")
-        if not self.dry:
-            self._remember(failing={**self.state.failing, name: failed})
-
-    def _forget_mended(self) -> None:
-        """Forget failures of files that are gone, or are again as they were when known."""
-        scan = self.scan
-        present = {*scan.new, *scan.changed, *scan.unsettled, *scan.set_aside, *scan.unreadable}
-        failing = {
-            name: failed
-            for name, failed in self.state.failing.items()
-            if name in present or name in self.failed
-        }
-        if failing != self.state.failing and not self.dry:
-            self._remember(failing=failing)
 
     # -- steps
     # ----------------------------------------------------------------------------------------------
@@ -363,7 +268,7 @@ class Cycle:
         failing = {
             name: failed for name, failed in self.state.failing.items() if name not in journal.files
         }
-        self._remember(
+        self.known.change(
             files=self.state.files | journal.files,
             version=journal.version,
             failing=failing,
@@ -482,7 +387,7 @@ class Cycle:
             passes = updated.passes
             reason = updated.reason
         else:
-            self._remember(last_tried=_date())
+            self.known.change(last_tried=_date())
             keywords = options.limits() | options.model_settings()
             del keywords["update_passes"]
             trained = train(self.config.corpus, run, progress=self.log, **keywords)
@@ -505,7 +410,7 @@ class Cycle:
             self.log.say(f"warning: {warning}")
         if judgement.refused:
             self.log.say(f"gate: refused: {'; '.join(judgement.refused)}")
-            self._remember(
+            self.known.change(
                 refused=Refused(corpus=rules.fingerprint(self.config), why=judgement.refused)
             )
             self._record("end")
@@ -540,7 +445,7 @@ class Cycle:
         if address is not None:
             uploaded = places().publish(place, address)
             self.log.say(f"published {address}: {counted(uploaded['uploaded'], 'file')} uploaded")
-        self._remember(last_trained=_date(), version=number, refused=None, held=None)
+        self.known.change(last_trained=_date(), version=number, refused=None, held=None)
         publish.prune(self.folder, self.config.publish.keep)
         changes = {name: getattr(ids, name) for name in ("kept", "born", "died", "split", "merged")}
         self.log.say(
@@ -584,10 +489,10 @@ class Cycle:
         )
         write_record(self.folder / JOURNAL, self.journal)
 
-    def _remember(self, **facts: Any) -> None:
-        """Change ``state.json``."""
-        self.state = replace(self.state, **facts)
-        write_record(self.folder / STATE, self.state)
+    @property
+    def state(self) -> RetrainState:
+        """What is known between cycles."""
+        return self.known.state
 
     def _documents(self) -> int:
         """Count the documents of the corpus."""
@@ -605,15 +510,13 @@ class Cycle:
     def _summary(self, figures: Mapping[str, Any]) -> dict[str, Json]:
         """Make the summary of a cycle for JSON, with None for numbers that are not finite."""
         number = publish.current(self.folder)
-        failing = {**self.state.failing, **self.failed}
-        left = sorted({*self.scan.set_aside, *self.failed})
         summary: dict[str, Any] = plain(
             {
                 "decision": "nothing",
                 "published": None,
                 "documents_added": 0,
                 "records_rejected": 0,
-                **describe_failures({name: failing[name] for name in left}),
+                **self.arrivals.describe_failed(),
                 **figures,
                 "refused": (figures.get("gate") or {}).get("refused", []),
                 "current": number,

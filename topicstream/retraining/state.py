@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
-from topicstream.base.records import Count, Record, read_record
+from topicstream.base.records import Count, Record, read_record, write_record
 from topicstream.model.manifest import TopicIds
 
 STATE = "state.json"
@@ -161,6 +161,23 @@ def read_retrain_state(folder: Path) -> RetrainState:
     if not path.exists():
         return RetrainState()
     return read_record(path, RetrainState, "Restore it, or remove it to ingest all files again")
+
+
+class StateFile:
+    """``state.json`` of a folder of ``topics retrain``, written anew at every change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.state = RetrainState()
+
+    def read(self) -> None:
+        """Read the file, or raise StoreError if it is damaged."""
+        self.state = read_retrain_state(self._folder)
+
+    def change(self, **facts: Any) -> None:
+        """Change facts of the state, in the file too."""
+        self.state = structs.replace(self.state, **facts)
+        write_record(self._folder / STATE, self.state)
 
 
 def read_journal(folder: Path) -> CycleJournal | None:
