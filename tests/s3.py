@@ -51,7 +51,7 @@ def put(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(mirror, "_ROOM", mirror._Room())
     remote._store.cache_clear()
-    remote.version_of.cache_clear()
+    remote.forget_versions()
     client = boto3.client("s3", region_name="us-east-1")
     client.create_bucket(Bucket="corpora")
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
+from topicstream.base.errors import UsageError
 from topicstream.retraining.config import load_config
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/clean", "gs://b/x", "hdfs://host/raw"])
+@pytest.mark.parametrize("name", ["raw", "folder"])
+def test_an_address_is_no_folder_of_new_files(tmp_path, address, name):
+    (tmp_path / "retrain.toml").write_text(f'{name} = "{address}"\n')
+    with pytest.raises(UsageError, match=f'{name} = "{address}": an address') as refused:
+        load_config(tmp_path / "retrain.toml")
+    assert "\n" not in str(refused.value)
 
 
 def test_files_of_an_ingest_are_beside_the_config_file(tmp_path, monkeypatch):

@@ -20,8 +20,8 @@ it starts. Sizes come from the shapes of the arrays that the work will hold:
 memory plan: 509 MB of 512 MB for scoring, 10 threads
   process 304 MB, table 38 MB, rows 156 MB
 
-The bytes of the interpreter and the libraries (``process``) and the losses of the allocator are
-added here and nowhere else.
+The bytes of the interpreter and the libraries (``process``), of objects that come from an address
+(``objects``) and the losses of the allocator are added here and nowhere else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from typing import NamedTuple
 from topicstream.base.errors import DoesNotFit
 from topicstream.base.machine import PROCESS_BYTES, format_bytes, memory_allowed, parse_bytes
 from topicstream.base.options import option
+from topicstream.base.places import places
 from topicstream.base.progress import Told
 from topicstream.base.text import counted
 
@@ -295,6 +296,8 @@ def plan_memory(
     def plan_stage(stage: Stage, number: int) -> MemoryPlan:
         """Plan a stage with ``number`` workers."""
         parts = {"process": PROCESS_BYTES if process is None else process, **stage[0]}
+        if places().buffers():
+            parts["objects"] = places().buffers()
         parts |= {name: parts.get(name, 0) + size * number for name, size in stage[1].items()}
         return MemoryPlan(task, limit, number, parts)
 

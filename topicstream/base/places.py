@@ -13,7 +13,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol, TypeVar
@@ -116,6 +116,15 @@ class Places:
             If it cannot be read.
         """
         return None
+
+    def fetch_ahead(self, paths: Iterable[Name]) -> None:
+        """Begin to fetch files of a mirror that are opened soon, in this order.
+
+        Parameters
+        ----------
+        paths
+            Files below a folder with the file ``.address``, of which some may be there.
+        """
 
     def origin(self, folder: Name) -> str | None:
         """Return the address that a mirror stands for, None for any other folder."""
@@ -260,6 +269,17 @@ class Places:
         """
         return open(name, "rb")
 
+    def open_ahead(self, name: Name, size: int) -> None:
+        """Begin to read a raw file that is opened soon, if that takes a while.
+
+        Parameters
+        ----------
+        name
+            The file. An error is raised when it is opened.
+        size
+            Bytes that are read, at most.
+        """
+
     def open_file(self, name: Name) -> Any:
         """Return a path or file for libraries that seek in it.
 
@@ -337,6 +357,13 @@ class Places:
     def traffic(self) -> dict[str, int]:
         """Return ``requests`` and ``bytes`` since the last call, {} without any."""
         return {}
+
+    def buffers(self) -> int:
+        """Return the bytes that objects on their way take in memory.
+
+        0 until something was read from an address.
+        """
+        return 0
 
     def renew(self) -> None:
         """Forget the versions of addresses, of which a command reads one each."""
@@ -530,6 +557,13 @@ class _Registered(Places):
                 return provider.fetch(whole)
         return None
 
+    def fetch_ahead(self, paths: Iterable[Name]) -> None:
+        for path in paths:
+            address = next(filter(None, map(self.origin, Path(path).parents)), None)
+            if address is not None:
+                provider, _ = self._find_provider(address)
+                provider.fetch_ahead([path])
+
     def origin(self, folder: Name) -> str | None:
         return self._local.origin(folder)
 
@@ -577,6 +611,10 @@ class _Registered(Places):
         provider, place = self._find_provider(name)
         return provider.open(place)
 
+    def open_ahead(self, name: Name, size: int) -> None:
+        provider, place = self._find_provider(name)
+        provider.open_ahead(place, size)
+
     def open_file(self, name: Name) -> Any:
         provider, place = self._find_provider(name)
         return provider.open_file(place)
@@ -615,6 +653,9 @@ class _Registered(Places):
             for name, number in provider.traffic().items():
                 total[name] = total.get(name, 0) + number
         return total
+
+    def buffers(self) -> int:
+        return sum(provider.buffers() for provider in self._loaded.values())
 
     def renew(self) -> None:
         for provider in self._loaded.values():

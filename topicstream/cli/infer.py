@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +21,7 @@ from topicstream.cli.process import make_handler, verbosity
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import infer
 from topicstream.inference.methods import DEFAULT, find_method, methods
+from topicstream.ingestion.open.names import input_path
 
 SUMMARY = (
     "[{out}: ]{documents:document}[, {empty:,} empty][, {unknown:,} without a known word][, "
@@ -95,7 +95,7 @@ def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
     with show_progress() as progress:
         config = config_of(
             InferConfig,
-            {**values, "documents": [Path(p) for p in paths]},
+            {**values, "documents": [input_path(p) for p in paths]},
             out=sys.stdout.buffer if out is None else out,
             progress=False if values["follow"] else progress,
             options=method_options,

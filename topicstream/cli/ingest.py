@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +16,7 @@ from topicstream.cli.options import config_of, drop_unset, options_of
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import linked_text
 from topicstream.ingestion.config import IngestConfig, Stop
+from topicstream.ingestion.open.names import input_path
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.store.decide import CALLED_BY_PLACE
 from topicstream.ingestion.tokens.stopwords import read_stopwords
@@ -104,7 +104,7 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
         with show_progress() as progress:
             config = config_of(
                 IngestConfig,
-                {"documents": [Path(p) for p in paths], **options},
+                {"documents": [input_path(p) for p in paths], **options},
                 progress=progress,
                 stop=stop,
                 **stopwords,

@@ -180,6 +180,21 @@ def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> I
 
 
 @kernel
+def count_words(ids: Ints, edges: Longs, last: Ints, out: Longs) -> None:
+    """Count the distinct words of each run of cells edges[i] .. edges[i+1] - 1 into out[i].
+
+    ids: int32[nnz] global. last: int32[W], zeros: the run in which a word was seen last.
+    """
+    cells = ids.view(np.uint32)
+    for run in range(len(edges) - 1):
+        words = np.int64(0)
+        for i in range(edges[run], edges[run + 1]):
+            words += np.int64(last[cells[i]] != run + 1)
+            last[cells[i]] = run + 1
+        out[run] = words
+
+
+@kernel
 def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
     """Write the first document of each engine block to ``starts``, and count the blocks.
 

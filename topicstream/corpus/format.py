@@ -36,6 +36,10 @@ from topicstream.base.files.durable import sync
 
 CELLS = 1 << 20
 DOCS = 1 << 16
+CUTS = ((CELLS, DOCS), (3 << 17, 1 << 14))
+"""Cells and documents of engine blocks whose grid the manifest has, so that no cell is read for it:
+the largest blocks, and those of ``sparse-bp`` on a corpus of some millions of cells.
+"""
 LEVEL = 5
 """Of Blosc's compression."""
 KINDS = ("words", "counts", "lengths")

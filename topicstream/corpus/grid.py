@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from topicstream.corpus.block import AxisRows, AxisShape, Block, cut_lengths, to_local
+from topicstream.base.errors import StoreError
+from topicstream.corpus.block import (
+    AxisRows,
+    AxisShape,
+    Block,
+    count_words,
+    cut_lengths,
+    to_local,
+)
+from topicstream.corpus.manifest import BlockEntry, CutEntry
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -180,6 +190,18 @@ class Cutter:
         indptr = np.zeros(last - first + 1, np.int64)
         np.cumsum(raw.lengths[first:last], out=indptr[1:])
         counts = raw.counts[cells].copy()  # the block outlives what it is cut from
+        total = float(counts.sum(dtype=np.float64))
+        if (
+            last > len(raw.lengths)
+            or indptr[-1] != len(words)
+            or len(vocab) > grid.max_words
+            or int(raw.lengths[first:last].max(initial=0)) > grid.longest
+            or not math.isclose(total, grid.tokens[number], rel_tol=1e-9, abs_tol=1e-6)
+        ):
+            raise StoreError(
+                f"storage block {grid.storage[number]}: is not cut as the manifest says; restore "
+                f"manifest.json or ingest again"
+            )
         axes = {name: cut_axis(raw, name, first, last) for name in raw.axes}
         block = Block(
             number,
@@ -195,49 +217,109 @@ class Cutter:
         return weighted
 
 
-def cut_grid(
-    blocks: Iterable[Decoded],
-    n_words: int,
-    cells: int,
-    docs: int,
-    *,
-    heldout: bool,
-    axes: Sequence[str],
-) -> Grid:
-    """See ``Corpus.grid``.  blocks: the storage blocks of the part, in order, with the axes."""
-    cutter = Cutter(n_words)
-    columns = list[np.ndarray]()
-    tokens = list[float]()
+@dataclass(frozen=True)
+class BlockCut:
+    """A storage block cut into engine blocks.
+
+    Attributes
+    ----------
+    docs, cells
+        int64[blocks], documents and cells of each engine block.
+    tokens
+        float64[blocks], sum of its counts.
+    words, longest
+        Distinct words of the engine block that has most, cells of the longest document.
+    axes
+        Sizes of the requested axes.
+    """
+
+    docs: np.ndarray
+    cells: np.ndarray
+    tokens: np.ndarray
+    words: int
+    longest: int
+    axes: Mapping[str, AxisShape] = field(default_factory=dict)
+
+    def entry(self, cells: int, docs: int) -> CutEntry:
+        """Make the manifest's entry of blocks of at most ``cells`` cells and ``docs`` documents."""
+        numbers = (self.docs.tolist(), self.cells.tolist(), self.tokens.tolist())
+        return CutEntry(
+            cells=cells, docs=docs, blocks=list(zip(*numbers, strict=True)), words=self.words
+        )
+
+
+def find_cut(entry: BlockEntry, cells: int, docs: int) -> BlockCut | None:
+    """Find how a storage block is cut in the manifest; None: its cells must be read."""
+    if entry.changed is not None:
+        return None
+    for cut in entry.cuts:
+        if (cut.cells, cut.docs) == (cells, docs):
+            columns = [np.array([of_block[i] for of_block in cut.blocks]) for i in range(3)]
+            return BlockCut(
+                columns[0].astype(np.int64),
+                columns[1].astype(np.int64),
+                columns[2].astype(np.float64),
+                cut.words,
+                entry.longest,
+            )
+    return None
+
+
+def cut_block(raw: Decoded, cells: int, docs: int, axes: Sequence[str] = ()) -> BlockCut:
+    """Cut a storage block into engine blocks of at most ``cells`` cells and ``docs`` documents."""
+    starts = np.empty(len(raw.lengths) + 1, np.int64)
+    n = cut_lengths(raw.lengths, cells, docs, starts)
+    edges = np.append(starts[:n], len(raw.lengths))
+    cell_edges = raw.indptr[edges]
+    words = np.zeros(n, np.int64)
+    last = np.zeros(int(raw.words.max(initial=-1)) + 1, np.int32)
+    count_words(raw.words, cell_edges, last, words)
+    tokens = [
+        float(raw.counts[cell_edges[i] : cell_edges[i + 1]].sum(dtype=np.float64)) for i in range(n)
+    ]
+    shapes = {name: AxisShape(0, 0, 0) for name in axes}
+    for name in axes:
+        for i in range(n):
+            shape = _axis_shape(raw, name, edges[i], edges[i + 1], int(words[i]))
+            shapes[name] = AxisShape(*map(max, shapes[name], shape))
+    return BlockCut(
+        np.diff(edges),
+        np.diff(cell_edges),
+        np.array(tokens),
+        int(words.max(initial=0)),
+        int(raw.lengths.max(initial=0)),
+        shapes,
+    )
+
+
+def join_cuts(cuts: Iterable[BlockCut], *, heldout: bool, axes: Sequence[str]) -> Grid:
+    """Make the grid of a part from the cuts of its storage blocks, in order."""
+    columns = [np.zeros((6, 0), np.int64)]
+    tokens = [np.zeros(0)]
     first_doc = 0
     widest = 1
     longest = 0
     shapes = {name: AxisShape(0, 0, 0) for name in axes}
-    for storage, raw in enumerate(blocks):
-        starts = np.empty(len(raw.lengths) + 1, np.int64)
-        n = cut_lengths(raw.lengths, cells, docs, starts)
-        edges = np.append(starts[:n], len(raw.lengths))
-        cell_edges = raw.indptr[edges]
+    for storage, cut in enumerate(cuts):
+        row_stop = np.cumsum(cut.docs)
+        row_start = row_stop - cut.docs
         rows = (
-            np.full(n, storage),
-            edges[:-1],
-            edges[1:],
-            cell_edges[:-1],
-            np.diff(cell_edges),
-            first_doc + edges[:-1],
+            np.full(len(cut.docs), storage),
+            row_start,
+            row_stop,
+            np.cumsum(cut.cells) - cut.cells,
+            cut.cells,
+            first_doc + row_start,
         )
         columns.append(np.stack(rows).astype(np.int64))
-        for i in range(n):
-            part = slice(cell_edges[i], cell_edges[i + 1])
-            words = len(cutter.local(raw.words[part])[0])
-            widest = max(widest, words)
-            tokens.append(float(raw.counts[part].sum(dtype=np.float64)))
-            for name in axes:
-                shape = _axis_shape(raw, name, edges[i], edges[i + 1], words)
-                shapes[name] = AxisShape(*map(max, shapes[name], shape))
-        first_doc += len(raw.lengths)
-        longest = max(longest, int(raw.lengths.max(initial=0)))
+        tokens.append(cut.tokens)
+        first_doc += int(cut.docs.sum())
+        widest = max(widest, cut.words)
+        longest = max(longest, cut.longest)
+        for name in axes:
+            shapes[name] = AxisShape(*map(max, shapes[name], cut.axes[name]))
     storages, row_start, row_stop, cell_start, cell_counts, first_docs = np.concatenate(
-        [np.zeros((6, 0), np.int64), *columns], axis=1
+        columns, axis=1
     )
     return Grid(
         heldout,
@@ -247,7 +329,7 @@ def cut_grid(
         cell_start,
         cell_counts,
         first_docs,
-        np.array(tokens),
+        np.concatenate(tokens),
         widest,
         longest,
         shapes,

@@ -63,10 +63,24 @@ class Removed(Record):
     tokens: Tokens = 0
 
 
+class CutEntry(Record):
+    """A storage block cut into engine blocks of at most ``cells`` cells and ``docs`` documents.
+
+    blocks: documents, cells and tokens of each. words: distinct words of the one that has most.
+    """
+
+    cells: Count
+    docs: Count
+    blocks: list[tuple[Count, Count, Tokens]]
+    words: Count
+
+
 class BlockEntry(Record, omit_defaults=True):
     """A storage block: its rows of the arrays, contents and chunk files.
 
     rows: first row, and the row past the last. changed: the generation that last removed documents.
+    cuts, longest: of the block as it was written, what a grid has of it (``format.CUTS``), and the
+    cells of its longest document. Older stores and dense rows have none, and are read for it.
     """
 
     rows: tuple[Count, Count]
@@ -76,6 +90,8 @@ class BlockEntry(Record, omit_defaults=True):
     files: dict[Kind, list[Chunk]]
     removed: Removed = Removed()
     changed: Count | None = None
+    cuts: list[CutEntry] = []
+    longest: Count = 0
 
     def __post_init__(self) -> None:
         rows = self.rows[1] - self.rows[0]
@@ -85,6 +101,11 @@ class BlockEntry(Record, omit_defaults=True):
             raise ValueError(
                 f"block of rows {list(self.rows)}: more documents or cells than it has room for"
             )
+        for cut in self.cuts:
+            docs = sum(of_block[0] for of_block in cut.blocks)
+            cells = sum(of_block[1] for of_block in cut.blocks)
+            if (docs, cells) != (self.docs, self.cells):
+                raise ValueError(f"block of rows {list(self.rows)}: its cuts are not whole")
 
     @property
     def left(self) -> Removed:

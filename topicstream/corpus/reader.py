@@ -29,8 +29,15 @@ from topicstream.corpus.axes import Axes, Axis, read_lists
 from topicstream.corpus.axis_build import stored_axes
 from topicstream.corpus.block import Block, from_gaps
 from topicstream.corpus.documents import read_documents
-from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS, read_rows
-from topicstream.corpus.grid import Cutter, Decoded, Grid, cut_grid
+from topicstream.corpus.format import CELLS, DOCS, KINDS, LISTS, PARTS, chunk_path, read_rows
+from topicstream.corpus.grid import (
+    Cutter,
+    Decoded,
+    Grid,
+    cut_block,
+    find_cut,
+    join_cuts,
+)
 from topicstream.corpus.manifest import (
     AxisEntry,
     BlockEntry,
@@ -43,6 +50,8 @@ from topicstream.corpus.views import Views
 from topicstream.numeric.parallel import pooled
 
 _OF_PROCESS = ("_lock", "_opening")
+BLOCKS_AHEAD = 8
+"""Storage blocks that are fetched from an address before they are decoded, three objects each."""
 
 
 class Corpus(Views):
@@ -430,10 +439,17 @@ class Corpus(Views):
         """Cut a part into blocks of at most ``cells`` cells and ``docs`` documents.
 
         A longer document is a block by itself. The part is decoded once, to measure the largest
-        local vocabulary and the sizes of the requested axes.
+        local vocabulary and the sizes of the requested axes, and so that damage is found before
+        anything is done. Of a store at an address only those blocks are fetched that the manifest
+        does not measure (``format.CUTS``).
         """
-        blocks = (self.decode(s, heldout, axes) for s in range(len(self.part(heldout).blocks)))
-        return cut_grid(blocks, self.n_words, cells, docs, heldout=heldout, axes=axes)
+        entries = self.part(heldout).blocks
+        remote = places().origin(self.path) is not None
+        cuts = [find_cut(e, cells, docs) if remote and not axes else None for e in entries]
+        to_read = [storage for storage, cut in enumerate(cuts) if cut is None]
+        for storage, raw in zip(to_read, self._decode_ahead(to_read, heldout, axes)):
+            cuts[storage] = cut_block(raw, cells, docs, axes)
+        return join_cuts(filter(None, cuts), heldout=heldout, axes=axes)
 
     def blocks(
         self,
@@ -482,8 +498,44 @@ class Corpus(Views):
             if len(numbers)
             else []
         )
-        decode = partial(self.decode, heldout=grid.heldout, axes=axes)
+        storages = [int(grid.storage[group[0]]) for group in groups]
+        decoded = self._decode_ahead(storages, grid.heldout, axes, prefetch)
+        for group, raw in zip(groups, decoded):
+            yield from repeat(raw, len(group))
+
+    def _decode_ahead(
+        self, storages: Sequence[int], heldout: bool, axes: Sequence[str], prefetch: int = 2
+    ) -> Iterator[Decoded]:
+        """Decode storage blocks in this order, some of them ahead, in threads."""
+        decode = partial(self.decode, heldout=heldout, axes=axes)
         with ThreadPoolExecutor(max(1, prefetch), thread_name_prefix="prefetch") as pool:
-            storages = (int(grid.storage[group[0]]) for group in groups)
-            for group, raw in zip(groups, pooled(pool, decode, storages, prefetch)):
-                yield from repeat(raw, len(group))
+            coming = self._fetch_ahead(storages, heldout, axes)
+            yield from pooled(pool, decode, coming, prefetch)
+
+    def _fetch_ahead(
+        self, storages: Sequence[int], heldout: bool, axes: Sequence[str]
+    ) -> Iterator[int]:
+        """Yield storage blocks while the chunks of later ones are fetched from an address."""
+        if places().origin(self.path) is None:
+            yield from storages
+            return
+        fetched = 0
+        for number, storage in enumerate(storages):
+            for later in storages[fetched : number + BLOCKS_AHEAD]:
+                places().fetch_ahead(self._chunks(later, heldout, axes))
+            fetched = max(fetched, number + BLOCKS_AHEAD)
+            yield storage
+
+    def _chunks(self, storage: int, heldout: bool, axes: Sequence[str]) -> Iterator[Path]:
+        """Yield the paths of the chunks of a storage block."""
+        rows = range(*self.part(heldout).blocks[storage].rows)
+        for kind in KINDS:
+            yield from (chunk_path(self.path, self._folder(heldout), kind, row) for row in rows)
+        for name in axes:
+            if name != "words":
+                entry = self.axis_entries()[name]
+                part = PARTS[heldout]
+                rows = range(*entry.parts[part].blocks[storage].rows)
+                for kind in LISTS:
+                    folder = self.path / entry.folder
+                    yield from (chunk_path(folder, part, kind, row) for row in rows)

@@ -13,7 +13,8 @@ import numpy as np
 
 from topicstream.base.files.durable import sync_all
 from topicstream.corpus.block import to_gaps
-from topicstream.corpus.format import CELLS, DOCS, KINDS, chunk_path, write_rows
+from topicstream.corpus.format import CELLS, CUTS, DOCS, KINDS, chunk_path, write_rows
+from topicstream.corpus.grid import Decoded, cut_block
 from topicstream.corpus.manifest import BlockEntry
 
 IN_FLIGHT = 3
@@ -124,8 +125,16 @@ class BlockWriter:
         real = self._dtype.kind == "f"
         total = len(lengths) if self._dense else counts.sum(dtype=np.float64 if real else np.int64)
         tokens = float(total) if real else int(total)
+        cut = [] if self._dense else CUTS
+        raw = Decoded(words, counts, lengths)
         return BlockEntry(
-            rows=rows, docs=len(lengths), cells=len(words), tokens=tokens, files=files
+            rows=rows,
+            docs=len(lengths),
+            cells=len(words),
+            tokens=tokens,
+            files=files,
+            cuts=[cut_block(raw, *sizes).entry(*sizes) for sizes in cut],
+            longest=int(lengths.max(initial=0)) if cut else 0,
         )
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from topicstream.base.machine import PROCESS_BYTES, default_threads
 from topicstream.base.memory import MemoryLimit, Room, plan_memory
+from topicstream.base.places import places
 from topicstream.base.relations import LEAST_MEMORY
 from topicstream.ingestion.parts.tasks import WORK_BYTES
 
@@ -24,7 +25,7 @@ class IngestPlan:
     @property
     def words(self) -> Room:
         """For the words and names that are kept, when no piece is in work any more."""
-        return Room(self.limit, self.limit.bytes - PROCESS_BYTES)
+        return Room(self.limit, self.limit.bytes - PROCESS_BYTES - places().buffers())
 
     @property
     def relations(self) -> int:
@@ -53,7 +54,7 @@ def plan_ingest(mem_limit: str | int | None, workers: int | None) -> IngestPlan:
     limit = MemoryLimit.parse(mem_limit)
     threads = workers if workers is not None else default_threads()
     half = (
-        limit.bytes - PROCESS_BYTES
+        limit.bytes - PROCESS_BYTES - places().buffers()
     ) // 2  # for the query engine; the other one for pieces and what the allocator loses
     piece = LARGEST_PIECE
     while piece > SMALLEST_PIECE and WORK_BYTES * piece * (threads + 2) > 0.85 * half:

@@ -302,6 +302,14 @@ def load_config(path: str | Path) -> Config:
         **checked(Config, values | tables, str(path), lambda field: f"{path}: {field.name}")
     )
     home = path.resolve().parent
+    for name in ("folder", "raw"):
+        place = str(getattr(config, name))
+        if re.match("[a-z][a-z0-9+.-]+:/", place):  # a path has one slash of two
+            address = re.sub(":/+", "://", place, count=1)
+            raise UsageError(
+                f'{path}: {name} = "{address}": an address, and retrain works in folders of this '
+                f"machine; copy the files to one first (`aws s3 sync`, `gcloud storage rsync`)"
+            )
     seeds = config.train.seed_words
     if seeds is not None:
         read_seeds(home / seeds)

@@ -67,7 +67,7 @@ def check_store(root: str, tmp_path: Path) -> None:
         current, _ = current_at(f"{root}/race")
         assert current is not None and won == [current.version]
         assert len(lost) == 7 and all(isinstance(e, Busy) for e in lost), lost
-    remote.version_of.cache_clear()
+    remote.forget_versions()
     file = RemoteFile(f"{root}/raw/docs.txt")
     put_object(f"{root}/raw/docs.txt", text[:-1])
     with pytest.raises(InputError, match="changed while it was read"):

@@ -294,7 +294,7 @@ def test_what_fails_is_one_line_without_a_secret(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(remote, "RETRY", {"max_retries": 0})
     remote._store.cache_clear()
-    remote.version_of.cache_clear()
+    remote.forget_versions()
     with pytest.raises(InputError, match="cannot be read") as refused:
         remote.RemoteFile(address)
     assert SECRET not in str(refused.value) and "\n" not in str(refused.value)

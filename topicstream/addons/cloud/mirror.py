@@ -20,13 +20,15 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from topicstream.addons.cloud.remote import (
+    AHEAD,
     POOL,
     Absent,
     download,
@@ -168,6 +170,34 @@ def is_published(name: str) -> bool:
     )
 
 
+_COMING: dict[Path, Future[int | None]] = {}
+"""Files of mirrors that are being fetched before they are opened. An answer is a descriptor of a
+file that did not stay in the cache.
+"""
+
+
+def fetch_ahead(paths: Iterable[str | os.PathLike[str]]) -> None:
+    """Begin to fetch files that their mirror does not have yet.
+
+    All threads of ``AHEAD`` work on them at once; ``fetch_missing`` waits for a file on its way.
+    """
+    for path in paths:
+        place = Path(os.path.abspath(path))
+        home = None if place in _COMING or place.exists() else _home_of(place)
+        if home is not None:
+            name = place.relative_to(home).as_posix()
+            _COMING[place] = AHEAD.submit(_fetch_to_stay, home, name)
+
+
+def _fetch_to_stay(home: Path, name: str) -> int | None:
+    """Fetch a file of a mirror; return a descriptor only if it did not stay there."""
+    descriptor = _fetch(home, name)
+    if not (home / name).exists():
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
 def fetch_missing(path: str | os.PathLike[str]) -> int | None:
     """Fetch a file that its mirror does not have yet, and return a descriptor.
 
@@ -181,11 +211,24 @@ def fetch_missing(path: str | os.PathLike[str]) -> int | None:
         If it cannot be read.
     """
     place = Path(os.path.abspath(path))
-    cache = cache_folder()
-    if not place.is_relative_to(cache):
+    home = _home_of(place)
+    if home is None:
         return None
-    home = next((p for p in place.parents if (p / MIRROR).is_file()), None)
-    return None if home is None else _fetch(home, place.relative_to(home).as_posix())
+    coming = _COMING.pop(place, None)
+    if coming is not None:
+        descriptor = coming.result()
+        if descriptor is not None:
+            return descriptor
+        with contextlib.suppress(FileNotFoundError):  # another process made room
+            return os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return _fetch(home, place.relative_to(home).as_posix())
+
+
+def _home_of(place: Path) -> Path | None:
+    """Find the mirror that a path lies in."""
+    if not place.is_relative_to(cache_folder()):
+        return None
+    return next((p for p in place.parents if (p / MIRROR).is_file()), None)
 
 
 def _fetch(home: Path, name: str) -> int:

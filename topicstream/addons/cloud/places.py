@@ -5,16 +5,25 @@ from __future__ import annotations
 import io
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from topicstream.addons.cloud.mirror import cache_folder, fetch_missing, resolve_mirror
+from topicstream.addons.cloud.mirror import (
+    cache_folder,
+    fetch_ahead,
+    fetch_missing,
+    resolve_mirror,
+)
 from topicstream.addons.cloud.publication import WRITABLE, claim_address, publish
 from topicstream.addons.cloud.remote import (
     SCHEMES,
     RemoteFile,
+    forget_versions,
     is_object,
     list_below,
+    memory_taken,
+    open_ahead,
     open_remote,
     traffic,
     version_of,
@@ -39,6 +48,9 @@ class CloudPlaces(Addresses):
 
     def fetch(self, path: Name) -> int | None:
         return fetch_missing(path)
+
+    def fetch_ahead(self, paths: Iterable[Name]) -> None:
+        fetch_ahead(paths)
 
     def is_file(self, name: Name) -> bool:
         return is_object(name)
@@ -65,6 +77,9 @@ class CloudPlaces(Addresses):
 
     def open(self, name: Name) -> BinaryIO:
         return open_remote(os.fspath(name))
+
+    def open_ahead(self, name: Name, size: int) -> None:
+        open_ahead(os.fspath(name), size)
 
     def open_file(self, name: Name) -> Any:
         return io.BufferedReader(RemoteFile(os.fspath(name)), BUFFER)
@@ -114,5 +129,8 @@ class CloudPlaces(Addresses):
     def traffic(self) -> dict[str, int]:
         return traffic()
 
+    def buffers(self) -> int:
+        return memory_taken()
+
     def renew(self) -> None:
-        version_of.cache_clear()
+        forget_versions()

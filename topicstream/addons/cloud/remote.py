@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -18,7 +19,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread, current_thread, main_thread
 from typing import Any, BinaryIO, TypeVar
-from urllib.parse import quote, urlsplit
 
 from topicstream.base.errors import InputError, UsageError
 
@@ -27,10 +27,25 @@ SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
 HEAD = 128 << 10
 PART = 8 << 20
 """Bytes of the first request, which may only be looked at, and of each further one at most."""
+STREAMED = 1 << 20
+"""Bytes of an object that are in memory while it is downloaded to a file."""
+MOST_SOON = 32
+"""Objects whose first bytes are fetched before they are opened, at most."""
+THREADS = 16
+"""Threads that fetch what is read soon."""
+MEMORY = 64 << 20
+"""Bytes that objects on their way take: 42 MB were measured with chunks of 3 MB for all threads; of
+raw input it is the first bytes of objects and two or three parts.
+"""
 RETRY: dict[str, Any] = {"max_retries": 5}
 """How obstore repeats a request that a server refuses or that times out, and carries on with an
 answer that broke off.
 """
+PATIENCE = 180.0
+LONGEST_PAUSE = 10.0
+"""Seconds after which a busy server is given up, and between two requests to it."""
+REPEATS = 5
+"""Further requests after answers that broke off."""
 
 
 class Waiters(Executor):
@@ -69,6 +84,8 @@ POOL = Waiters(8)
 """Fetches parts ahead, fetches and stores objects that are all at hand, and asks while the main
 thread waits.
 """
+AHEAD = Waiters(THREADS)
+"""Fetches objects that are opened soon, so that what is asked for now does not wait for them."""
 FETCHED: deque[int] = deque(maxlen=1 << 20)
 """Bytes of each answer since ``traffic`` was called."""
 _FAULTS = (
@@ -90,12 +107,22 @@ _FAULTS = (
         "the server sends files whole, not in parts; download the file first (curl -O)",
     ),
     (
+        r"status code: (429|503)",
+        "the server is busy and refuses requests; run the command again later, or with fewer "
+        "programs that read there",
+    ),
+    (
         r"status code: 40[13]",
         "access denied; check the credentials in the environment, or AWS_SKIP_SIGNATURE=true "
         "for a public bucket",
     ),
 )
 """What servers say, and what that means."""
+_BUSY = re.compile(r"status code: (429|503)")
+_BROKEN = re.compile(r"status code: 50[024]|response body error")
+"""Answers after which a request is repeated: for ``PATIENCE``, or a few times if it only reads."""
+_SECRET = re.compile(r"[?&](X-Amz-|X-Goog-|AWSAccessKeyId=|GoogleAccessId=|Signature=|sig=)", re.I)
+_BAD_KEY = re.compile(r'Path "([^"]*)"')
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
 
 
@@ -153,6 +180,11 @@ def traffic() -> dict[str, int]:
     return {"requests": len(sizes), "bytes": sum(sizes)} if sizes else {}
 
 
+def memory_taken() -> int:
+    """Return the bytes of objects on their way, 0 until an address was asked."""
+    return MEMORY if _store.cache_info().currsize else 0
+
+
 def download(address: str, file: BinaryIO) -> int:
     """Write an object to a file, and return its size.
 
@@ -161,12 +193,13 @@ def download(address: str, file: BinaryIO) -> int:
     Absent, InputError
         If there is no such object, or it cannot be read.
     """
-    size = _ask(
-        address,
-        lambda library, *place: sum(
-            map(file.write, library.get(*place).stream(min_chunk_size=PART))
-        ),
-    )
+
+    def write(library: Any, *place: Any) -> int:
+        file.seek(0)
+        file.truncate()
+        return sum(map(file.write, library.get(*place).stream(min_chunk_size=STREAMED)))
+
+    size = _ask(address, write)
     FETCHED.append(size)
     return size
 
@@ -213,7 +246,7 @@ def put_object(address: str, content: bytes | Path, condition: Any = "overwrite"
 def list_below(address: str) -> list[str]:
     """List the addresses of the objects below a folder of a bucket, sorted.
 
-    Web servers list none.
+    Their sizes and versions are remembered. Web servers list none.
     """
     if address.startswith("http"):
         return []
@@ -224,18 +257,25 @@ def list_below(address: str) -> list[str]:
             entry for page in library.list(store, key or None) for entry in page
         ],
     )
-    return sorted(f"{root}/{entry['path']}" for entry in entries if entry["size"])
+    listed = {f"{root}/{entry['path']}": entry for entry in entries if entry["size"]}
+    for name, entry in listed.items():
+        etag = entry["e_tag"] or ""
+        if etag and not etag.endswith('"'):  # Azure lists it without the quotes that it is asked by
+            etag = f'"{etag}"'
+        _LISTED[name] = (int(entry["size"]), etag)
+    return sorted(listed)
 
 
 def _split(address: str) -> tuple[str, str]:
-    """``scheme://bucket`` and the key."""
-    parts = urlsplit(address.replace("#", quote("#")))
-    if parts.query:
+    """``scheme://bucket`` and the key, which may have any characters."""
+    scheme, _, rest = address.partition("://")
+    if _SECRET.search(rest) or ("?" in rest and scheme.startswith("http")):
         raise InputError(
             f"{address.partition('?')[0]}?...: addresses with a query are not supported; "
             f"download the file first (curl -O)"
         )
-    return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
+    place, _, key = rest.partition("/")
+    return f"{scheme}://{place}", key.strip("/")
 
 
 def _ask(address: str, call: Callable[[Any, Any, str], T], doing: str = "read") -> T:
@@ -246,12 +286,38 @@ def _ask(address: str, call: Callable[[Any, Any, str], T], doing: str = "read") 
     """
     (root, key) = _split(address)
     library = _library()
+
+    def ask() -> T:
+        return _repeat(partial(call, library, _store(root), key), doing)
+
     try:
-        if current_thread() is main_thread():
-            return POOL.submit(call, library, _store(root), key).result()
-        return call(library, _store(root), key)
-    except (FileNotFoundError, library.exceptions.BaseError) as error:
+        return POOL.submit(ask).result() if current_thread() is main_thread() else ask()
+    except (FileNotFoundError, ValueError, library.exceptions.BaseError) as error:
         raise _refusal(address, error, doing) from None
+
+
+def _repeat(call: Callable[[], T], doing: str) -> T:
+    """Call obstore until a server that is busy answers, for some minutes.
+
+    obstore repeats a request a few times within seconds; a server that is overloaded needs longer.
+    It also does not repeat a list whose answer broke off. What writes is repeated only if the
+    server has not carried it out.
+    """
+    began = time.monotonic()
+    pause = 0.5
+    broken = 0
+    while True:
+        try:
+            return call()
+        except _library().exceptions.BaseError as error:
+            text = str(error)
+            broken += bool(_BROKEN.search(text))
+            busy = _BUSY.search(text) and time.monotonic() - began + pause < PATIENCE
+            reads = doing == "read" and _BROKEN.search(text) and broken <= REPEATS
+            if not (busy or reads):
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _refusal(address: str, error: Exception, doing: str) -> InputError:
@@ -261,6 +327,13 @@ def _refusal(address: str, error: Exception, doing: str) -> InputError:
     """
     kind = type(error).__name__
     answer = f"{kind}: {error}"
+    if bad := _BAD_KEY.search(answer):
+        return InputError(
+            f"{address}: the key {bad[1]!r} has an empty part, . or .. in it, which cannot be "
+            f"read; rename that object, or name others"
+        )
+    if isinstance(error, ValueError):
+        raise error
     if kind in ("PreconditionError", "AlreadyExistsError"):
         return Changed(f"{address}: changed while it was {doing}; run the command again")
     meaning = next((meaning for pattern, meaning in _FAULTS if re.search(pattern, answer)), None)
@@ -282,14 +355,72 @@ def _refusal(address: str, error: Exception, doing: str) -> InputError:
     )
 
 
-@lru_cache(1 << 16)
+_LISTED: dict[str, tuple[int, str]] = {}
+"""Size and ETag of objects that were listed, until the next command."""
+_SOON: dict[str, Future[bytes]] = {}
+"""First bytes of objects that are opened soon."""
+
+
 def version_of(address: str) -> tuple[int, str]:
-    """Return size and ETag of an object, cached until ``version_of.cache_clear``.
+    """Return size and ETag of an object, cached until ``forget_versions``.
 
     A command thus reads one version.
     """
-    meta = _ask(address, lambda library, *place: library.head(*place))
+    if address in _LISTED:
+        return _LISTED[address]
+    if address in _SOON:
+        _SOON[address].exception()  # it asks, too
+    return _ask_version(address)
+
+
+@lru_cache(1 << 16)
+def _ask_version(address: str) -> tuple[int, str]:
+    """Ask for size and ETag of an object."""
+    try:
+        meta = _ask(address, lambda library, *place: library.head(*place))
+    except Absent:
+        raise
+    except InputError as refusal:
+        # an answer to HEAD has no text that says why
+        options = {"range": (0, 1)}
+        try:
+            meta = _ask(address, lambda library, *place: library.get(*place, options=options).meta)
+        except InputError as reason:
+            raise (reason if "status code" not in str(reason) else refusal) from None
     return int(meta["size"]), meta["e_tag"] or ""
+
+
+def forget_versions() -> None:
+    """Forget versions and first bytes of objects, of which a command reads one each."""
+    _ask_version.cache_clear()
+    _LISTED.clear()
+    _SOON.clear()
+
+
+def open_ahead(address: str, size: int) -> None:
+    """Begin to fetch the first ``size`` bytes of an object that is opened soon."""
+    if address not in _SOON and len(_SOON) < MOST_SOON:
+        _SOON[address] = AHEAD.submit(_fetch_start, address, size)
+
+
+def _fetch_start(address: str, most: int) -> bytes:
+    """Fetch the first bytes of an object."""
+    size, etag = _LISTED.get(address) or _ask_version(address)
+    return _fetch_range(address, etag, 0, min(size, most)) if size else b""
+
+
+def _fetch_range(address: str, etag: str, start: int, stop: int) -> bytes:
+    """Fetch the bytes [start, stop) of a version of an object."""
+    options: dict[str, Any] = {"range": (start, stop)}
+    if etag and not etag.startswith("W/"):
+        options["if_match"] = etag
+    data: bytes = _ask(
+        address, lambda library, *place: library.get(*place, options=options).bytes()
+    )
+    FETCHED.append(len(data))
+    if len(data) != stop - start:
+        raise InputError(f"{address}: changed while it was read; run the command again")
+    return data
 
 
 class RemoteFile(io.RawIOBase):
@@ -315,6 +446,7 @@ class RemoteFile(io.RawIOBase):
         self._position = 0
         self.size, self.etag = version_of(address)
         self._ahead: dict[int, Future[bytes]] = {}
+        self._fetch = partial(_fetch_range, address, self.etag)
 
     def readable(self) -> bool:
         return True
@@ -333,24 +465,15 @@ class RemoteFile(io.RawIOBase):
         if stop <= start:
             return 0
         ahead = self._ahead.pop(start, None) if in_parts else None
-        buffer[: stop - start] = self._fetch(start, stop) if ahead is None else ahead.result()
+        if ahead is None and in_parts and start == 0:
+            ahead = _SOON.pop(self.address, None)
+        data = self._fetch(start, stop) if ahead is None else ahead.result()
+        stop = start + len(data)
+        buffer[: len(data)] = data
         if in_parts and start > 0 and stop < self.size:  # the first part may only be looked at
             self._ahead = {stop: POOL.submit(self._fetch, stop, min(stop + PART, self.size))}
         self._position = stop
         return stop - start
-
-    def _fetch(self, start: int, stop: int) -> bytes:
-        """Fetch the bytes [start, stop)."""
-        options: dict[str, Any] = {"range": (start, stop)}
-        if self.etag and not self.etag.startswith("W/"):
-            options["if_match"] = self.etag
-        data: bytes = _ask(
-            self.address, lambda library, *place: library.get(*place, options=options).bytes()
-        )
-        FETCHED.append(len(data))
-        if len(data) != stop - start:
-            raise InputError(f"{self.address}: changed while it was read; run the command again")
-        return data
 
 
 def is_object(name: str | os.PathLike[str]) -> bool:

@@ -30,6 +30,9 @@ Places = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """What is given to be read: files, folders, ``-`` for standard input."""
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
+LOOKED_AHEAD = 16
+LOOKED_BYTES = 128 << 10
+"""Objects at addresses that are read before they are looked at, and the bytes of each."""
 FILES = "files"
 EACH = "each"
 """Text files, each a document; every file of a folder by its own format."""
@@ -166,7 +169,9 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
         raise InputError(f"{Counter(names).most_common(1)[0][0]}: given twice")
     keys = file_keys(names)
     inputs = Inputs()
-    for name in names:
+    objects = _ObjectFormats()
+    for number, name in enumerate(names):
+        objects.open_ahead(names[number : number + LOOKED_AHEAD])
         path = None if name == "-" else Path(name)
         if path is not None and not places().exists(path):
             hint = "; --out names the store to make" if name.endswith(".zarr") else ""
@@ -201,9 +206,14 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
                 name, path, key=keys[name], encoding=options.encoding, strict=options.strict
             )
             source.eager = eager
-            form = options.format or guess_source(
-                source, options, in_folder=False, name="stdin.lines" if eager else name
+            form = (
+                options.format
+                or objects.trusted(name)
+                or guess_source(
+                    source, options, in_folder=False, name="stdin.lines" if eager else name
+                )
             )
+            objects.note(name, form)
             if form == "lines" and options.format is None and options.split is not None:
                 form = FILES  # what is to be cut is a whole, as in a folder
             source.close()  # until it is read; what was read of standard input stays
@@ -216,6 +226,32 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             )
         inputs.total = None if inputs.total is None or size is None else inputs.total + size
     return inputs
+
+
+class _ObjectFormats:
+    """Formats of objects at addresses, each of which takes a request to look at.
+
+    As in a folder, a suffix is trusted after LOOKED_AT objects that agree.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Counter[str]] = {}
+
+    def trusted(self, name: str) -> str | None:
+        """Return the format of all objects with the suffix of this one, None if it is not known."""
+        forms = self._seen.get(plain_suffix(name), Counter())
+        return next(iter(forms)) if forms.total() >= LOOKED_AT and len(forms) == 1 else None
+
+    def note(self, name: str, form: str) -> None:
+        """Note the format of an object; of a file it is always looked at."""
+        if not places().on_this_machine(name):
+            self._seen.setdefault(plain_suffix(name), Counter())[form] += 1
+
+    def open_ahead(self, names: Iterable[str]) -> None:
+        """Begin to read objects that are looked at soon."""
+        for name in names:
+            if name != "-" and self.trusted(name) is None:
+                places().open_ahead(name, LOOKED_BYTES)
 
 
 def file_keys(names: list[str]) -> dict[str, str]:

@@ -120,6 +120,22 @@ def partitions(key: str) -> dict[str, str | None]:
     return values
 
 
+def input_path(text: str) -> Path:
+    """Return the path of an input that a command line names.
+
+    Raises
+    ------
+    InputError
+        If it is the address of a key of which a path would be another one.
+    """
+    path = Path(text)
+    if not places().on_this_machine(text) and "//" in text.partition("://")[2].rstrip("/"):
+        raise InputError(
+            f"{text}: the key has an empty part (//), which cannot be read; rename that object"
+        )
+    return path
+
+
 def expanded(names: Sequence[str]) -> list[str]:
     """Replace patterns and folders of buckets among names by what they stand for, in order.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,9 @@ the queues.
 """
 
 
+OPENED_AHEAD = 24
+OPENED_BYTES = 1 << 20
+"""Objects at addresses that are read before their turn, and the bytes of each."""
 DOUBLED = "words listed more than once, counted as one"
 
 
@@ -175,7 +179,7 @@ def pieces_of(
 
     before: bytes of the sources before these, total: of all; begin: as ``pieces`` has it.
     """
-    for reader, source in sources:
+    for reader, source in _opened_ahead(sources, begin):
         if begin not in ("", source.key):
             before += source.size or 0
             continue
@@ -221,6 +225,28 @@ def pieces_of(
                     doubled,
                 )
             before += source.size or source.consumed()
+
+
+def _opened_ahead(
+    sources: Iterable[tuple[Reader, Input]], begin: str
+) -> Iterator[tuple[Reader, Input]]:
+    """Yield sources while those behind them are opened, where each takes a request.
+
+    begin: key of the source to begin with; those before it are not opened.
+    """
+    waiting = deque[tuple[Reader, Input]]()
+    for reader, source in sources:
+        waiting.append((reader, source))
+        begin = "" if source.key == begin else begin
+        path = source.path
+        if path is None or places().on_this_machine(path):
+            yield from waiting
+            waiting.clear()
+        elif not begin:
+            places().open_ahead(path, OPENED_BYTES)
+        if len(waiting) > OPENED_AHEAD:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
