@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from topicstream.base import system
@@ -43,6 +45,33 @@ def test_a_file_that_fails_leaves_those_before_it(tmp_path, monkeypatch, nameles
     assert contents(tmp_path) == dict.fromkeys(NAMES, b"old")
     write_three(tmp_path, b"new", force=True)
     assert contents(tmp_path) == dict.fromkeys(NAMES, b"new")
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+def test_a_kill_between_two_names_leaves_no_mixture(tmp_path, killed_at):
+    write_three(tmp_path, b"old")
+    replace = os.replace
+    renamed = []
+
+    def stop(source, target):
+        renamed.append(target)
+        if len(renamed) == killed_at:
+            os._exit(9)  # as a kill: nothing is tidied up
+        replace(source, target)
+
+    child = os.fork()
+    if child == 0:
+        os.replace = stop
+        write_three(tmp_path, b"new", force=True)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    left = {name: text for name, text in contents(tmp_path).items() if name in NAMES}
+    wanted = {1: {"one": b"old"}, 2: {"one": b"new"}, 3: {"one": b"new", "two": b"new"}}
+    assert left == wanted[killed_at]
+    write_three(tmp_path, b"newer", force=True)
+    assert {name: (tmp_path / name).read_bytes() for name in NAMES} == dict.fromkeys(
+        NAMES, b"newer"
+    )
 
 
 def test_a_place_that_is_taken_meanwhile_keeps_all_of_them_away(tmp_path):

@@ -162,6 +162,7 @@ def written_together() -> Iterator[None]:
     """Let the files of ``written`` in this block appear at its end, or none of them.
 
     They are renamed one right after the other, and a kill before that leaves the earlier files. A
+    kill between two renames leaves some files missing, never an earlier file beside a new one. A
     block within another one is part of it.
     """
     if _TOGETHER.get() is not None:
@@ -182,6 +183,11 @@ def _name_all(complete: Sequence[_Unnamed]) -> None:
     """Give complete files their names, after all of them were checked."""
     for one in complete:
         one.prepare()
+    # a reader notices a file that is missing, but not two files that do not belong together
+    for one in complete[1:]:
+        if one.force:
+            with suppress(FileNotFoundError):
+                os.unlink(one.path)
     for one in complete:
         os.replace(one.beside, one.path)
     for folder in sorted({one.path.parent for one in complete}):
