@@ -138,3 +138,31 @@ def test_scores_of_documents_add_up(home, tmp_path, capsys):
     assert (
         run(["eval", *paths(folder), "--coherence", "--per-document", str(tmp_path / "e.csv")]) == 2
     )
+
+
+def test_columns_that_came_with_an_append(tmp_path, monkeypatch, capsys):
+    """The documents before it have no value, and no view fails for it."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(2)
+    words = [f"word{i}" for i in range(30)]
+    texts = [" ".join(draw.choice(words, 12)) for _ in range(60)]
+    before = [{"id": f"a{i}", "text": text} for i, text in enumerate(texts[:30])]
+    after = [
+        {"id": f"b{i}", "text": text, "side": "LR"[i % 2], "date": str(2001 + i % 3)}
+        for i, text in enumerate(texts[30:])
+    ]
+    topicstream.ingest(before, "corpus.zarr", heldout=0, min_df=1, max_df=1.0, progress=False)
+    topicstream.ingest(after, "corpus.zarr", append=True, meta=["side", "date"], progress=False)
+    topicstream.train("corpus.zarr", "model", topics=2, passes=3, progress=False)
+    for number, columns in enumerate((None, ["side"])):
+        rows = [row for b in Corpus.open("corpus.zarr").documents(columns) for row in b.to_pylist()]
+        sides = {row["id"]: row["side"] for row in rows}
+        wanted = {f"a{i}": None for i in range(30)} | {f"b{i}": "LR"[i % 2] for i in range(30)}
+        assert sides == wanted, number
+    assert run(["show", "--by", "side", "--json"]) == 0
+    groups = {row["group"]: row["documents"] for row in json.loads(capsys.readouterr().out)}
+    assert groups == {"L": 15, "R": 15}
+    assert run(["show", "--over-time", "--by", "side"]) == 0
+    assert run(["show", "--theta", "theta.csv", "--with", "side", "--part", "all"]) == 0
+    with open("theta.csv", newline="") as file:
+        assert {row["id"]: row["side"] or None for row in csv.DictReader(file)} == wanted

@@ -280,6 +280,8 @@ def placed_documents(
 ) -> Iterator[Placed]:
     """Stream the documents of a store that were not removed, with their places.
 
+    A column that came with an append is null for the documents before it.
+
     Parameters
     ----------
     gone
@@ -298,6 +300,7 @@ def placed_documents(
     docs = [
         np.array([block.docs for block in manifest.parts[part].blocks], np.int64) for part in PARTS
     ]
+    whole = schema_of(manifest.columns)
     for numbers, batch in read_documents(store, manifest.docs, wanted, rows):
         present = batch.filter(pa.array(np.isin(numbers, gone, invert=True)))
         try:
@@ -317,7 +320,17 @@ def placed_documents(
             raise StoreError(
                 f"{store}/docs: a document lies past its block; ingest again"
             ) from None
-        yield present, part, block, row
+        yield add_columns(present, wanted, whole), part, block, row
+
+
+def add_columns(
+    batch: pa.RecordBatch, wanted: list[str] | None, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Add the columns of a schema that are wanted (None: all) and missing, filled with nulls."""
+    for field in schema:
+        if field.name not in batch.schema.names and (wanted is None or field.name in wanted):
+            batch = batch.append_column(field, pa.nulls(len(batch), field.type))
+    return batch
 
 
 _A = np.uint64(0x9AE16A3B2F90404F)
