@@ -495,9 +495,10 @@ def test_whole_documents_as_parts_of_themselves_change_nothing():
         assert np.isfinite(one).all() and np.allclose(one, other, rtol=1e-6)
 
 
-def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
+@pytest.mark.parametrize("appended", [False, True])
+def test_errors_of_a_store_of_parts(tmp_path, monkeypatch, appended):
     """Documents of four equal parts: as sure as the documents, not as if there were four times as
-    many.
+    many. Appended to whole documents without a value, they are no surer.
     """
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(3)
@@ -511,15 +512,21 @@ def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
         for d, text in enumerate(texts)
     ]
     given = {"meta": ["date", "side"], "heldout": 0, "min_df": 1, "max_df": 1.0, "progress": False}
+    whole = 0
+    if appended:
+        before = [{"id": f"w{d}", "text": text} for d, text in enumerate(texts[:12])]
+        whole = len(before)
+        topicstream.ingest(before, "corpus.zarr", **{**given, "meta": []})
+        given = {"meta": given["meta"], "append": True, "progress": False}
     topicstream.ingest(rows, "corpus.zarr", split="6 words", **given)
     topicstream.train("corpus.zarr", "model", topics=2, passes=5, progress=False)
     corpus = Corpus.open("corpus.zarr")
     model = TopicModel.open("model")
-    assert corpus.n_docs == 160
+    assert corpus.n_docs == whole + 160
     theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)[
         :, 0
     ]
-    side = np.empty(160, object)
+    side = np.empty(whole + 160, object)
     for numbers, batch in stream_documents(corpus, False, ["side"]):
         side[numbers] = batch.column("side").to_pylist()
     table = OverTimeView(model, corpus, by="side", topics=[0]).table.to_pylist()

@@ -397,3 +397,29 @@ def test_passages_of_html_have_no_tags(tmp_path, monkeypatch, at_once):
         *SUBJECTS["music"],
         "more",
     } and found["marks"]
+
+
+def test_an_append_is_read_again_as_it_was_read(tmp_path, monkeypatch):
+    """Another field, and parts of documents, beside whole documents with a # in their ids."""
+    monkeypatch.chdir(tmp_path)
+    words = ["violin", "orchestra", "melody", "pianist"]
+    whole = [{"id": f"a#{i}", "text": f"whole {i} {words[i % 4]}"} for i in range(8)]
+    parts = [
+        {"id": f"b{i}", "body": f"first {i} violin\n\nsecond {i} melody", "text": "of no use"}
+        for i in range(4)
+    ]
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in whole))
+    Path("b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in parts))
+    topicstream.ingest("a.jsonl", "c.zarr", heldout=0, min_df=1, max_df=1.0, progress=False)
+    topicstream.ingest(
+        "b.jsonl", "c.zarr", append=True, text_field="body", split="paragraph", progress=False
+    )
+    corpus = Corpus.open("c.zarr")
+    texts = DocumentTexts(corpus, np.arange(16))
+    ids = [row["id"] for batch in corpus.documents(["id"]) for row in batch.to_pylist()]
+    shown = {ids[d]: texts.passage(d, words).text for d in range(16)}
+    assert shown == (
+        {f"a#{i}": f"whole {i} {words[i % 4]}" for i in range(8)}
+        | {f"b{i}#1": f"first {i} violin" for i in range(4)}
+        | {f"b{i}#2": f"second {i} melody" for i in range(4)}
+    )

@@ -8,12 +8,15 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.ingest_tools import cells_by_id
 from tests.retrain_tools import cycle, made
 from topicstream.base.errors import UsageError
 from topicstream.corpus.reader import Corpus
+from topicstream.display.gather import describe_documents
+from topicstream.display.passages import DocumentTexts
 
 CONFIG = """
 [ingest]
@@ -135,3 +138,20 @@ def test_a_wrong_source_is_refused_in_one_line(tmp_path, table, message):
     with pytest.raises(UsageError, match=message) as error:
         cycle(tmp_path / "retrain.toml")
     assert "\n" not in str(error.value)
+
+
+def test_passages_of_every_source_are_read_its_own_way(home):
+    """After two nights: each file below raw, as its source or [ingest] says."""
+    write_night(home / "raw", 2)
+    cycle(home / "retrain.toml")
+    corpus = Corpus.open(home / "corpus.zarr")
+    texts = DocumentTexts(corpus, np.arange(corpus.n_docs))
+    wanted = {}
+    for night in (1, 2):
+        written = [d["text"] for d in made(90, seed=night)]
+        wanted |= {f"n{night}-{i}": text for i, text in enumerate(written[:40])}
+        wanted |= {f"b{night}-{i}": text for i, text in enumerate(written[40:80])}
+        wanted[f"{night}.note"] = written[80]
+    rows = describe_documents(corpus, np.arange(corpus.n_docs), [])
+    for number, row in rows.items():
+        assert texts.words(number) == set(wanted[row["id"]].split()), row["id"]

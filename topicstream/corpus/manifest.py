@@ -236,7 +236,8 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
     vocabulary   hash, and how words were chosen;  summary: what the ingest found, in figures
     columns      metadata of the documents, by name: ``list`` or ``string``
     ids          ``integer`` where all ids of the input were whole numbers
-    reading      how the input was read, where appends have to read alike
+    reading      how the input was read, where appends have to read alike;  ``has_parts`` in it:
+                 an append cut its documents into parts
     same_as      fingerprints of the stores that were compacted to this one
     """
 
@@ -274,6 +275,12 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
             raise ValueError("has no vocabulary")
         composed = {compose_text(name): kind for name, kind in self.columns.items()}
         force_setattr(self, "columns", composed)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether some of the documents are parts of longer ones (``--split``)."""
+        reading = self.reading or {}
+        return bool(reading.get("split") or reading.get("has_parts"))
 
     @classmethod
     def read(cls, folder: Path) -> StoreManifest:

@@ -254,7 +254,7 @@ def gather_report(
     if metadata.time is not None:
         groupings[DATE] = metadata.time
     sizes = {name: len(grouping.values) for name, grouping in groupings.items()}
-    parents = ParentIds() if groupings and (corpus.manifest.reading or {}).get("split") else None
+    parents = ParentIds() if groupings and corpus.manifest.has_parts else None
     out = ReportSums(
         0,
         0,
@@ -268,7 +268,7 @@ def gather_report(
         np.zeros((topics, topics)) if between else None,
     )
     table = Metadata(
-        corpus, list(dict.fromkeys([*groupings, *([PARENT] if parents is not None else [])]))
+        corpus, list(dict.fromkeys([*groupings, *(["id", PARENT] if parents is not None else [])]))
     )
     every = -(-corpus.n_docs // LINKED)
     shares = document_shares(shown.trained, corpus, view=shown.view, threads=shown.threads)
@@ -288,7 +288,7 @@ def gather_report(
         if out.product is not None and number % every == 0:
             out.product += used.T @ used
             out.linked += len(used)
-        row_parents = None if parents is None else parents.number_rows(rows[PARENT])
+        row_parents = None if parents is None else parents.number_rows(parents_of(rows))
         _add_groups(out, groupings, rows, block, row_parents)
         tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
@@ -309,6 +309,17 @@ def correlations(sums: ReportSums) -> np.ndarray:
 
 PARENT = "document"
 """The column that names the document that a part was cut from."""
+
+
+def parents_of(rows: pa.Table) -> pa.ChunkedArray:
+    """Return the id of the document that each row is a part of: its own where it is whole.
+
+    Parameters
+    ----------
+    rows
+        With the columns ``id`` and ``document``.
+    """
+    return pc.coalesce(rows[PARENT], rows["id"])
 
 
 class ParentIds:

@@ -17,9 +17,9 @@ from msgspec import structs
 
 from topicstream.base.errors import TopicsError, UsageError
 from topicstream.corpus.reader import Corpus
-from topicstream.display.gather import describe_documents
+from topicstream.display.gather import PARENT, describe_documents
 from topicstream.display.metadata import choose_columns
-from topicstream.ingestion.open.inputs_record import file_of, raw_files
+from topicstream.ingestion.open.inputs_record import file_of, raw_files, reading_of
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, OF_FILES, ReadOptions
 from topicstream.ingestion.parse.documents import content_kind, raw_value
 from topicstream.ingestion.parts.tasks import Task, pieces
@@ -43,10 +43,15 @@ def locate_text(corpus: Corpus, row: Mapping[str, Any]) -> Snippet | None:
     source = row.get("source")
     if not source:
         return None
-    if not (corpus.manifest.reading or {}).get("split"):
+    if row.get(PARENT) is None:
         return source, 0
     part = str(row.get("id") or "").rpartition("#")[2]
     return (source, int(part)) if part.isdecimal() and len(part) < 10 else None
+
+
+def columns_of_place(corpus: Corpus) -> list[str]:
+    """Return the columns of the documents' table that ``locate_text`` needs."""
+    return ["source", *([PARENT] if corpus.manifest.has_parts else [])]
 
 
 def snippets(
@@ -117,7 +122,8 @@ def beginnings(
     dict
         (id, beginning) by number. The title stands in for a text that cannot be read.
     """
-    rows = describe_documents(corpus, numbers, ["source", *choose_columns(corpus, None)])
+    columns = [*columns_of_place(corpus), *choose_columns(corpus, None)]
+    rows = describe_documents(corpus, numbers, list(dict.fromkeys(columns)))
     places = {number: locate_text(corpus, row) for number, row in rows.items()}
     texts, _ = snippets(corpus, filter(None, places.values()), characters=characters)
     return {
@@ -140,7 +146,9 @@ def _read_file(
         (os.path.basename(place) + source[len(file) :], part): (source, part)
         for source, part in passages
     }
-    reading = corpus.manifest.reading
+    reading = reading_of(corpus.path, place)
+    if reading is None:
+        reading = corpus.manifest.reading
     options = ReadOptions(on_error="skip").recall(reading, FIELDS, LAYOUT, CUT, OF_FILES)
     # a source without a position is a file that is one document
     form = "files" if any(source == file for source, _ in passages) else options.format
@@ -248,7 +256,7 @@ class DocumentTexts:
         asked: bool = True,
     ) -> None:
         rows = describe_documents(
-            corpus, np.unique(np.asarray(numbers, np.int64)), ["source"], heldout
+            corpus, np.unique(np.asarray(numbers, np.int64)), columns_of_place(corpus), heldout
         )
         located = {number: locate_text(corpus, row) for number, row in rows.items()}
         places = {number: place for number, place in located.items() if place is not None}

@@ -11,7 +11,6 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +20,7 @@ from topicstream.base.files.plain import read_text
 from topicstream.base.options import checked, fits, like, names_tagged, option, seconds
 from topicstream.base.places import places
 from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.open.inputs_record import InputReading, matches
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.tokens.stopwords import language_named
 from topicstream.model.seeds import read_seeds
@@ -250,7 +250,7 @@ class Config:
     def group_of(self, group: str, below: str) -> str:
         """Return the folder that a new or changed file is copied to, by its path below ``raw``."""
         for number, source in enumerate(self.source, 1):
-            if any(fnmatch(below, p) or fnmatch(Path(below).name, p) for p in source.patterns):
+            if matches(below, source.patterns):
                 return f"{group}.{number}"
         return group
 
@@ -264,6 +264,19 @@ class Config:
         number = int(group.partition(".")[2] or 0)
         of_source = self.source[number - 1].options if 0 < number <= len(self.source) else {}
         return {**self.ingest, **of_source, "as_store": False}
+
+    def readings(self) -> list[InputReading]:
+        """Return how the files below ``raw`` are read, those of each source and the others."""
+        patterns = [list(source.patterns) for source in self.source]
+        names = [f"new.{number}" for number in range(1, len(patterns) + 1)]
+        return [
+            InputReading(options=self._remembered(name), patterns=of_source)
+            for name, of_source in zip([*names, "new"], [*patterns, []], strict=True)
+        ]
+
+    def _remembered(self, group: str) -> dict[str, Any]:
+        """Return the options that a store would keep of an ingest of a folder of copies."""
+        return IngestOptions.of(append=True, **self.ingest_options(group)).given.remembered()
 
 
 TABLES = {

@@ -263,7 +263,13 @@ class Cycle:
         if fingerprint is not None:  # passages are read from the raw files: the copies go
             raw = inputs_record.place_of(str(self.config.raw))
             places = inputs_record.InputsRecord(inputs=[raw])
-            inputs_record.save(self.config.corpus, places, fingerprint, appended=True)
+            inputs_record.save(
+                self.config.corpus,
+                places,
+                fingerprint,
+                appended=True,
+                readings=self.config.readings(),
+            )
         journal = self.journal
         failing = {
             name: failed for name, failed in self.state.failing.items() if name not in journal.files

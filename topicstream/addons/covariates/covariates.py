@@ -23,6 +23,7 @@ from topicstream.base.text import compose_text
 from topicstream.corpus.columns import check_columns, columns_of, mark_missing
 from topicstream.corpus.reader import Corpus
 from topicstream.display.config import ShowConfig
+from topicstream.display.gather import PARENT, parents_of
 from topicstream.display.metadata import open_model_corpus
 from topicstream.display.view import open_shown
 from topicstream.evaluation.keys import stream_documents
@@ -296,8 +297,8 @@ def _documents(
 ) -> Iterator[tuple[DocumentBlock, int]]:
     """Read (documents to use, documents read so far), block by block that has any."""
     columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
-    cluster_column = "document" if (corpus.manifest.reading or {}).get("split") else "id"
-    metadata = Metadata(corpus, list(dict.fromkeys([*columns, cluster_column])))
+    parts = [PARENT] if corpus.manifest.has_parts else []
+    metadata = Metadata(corpus, list(dict.fromkeys([*columns, "id", *parts])))
     for block in document_shares(model, corpus, view=view, threads=threads):
         rows, listed = metadata.read_rows(block.first, len(block.shares))
         usable = listed & block.counted
@@ -306,15 +307,13 @@ def _documents(
             usable &= values.is_valid().to_numpy(zero_copy_only=False)
         if usable.any():
             chosen = np.flatnonzero(usable)
-            texts = {
-                name: rows[name].take(pa.array(chosen)).to_pylist() for name in rows.schema.names
-            }
+            texts = {name: rows[name].take(chosen).to_pylist() for name in columns}
             yield (
                 DocumentBlock(
                     {column: texts[column] for column in columns},
                     block.shares[chosen],
                     block.tokens[chosen],
-                    texts[cluster_column],
+                    (parents_of(rows) if parts else rows["id"]).take(chosen).to_pylist(),
                 ),
                 block.first + len(block.shares),
             )

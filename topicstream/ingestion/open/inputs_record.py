@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,31 @@ from topicstream.ingestion.settings import IngestOptions
 NAME = ".inputs.json"
 
 
+class InputReading(Record):
+    """How files of an input were read (``ReadOptions.remembered``).
+
+    Patterns are those of paths below the input's folder; without any it holds for every file.
+    """
+
+    options: dict[str, Any]
+    patterns: list[str] = []
+
+    def holds_for(self, below: str) -> bool:
+        """Tell whether a file, by its path below the input's folder, was read so."""
+        return not self.patterns or matches(below, self.patterns)
+
+
 class InputPlace(Record):
     """Place of an input, and the stamp that tells it from a changed one.
 
-    The stamp of a store from elsewhere may be anything.
+    The stamp of a store from elsewhere may be anything. ``readings`` are empty where the input was
+    read as the store's manifest says; the first that holds for a file counts.
     """
 
     place: str
     folder: bool
     stamp: Any
+    readings: list[InputReading] = []
 
 
 class InputsRecord(Record):
@@ -89,17 +106,31 @@ def place_of(name: str) -> InputPlace:
     return InputPlace(place=place, folder=os.path.isdir(name), stamp=places().stamp(name))
 
 
-def save(store: Path, record: InputsRecord, fingerprint: str, *, appended: bool) -> None:
+def matches(below: str, patterns: Sequence[str]) -> bool:
+    """Tell whether a path below a folder, or its last name, matches one of the patterns."""
+    name = below.rpartition("/")[2]
+    return any(fnmatch(below, pattern) or fnmatch(name, pattern) for pattern in patterns)
+
+
+def save(
+    store: Path,
+    record: InputsRecord,
+    fingerprint: str,
+    *,
+    appended: bool,
+    readings: Sequence[InputReading] = (),
+) -> None:
     """Write the record.
 
     After an append it has the earlier places too, and no settings: no single ingest has made such a
-    store.
+    store. The appended inputs have the readings, because their options may be others than the
+    store's.
     """
     if appended:
         new = {entry.place for entry in record.inputs}
-        record = InputsRecord(
-            inputs=[e for e in load(store).inputs if e.place not in new] + record.inputs
-        )
+        earlier = [entry for entry in load(store).inputs if entry.place not in new]
+        inputs = [replace(entry, readings=list(readings)) for entry in record.inputs]
+        record = InputsRecord(inputs=earlier + inputs)
     write_record(store / NAME, replace(record, fingerprint=fingerprint))
 
 
@@ -185,6 +216,27 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
         return name if not known and os.path.isabs(name) and os.path.isfile(name) else None
 
     return find
+
+
+def reading_of(store: Path, path: str) -> dict[str, Any] | None:
+    """Return how a raw file was read, or None if that is as the store's manifest says.
+
+    Parameters
+    ----------
+    store
+        The folder of the store.
+    path
+        The file, as ``raw_files`` finds it.
+    """
+    for entry in load(store).inputs:
+        inside = entry.folder and path.startswith(entry.place + os.sep)
+        if not inside and path != entry.place:
+            continue
+        below = path[len(entry.place) + 1 :] if inside else os.path.basename(path)
+        for reading in entry.readings:
+            if reading.holds_for(below):
+                return reading.options
+    return None
 
 
 def forget(store: Path, ids: set[str]) -> None:

@@ -224,7 +224,11 @@ class Finishing:
         manifest.write(store)
         assert state.record is not None  # from the beginning on
         inputs_record.save(
-            store, state.record, manifest.fingerprint, appended=self.base is not None
+            store,
+            state.record,
+            manifest.fingerprint,
+            appended=self.base is not None,
+            readings=[inputs_record.InputReading(options=self.options.given.remembered())],
         )
         remove_stale_files(store, manifest)
         if self.base is None:
@@ -488,7 +492,8 @@ class Finishing:
             return read
         before = self.old.reading or {}
         meta = remembered_meta(read) | remembered_meta(before)
-        return before | ({"meta": meta} if meta else {})
+        cuts = self.options.given.split is not None and "split" not in before
+        return before | ({"meta": meta} if meta else {}) | ({"has_parts": True} if cuts else {})
 
     def _with_axes(self, store: Path, manifest: StoreManifest) -> StoreManifest:
         """Write the ids of the list columns, and enter them."""
