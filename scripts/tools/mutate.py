@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Change arithmetic one place at a time, and see whether the tests notice.
 
-usage: mutate.py [--files NAME ...] [--each N] [--seed N] [--jobs N] [--seconds N] [--list]
+usage: mutate.py [--files NAME ...] [--each N | --total N] [--seed N] [--jobs N] [--seconds N]
+                 [--list]
 
 Each mutant is one change in one file of TARGETS, made in a scratch copy of the checkout. The tests
 of that file run against it. A mutant that they pass survives: a test is missing, or the change
@@ -163,6 +164,15 @@ def drawn(mutants: list[Mutant], most: int, seed: int) -> list[Mutant]:
     return sorted(random.Random(f"{seed} {mutants[0].file}").sample(mutants, most))
 
 
+def draw_over_files(
+    of_file: dict[str, list[Mutant]], total: int, seed: int
+) -> dict[str, list[Mutant]]:
+    """Draw ``total`` mutants of all files together: each mutant has the same chance."""
+    every = [mutant for mutants in of_file.values() for mutant in mutants]
+    chosen = set(random.Random(seed).sample(every, min(total, len(every))))
+    return {file: [m for m in mutants if m in chosen] for file, mutants in of_file.items()}
+
+
 def copy_checkout(folder: Path) -> Path:
     """Copy what the tests need into a new folder."""
     place = Path(tempfile.mkdtemp(prefix="mutant-", dir=folder))
@@ -252,13 +262,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", nargs="*", default=list(TARGETS), help="default: all")
     parser.add_argument("--each", type=int, default=100, help="mutants at most of a file")
+    parser.add_argument(
+        "--total", type=int, help="mutants of all files together, instead of --each"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60, help="limit of one mutant")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     args = parser.parse_args()
     chosen = [file for file in TARGETS if any(name in file for name in args.files)]
-    drawn_of = {file: drawn(mutants_of(file), args.each, args.seed) for file in chosen}
+    if args.total is None:
+        drawn_of = {file: drawn(mutants_of(file), args.each, args.seed) for file in chosen}
+    else:
+        drawn_of = draw_over_files(
+            {file: mutants_of(file) for file in chosen}, args.total, args.seed
+        )
+    chosen = [file for file in chosen if drawn_of[file]]
     total = sum(map(len, drawn_of.values()))
     if total > MOST:
         sys.exit(f"{total} mutants are more than {MOST}; lower --each")
