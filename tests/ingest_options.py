@@ -106,6 +106,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "min_length": {"min_length": 5},
     "numbers": {"numbers": True},
     "pattern": {"pattern": "[a-z]{3,}"},
+    "fold_accents": {"fold_accents": "french"},
+    "join_hyphens": {"join_hyphens": True},
     "keep": {"keep": ["emoji"]},
     "stopwords": {"stopwords": "german"},
     "drop_tags": {"drop_tags": True},

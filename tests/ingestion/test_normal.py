@@ -20,6 +20,7 @@ from topicstream.ingestion.tokens.normal import (
     compose_column,
     compose_strings,
     fold_with_places,
+    folds,
     normalize_text,
     normalize_texts,
 )
@@ -56,7 +57,7 @@ def test_a_column_a_string_and_its_places_are_normalised_alike(texts):
     column = normalize_texts(array_of(texts), "nfkc", lowercase=False).to_pylist()
     assert column == [normalize_text(text, "nfkc") for text in texts]
     for text in map(lambda t: unicodedata.normalize("NFC", t), texts):
-        letters, places = fold_with_places(text)
+        letters, places = fold_with_places(text, folds())
         assert len(letters) == len(places)
         assert all(0 <= start <= end <= len(text) for start, end in places)
 

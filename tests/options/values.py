@@ -96,6 +96,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--replace": [["variants.tsv"]],
         "--min-length": [["4"]],
         "--token-pattern": [["[a-zäöü]{3,}"]],
+        "--fold-accents": [["french"], ["all"]],
         "--keep": [["emoji"]],
         "--stopwords": [["german"], ["english", "--stopwords", "german"], ["none"], ["stop.txt"]],
         "--ngrams": [["2"]],

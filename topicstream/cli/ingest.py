@@ -10,7 +10,7 @@ import click
 
 from topicstream.base.dates import advice
 from topicstream.base.options import names_tagged
-from topicstream.base.text import render
+from topicstream.base.text import counted, render
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, drop_unset, options_of
 from topicstream.corpus.format import LINKS
@@ -46,6 +46,7 @@ the tokens are theirs]
 all counts every word)]
 [  {axis_sizes}]
 [  links: {links}]
+[  {joined}]
 [{tokenizer:?}  tokenizer: stop words {tokenizer.stopwords}, min length {tokenizer_length}, \
 numbers {numbers}; discarded {discarded} % of the characters]
 [  warning: {language.share:.0p} % of the words are stop words of {language.language}, but those \
@@ -147,6 +148,15 @@ def _describe_dates(filled: int, dates: dict[str, Any]) -> str:
     return text
 
 
+def _describe_joined(joined: int | None) -> str:
+    """Describe the words that ``--join-hyphens`` joins."""
+    if joined is None:
+        return ""
+    if not joined:
+        return "--join-hyphens found no word that is broken between two lines of a document"
+    return f"{counted(joined, 'word')} broken at line ends joined"
+
+
 def _describe_word_lists(word_lists: dict[str, dict[str, Any]]) -> dict[str, str]:
     """Describe the words that lists of words matched, by the summary's fields."""
     described = {}
@@ -195,6 +205,7 @@ def lines(summary: dict[str, Any], closed: bool) -> list[str]:
         "elements": ", ".join(
             f"{n:,} of {name}" for name, n in summary.get("elements_left_out", {}).items()
         ),
+        "joined": _describe_joined(summary.get("joined_words")),
         "missing": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),
         "called_by_place": CALLED_BY_PLACE,
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents

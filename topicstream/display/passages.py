@@ -23,7 +23,8 @@ from topicstream.ingestion.open.inputs_record import file_of, raw_files, reading
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, OF_FILES, ReadOptions
 from topicstream.ingestion.parse.documents import content_kind, raw_value
 from topicstream.ingestion.parts.tasks import Task, pieces
-from topicstream.ingestion.tokens.normal import fold_with_places, normalize_text
+from topicstream.ingestion.tokens.accents import accent_folds
+from topicstream.ingestion.tokens.normal import fold_with_places, folds
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer, prepared
 
@@ -270,8 +271,9 @@ class DocumentTexts:
         markup = structs.replace(
             self._recipe,
             drop=tuple(kind for kind in self._recipe.drop if kind == "tags"),
-            normalize="nfc",  # ligatures are shown as they are written
+            normalize="nfc",  # ligatures and accents are shown as they are written
             lowercase=False,
+            fold_accents=None,
         )
         passages = list(texts)
         for first in range(0, len(passages), AT_ONCE):  # a second copy of them all would not fit
@@ -284,6 +286,13 @@ class DocumentTexts:
                 for place, text in zip(some, plain.to_pylist(), strict=True)
             }
         self._texts = {number: texts[place] for number, place in places.items() if place in texts}
+
+    @cached_property
+    def _replaced(self) -> Mapping[int, str]:
+        """The characters that words of the store do not have: ligatures, accented letters."""
+        ligatures = folds() if self._recipe.normalize == "nfkc" else {}
+        accents = self._recipe.fold_accents
+        return ligatures if accents is None else {**ligatures, **accent_folds(accents)}
 
     @cached_property
     def _forms(self) -> dict[str, list[str]]:
@@ -339,7 +348,7 @@ class DocumentTexts:
         text = self._texts.get(number)
         if text is None:
             return None
-        hits = find_matches(self._pattern(words), text, folded=self._recipe.normalize == "nfkc")
+        hits = find_matches(self._pattern(words), text, self._replaced)
         return best_passage(text, hits, characters)
 
     def words(self, number: int) -> set[str]:
@@ -362,19 +371,21 @@ def skip_duplicates(texts: Sequence[set[str]]) -> list[int]:
     return chosen
 
 
-def find_matches(pattern: re.Pattern[str], text: str, *, folded: bool) -> list[tuple[int, int]]:
+def find_matches(
+    pattern: re.Pattern[str], text: str, replaced: Mapping[int, str]
+) -> list[tuple[int, int]]:
     """Find the places in a text that a pattern matches.
 
     Parameters
     ----------
     pattern, text
         The pattern and the text.
-    folded
-        The pattern has no ligatures and the like, which the text may have (NFKC).
+    replaced
+        Characters that the text may have, but not the pattern, and the letters in their place.
     """
-    if not folded or normalize_text(text, "nfkc") == text:
+    if not replaced or text.translate(replaced) == text:
         return [match.span() for match in pattern.finditer(text)]
-    letters, places = fold_with_places(text)
+    letters, places = fold_with_places(text, replaced)
     return [
         (places[match.start()][0], places[match.end() - 1][1])
         for match in pattern.finditer(letters)

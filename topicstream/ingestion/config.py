@@ -15,6 +15,7 @@ from topicstream.base.memory import WorkOptions
 from topicstream.base.options import SchedulerOptions, option, share_or_number
 from topicstream.base.signals import note_signal
 from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.tokens.accents import accent_rule
 from topicstream.ingestion.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
@@ -135,6 +136,23 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         None,
         "Regular expression that matches a word.",
         flags=("--token-pattern",),
+        decides="tokenizer",
+        group="Text",
+    )
+    fold_accents: str | None = option(
+        None,
+        "Count words without their accents, as the language allows: french, spanish (ñ stays), "
+        "greek, russian, ..., or all (default: off).",
+        metavar="LANGUAGE|all",
+        parse=accent_rule,
+        decides="tokenizer",
+        group="Text",
+    )
+    join_hyphens: bool | None = option(
+        None,
+        "Join words that are broken at line ends, where the corpus has the whole word (reads the "
+        "text twice).",
+        flags=("--join-hyphens",),
         decides="tokenizer",
         group="Text",
     )

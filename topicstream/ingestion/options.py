@@ -63,8 +63,8 @@ def element_names(given: str | Sequence[str]) -> str:
     for name in names:
         if not re.fullmatch(r"[+-]?[^\W\d][\w.-]*", name):
             raise UsageError(
-                f"--tei-elements {name}: name elements: +stage counts it, too, -quote leaves it "
-                f"out, l,p counts only these, all counts every word"
+                f"{name} is no name of a TEI element; +stage counts its words, too, -quote leaves "
+                f"them out, l,p counts only these, all counts every word"
             )
     return ",".join(names)
 
@@ -170,7 +170,7 @@ class ReadOptions:
     )
     escapechar: str | None = option(
         None,
-        "CSV escape character, such as '\\\\' of Spark and MySQL; '' if backslashes are text "
+        "CSV escape character, such as '\\' of Spark and MySQL; '' if backslashes are text "
         "(default: detected).",
         metavar="CHARACTER",
         decides="reading",

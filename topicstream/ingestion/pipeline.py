@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+import pyarrow as pa
 
 from topicstream.base.cluster import connected_within
 from topicstream.base.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
@@ -41,6 +44,7 @@ from topicstream.ingestion.parts.working_folder import WorkingFolder, read_state
 from topicstream.ingestion.plan import plan_ingest
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.store.finishing import Finishing
+from topicstream.ingestion.tokens.hyphens import learn_joined_words
 from topicstream.ingestion.tokens.phrases import learn_phrases
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
@@ -220,10 +224,8 @@ class _Ingest:
                 refuse_strangers(self.out)
             recipe = self.options.recipe
             is_new = self.base is None and self.options.given.recipe is None
-            if is_new and recipe.phrase_threshold is not None and not recipe.phrases:
-                self.options = dataclasses.replace(
-                    self.options, recipe=self._with_phrases(recipe, recipe.phrase_threshold)
-                )
+            if is_new:
+                self.options = dataclasses.replace(self.options, recipe=self._learnt(recipe))
             if isinstance(self.names, InMemory) and self.base is not None:
                 # an append must not meet the numbers of the documents before
                 self.names = dataclasses.replace(
@@ -264,41 +266,58 @@ class _Ingest:
             finally:
                 working.close()
 
-    def _with_phrases(self, recipe: Recipe, threshold: float) -> Recipe:
-        """Return the recipe with the phrases of a reading of its own.
+    def _learnt(self, recipe: Recipe) -> Recipe:
+        """Return the recipe with what readings of their own learn from the text.
 
-        They are the same on a resume, as they are learnt from the same text.
+        It is the same on a resume, as it is learnt from the same text.
         """
-        read = self.options.given
+        read = dataclasses.replace(
+            self.options.given,
+            piece_bytes=min(self.plan.piece_bytes, self.options.given.piece_bytes),
+            room=self.plan.room,
+        )
+        memory = self.plan.relations
+        asked = asked_tools(read)
+        if recipe.join_hyphens and not recipe.joined_words:
+            self._check_read_twice("join_hyphens")
+            self.progress.step("learning broken words")
+            with owned.scratch(self.wip, "hyphens") as folder:
+                recipe = learn_joined_words(
+                    self._texts(read), recipe, folder, memory_bytes=memory, asked=asked
+                )
+        if recipe.phrase_threshold is not None and not recipe.phrases:
+            self._check_read_twice("phrases")
+            self.progress.step("learning phrases")
+            with owned.scratch(self.wip, "phrases") as folder:
+                recipe = learn_phrases(
+                    self._texts(read),
+                    recipe,
+                    folder,
+                    memory_bytes=memory,
+                    threshold=recipe.phrase_threshold,
+                    asked=asked,
+                )
+        return recipe
+
+    def _check_read_twice(self, name: str) -> None:
+        """Refuse an option that reads the documents twice where they can be read only once."""
         if isinstance(self.names, InMemory):
             if self.names.once:
                 raise InputError(
-                    "phrases reads the documents twice, but a generator yields them once; pass "
+                    f"{name} reads the documents twice, but a generator yields them once; pass "
                     "a list"
                 )
         elif "-" in self.names:
             raise UsageError(
-                "--phrases reads the text twice, but standard input can be read only once; save "
-                "it to a file first"
+                f"--{name.replace('_', '-')} reads the text twice, but standard input can be read "
+                f"only once; save it to a file first"
             )
-        self.progress.step("learning phrases")
-        read = dataclasses.replace(
-            read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes), room=self.plan.room
-        )
-        with owned.scratch(self.wip, "phrases") as folder:
-            texts = (
-                task.run()[0].column(2)
-                for task in pieces(self.names, read)
-                if task.reader.kind == "text"
-            )
-            return learn_phrases(
-                texts,
-                recipe,
-                folder,
-                memory_bytes=self.plan.relations,
-                threshold=threshold,
-                asked=asked_tools(read),
-            )
+
+    def _texts(self, read: IngestConfig) -> Iterator[pa.Array]:
+        """Yield the text of the documents of a reading of its own, large_string[D]."""
+        for task in pieces(self.names, read):
+            if task.reader.kind == "text":
+                yield task.run()[0].column(2)
 
     def _made_before(self, record: InputsRecord) -> dict[str, Any] | None:
         """Return the summary of the store at ``out`` where this very ingest made it."""

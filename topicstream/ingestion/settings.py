@@ -237,10 +237,11 @@ class IngestOptions:
 
 def _recipe_options(config: IngestConfig) -> dict[str, Any]:
     """Return what a config says of the tokenizer, as ``Recipe`` has it."""
+    made_elsewhere = ("drop", "tools", "replace", "joined_words")
     recipe = {
         name: value
         for name in Recipe.__struct_fields__
-        if name not in ("drop", "tools", "replace") and (value := getattr(config, name)) is not None
+        if name not in made_elsewhere and (value := getattr(config, name)) is not None
     }
     if isinstance(config.stopwords, (str, Path)) or (
         config.stopwords and set(_paths(config.stopwords)) <= set(LANGUAGES.values())

@@ -90,7 +90,7 @@ def test_elements_are_chosen(play: Path, chosen: str, there: list[str], absent: 
 
 @pytest.mark.parametrize("wrong", ["<stage>", "+", "a b", "1"])
 def test_what_is_no_name_of_an_element_is_refused(wrong: str) -> None:
-    with pytest.raises(UsageError, match="--tei-elements"):
+    with pytest.raises(UsageError, match="no name of a TEI element"):
         Read([], tei_elements=wrong)
 
 

@@ -568,6 +568,7 @@ class Finishing:
             "pruning": pruning,
             "heldout_asked": decision.heldout.asked,
             "tokenizer": shown if self.working.state.text else None,
+            "joined_words": len(recipe.joined_words) if recipe.join_hyphens else None,
             "language": self.language,
             **self._describe_lists(),
         }

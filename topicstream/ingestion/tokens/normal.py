@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +93,7 @@ def normalize_texts(texts: pa.Array, form: Form, *, lowercase: bool) -> pa.Array
     if form == "none":
         return texts
     if form == "nfkc":
-        texts = _change_rows(texts, _folding_rows, _folded)
+        texts = replace_letters(texts, _fold_table())
     return _change_rows(texts, _unsettled_rows, _composed_small if lowercase else _composed)
 
 
@@ -106,8 +106,15 @@ def normalize_text(text: str, form: Form) -> str:
     return compose_text(text)
 
 
-def fold_with_places(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """Normalise composed text as ``nfkc`` does, and say where each letter comes from.
+def fold_with_places(text: str, replaced: Mapping[int, str]) -> tuple[str, list[tuple[int, int]]]:
+    """Replace characters of composed text, and say where each letter comes from.
+
+    Parameters
+    ----------
+    text
+        Composed text.
+    replaced
+        Characters and the letters in their place, such as ``folds``.
 
     Returns
     -------
@@ -118,7 +125,7 @@ def fold_with_places(text: str) -> tuple[str, list[tuple[int, int]]]:
     waiting = ""
     start = 0
     for i, written in enumerate(text):
-        for letter in folds().get(ord(written), written):
+        for letter in replaced.get(ord(written), written):
             composes = compose_text(waiting + letter) != compose_text(waiting) + letter
             if waiting and not composes and not unicodedata.combining(letter):
                 letters.append(compose_text(waiting))
@@ -276,38 +283,52 @@ def _find_unsettled(
 # --------------------------------------------------------------------------------------------------
 
 
-def _folding_rows(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    rows = np.zeros(offsets.size - 1, np.bool_)
-    _find_folding(text, offsets, _fold_table()[0], rows)
-    return rows
+class LetterTable(NamedTuple):
+    """Characters that are replaced, and the letters that stand in their place.
 
-
-def _folded(texts: pa.Array) -> pa.Array:
-    """Write the letters that characters stand for in their place."""
-    offsets, text = string_buffers(texts)
-    text.flags.writeable = False  # as of every caller: compiled once
-    number, ends, letters = _fold_table()
-    new_offsets = np.zeros(offsets.size, np.int64)
-    _measure_folded(text, offsets, number, ends, new_offsets)
-    out = np.empty(new_offsets[-1], np.uint8)
-    _fold(text, number, ends, letters, out)
-    buffers = [None, pa.py_buffer(new_offsets), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
-
-
-@lru_cache(maxsize=1)
-def _fold_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make arrays of ``folds``.
-
-    int32[CODE_POINTS] number of each, 0: none; where its letters end; their UTF-8.
+    number int32[CODE_POINTS]: of each character, 0 for those that stay; ends int64[]: where the
+    letters of each end; letters uint8[]: their UTF-8.
     """
-    replaced = folds()
+
+    number: np.ndarray
+    ends: np.ndarray
+    letters: np.ndarray
+
+
+def make_letter_table(replaced: Mapping[int, str]) -> LetterTable:
+    """Make the table of characters and the letters in their place."""
     number = np.zeros(CODE_POINTS, np.int32)
     number[list(replaced)] = np.arange(1, len(replaced) + 1)
     ends, letters = string_buffers(pa.array(["", *replaced.values()], pa.large_string()))
     for table in (number, letters):
         table.flags.writeable = False
-    return number, ends, letters
+    return LetterTable(number, ends, letters)
+
+
+@lru_cache(maxsize=1)
+def _fold_table() -> LetterTable:
+    return make_letter_table(folds())
+
+
+def replace_letters(texts: pa.Array, table: LetterTable) -> pa.Array:
+    """Write the letters that characters stand for in their place, large_string[D]."""
+
+    def find(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        rows = np.zeros(offsets.size - 1, np.bool_)
+        _find_folding(text, offsets, table.number, rows)
+        return rows
+
+    def change(some: pa.Array) -> pa.Array:
+        offsets, text = string_buffers(some)
+        text.flags.writeable = False  # as of every caller: compiled once
+        new_offsets = np.zeros(offsets.size, np.int64)
+        _measure_folded(text, offsets, table.number, table.ends, new_offsets)
+        out = np.empty(new_offsets[-1], np.uint8)
+        _fold(text, table.number, table.ends, table.letters, out)
+        buffers = [None, pa.py_buffer(new_offsets), pa.py_buffer(out)]
+        return pa.Array.from_buffers(pa.large_string(), len(some), buffers)
+
+    return _change_rows(texts, find, change)
 
 
 @kernel

@@ -31,6 +31,10 @@ def as_pattern(pattern: str, what: str) -> re.Pattern[str]:
         raise UsageError(f"{what}: {e}") from None
 
 
+_NEWER: dict[str, Json] = {"fold_accents": None, "join_hyphens": False, "joined_words": []}
+"""Fields without a say in the hash of a recipe that does not use them."""
+
+
 class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     r"""Rules by which text becomes words.
 
@@ -85,6 +89,10 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokenized   the text is tokenised already: words are what stands between white space (or NUL);
                 only ``lowercase``,
                 stop words, phrases, n-grams and stem apply
+    fold_accents  a language whose accents are left out (``tokens.accents``): before words are cut,
+                or, where lemmas or stems are counted, of these
+    join_hyphens, joined_words  words broken at line ends are joined where they are among these
+                (``tokens.hyphens``)
     unspaced    scripts written without spaces (Han, Kana, Thai, Lao, Khmer, Myanmar and their kin):
                 ``bigrams`` counts
                 overlapping pairs of characters (each with its marks; a character alone stands for
@@ -115,10 +123,17 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     replace: tuple[tuple[str, str], ...] = ()
     lemmas: str | None = None
     tools: tuple[str, ...] = ()
+    fold_accents: str | None = None
+    join_hyphens: bool = False
+    joined_words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.tokenized and self.pattern is not None:
             raise UsageError("--tokenized and --token-pattern exclude each other; give one of them")
+        if self.tokenized and self.join_hyphens:
+            raise UsageError(
+                "--tokenized and --join-hyphens exclude each other: words stand whole already"
+            )
         if any(len(phrase.split(" ")) != 2 for phrase in self.phrases):
             raise InputError("phrases: each must be two words separated by one space")
         if self.pattern is not None:
@@ -156,5 +171,8 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         values = {name: value for name, value in self.to_json().items() if name != "tools"}
         if self.normalize == "none":  # as it was before recipes had the field
             del values["normalize"]
+        for name, absent in _NEWER.items():
+            if values[name] == absent:
+                del values[name]
         text = json.dumps(values, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

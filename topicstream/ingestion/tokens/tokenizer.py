@@ -22,7 +22,9 @@ from topicstream.base.plugins import LEMMATIZERS, SEGMENTERS
 from topicstream.base.text import compose_text
 from topicstream.corpus.vocabulary import string_buffers
 from topicstream.ingestion.tokens import characters
+from topicstream.ingestion.tokens.accents import fold_accents, fold_word
 from topicstream.ingestion.tokens.characters import FINAL_SIGMA, SIGMA, lower_words
+from topicstream.ingestion.tokens.line_breaks import replace_breaks
 from topicstream.ingestion.tokens.normal import normalize_text, normalize_texts
 from topicstream.ingestion.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.ingestion.tokens.scan import Counted, Rules, code_points, scan_run
@@ -85,26 +87,30 @@ class Tokenizer:
         self.asked = frozenset(asked)
         self._joiner = joiner
         self._tools = _ThreadTools(recipe)
-        self._replacements = {
-            self._as_counted(old): self._as_counted(new) for old, new in recipe.replace
-        }
         self._changing = bool(recipe.replace or recipe.lemmas or recipe.stem)
+        self._replacements = {
+            self.as_counted(old): self.as_counted(new) for old, new in recipe.replace
+        }
         self._stems: dict[str, str] = {}
         own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
         self._pattern = re.compile(own) if own is not None else None
         self._phrases = [
             (first, second) for first, second in (phrase.split(" ") for phrase in recipe.phrases)
         ]
-        stop = {self._as_counted(word) for word in recipe.stopwords}
+        stop = {self.as_counted(word) for word in recipe.stopwords}
+        if self._changing:  # stop words are left out before their accents are folded
+            stop |= {fold_word(word, recipe.fold_accents) for word in stop}
         if not recipe.lowercase:
             stop |= {word.capitalize() for word in stop} | {word.upper() for word in stop}
         self._stop = frozenset(stop)
         self._listing = bool(recipe.ngrams > 1 or recipe.phrases or self._changing)
         self._rules = self._kernel_rules(sorted(word for word in stop if word))
 
-    def _as_counted(self, word: str) -> str:
+    def as_counted(self, word: str) -> str:
         """Return a word of a list as the text has it, normalised and lower-cased."""
         normal = normalize_text(compose_text(word), self.recipe.normalize)
+        if not self._changing:
+            normal = fold_word(normal, self.recipe.fold_accents)
         return lower_words(normal, self.recipe.one_sigma) if self.recipe.lowercase else normal
 
     def _kernel_rules(self, stops: list[str]) -> Rules:
@@ -185,6 +191,7 @@ class Tokenizer:
                 changed = self._lemma(self._tools.lemma, changed)
             if self._tools.stem is not None:
                 changed = self._tools.stem(changed) or changed  # one that would be empty stays
+            changed = fold_word(changed, self.recipe.fold_accents) or changed
             self._stems[word] = changed
         return changed
 
@@ -251,14 +258,11 @@ def prepared(
     segment
         Text to words, of this thread; None: none.
     """
-    if recipe.entities:
-        has_some = pc.match_substring(documents, "&").to_numpy(zero_copy_only=False)
-        if has_some.any():
-            resolved = [html.unescape(t) for t in documents.filter(pa.array(has_some)).to_pylist()]
-            documents = pc.replace_with_mask(
-                documents, pa.array(has_some), pa.array(resolved, pa.large_string())
-            )
-    documents = normalize_texts(documents, recipe.normalize, lowercase=recipe.lowercase)
+    documents = prepared_text(documents, recipe)
+    if recipe.join_hyphens:
+        documents = _join_hyphens(documents, recipe)
+    if recipe.fold_accents and not (recipe.replace or recipe.lemmas or recipe.stem):
+        documents = fold_accents(documents, recipe.fold_accents)
     for kind in recipe.drop:
         documents = pc.replace_substring_regex(
             documents, DROPPED[kind], r"\1 " if kind == "mentions" else " "
@@ -268,3 +272,26 @@ def prepared(
             [" ".join(segment(t)) for t in documents.to_pylist()], pa.large_string()
         )
     return documents
+
+
+def prepared_text(documents: pa.Array, recipe: Recipe) -> pa.Array:
+    """Resolve entities and normalise letters of documents, large_string[D]."""
+    if recipe.entities:
+        has_some = pc.match_substring(documents, "&").to_numpy(zero_copy_only=False)
+        if has_some.any():
+            resolved = [html.unescape(t) for t in documents.filter(pa.array(has_some)).to_pylist()]
+            documents = pc.replace_with_mask(
+                documents, pa.array(has_some), pa.array(resolved, pa.large_string())
+            )
+    return normalize_texts(documents, recipe.normalize, lowercase=recipe.lowercase)
+
+
+def _join_hyphens(documents: pa.Array, recipe: Recipe) -> pa.Array:
+    """Join the words of a recipe that are broken at line ends."""
+    joined_words = frozenset(recipe.joined_words)
+
+    def join(first: str, mark: str, second: str) -> str | None:
+        word = lower_words(first + second, recipe.one_sigma) if recipe.lowercase else first + second
+        return first + second if word in joined_words else None
+
+    return replace_breaks(documents, join)
