@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from topicstream.display.show import show
     from topicstream.evaluation.evaluate import evaluate
     from topicstream.evaluation.matching import compare
+    from topicstream.fitting import fit
     from topicstream.inference.infer import infer
     from topicstream.ingestion.pipeline import ingest
     from topicstream.ingestion.upkeep.compact import compact
@@ -55,6 +56,7 @@ _PUBLIC = {  # name -> module that has it
     "drop_words": "topicstream.ingestion.upkeep.drop_words",
     "edit": "topicstream.model.edits",
     "evaluate": "topicstream.evaluation.evaluate",
+    "fit": "topicstream.fitting",
     "forget": "topicstream.retraining.forget",
     "infer": "topicstream.inference.infer",
     "ingest": "topicstream.ingestion.pipeline",

@@ -6,22 +6,23 @@ takes and returns that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.base import plugins
 from topicstream.base.records import Json
+from topicstream.base.shown import ShownTable
 from topicstream.model import topic_model as data
 from topicstream.model.edits import apply_view, view_of
 from topicstream.model.top import topic_table
-from topicstream.model.topic_kinds import mark_kind, ranked
 
-SHOWN_TOPICS = 200
+if TYPE_CHECKING:
+    from topicstream.display.topic_list import TopicList
 
 
 class TopicModel(data.TopicModel):
@@ -182,7 +183,20 @@ class TopicModel(data.TopicModel):
         shown = apply_view(self, view_of(self))
         return dict(zip(shown.column_ids.tolist(), shown.kinds, strict=True))
 
-    def top_words(self, n: int = 10, relevance: float = 1.0) -> pa.Table:
+    @property
+    def topics(self) -> TopicList:
+        """Return the topics by number: id, label, share, words, kind.
+
+        They print as ``topics show`` prints them. ``topics.score(corpus)`` adds their NPMI.
+        """
+        from topicstream.display.topic_list import TopicList
+
+        return TopicList.of(self)
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.topics!r}"
+
+    def top_words(self, n: int = 10, relevance: float = 1.0) -> ShownTable:
         """List the first words of every topic, as ``topics show`` does.
 
         relevance: lambda of Sievert & Shirley (2014). 1 orders by p(w|k), less prefers words that
@@ -190,18 +204,20 @@ class TopicModel(data.TopicModel):
 
         Returns
         -------
-        pyarrow.Table
+        ShownTable
             A row per topic, by number: topic int32 (the number), share double, words list<string>,
-            p list<double>, kind string (``topic_kinds``).
+            p list<double>, kind string (``topic_kinds``). ``to_arrow``, ``to_pandas`` and
+            ``to_polars`` convert it.
         """
-        return topic_table(apply_view(self, view_of(self)), n, relevance)
+        table = topic_table(apply_view(self, view_of(self)), n, relevance)
+        return ShownTable(table, ["topic", "share", "words"], percent=["share"])
 
     def to_pandas(self, n: int = 10, relevance: float = 1.0) -> Any:
         """Return the topics as a ``pandas.DataFrame``: label, share, words, p.
 
         A row per topic, by number. It needs pandas.
         """
-        table = self.top_words(n, relevance)
+        table = self.top_words(n, relevance).to_arrow()
         labels = self.labels
         names = pa.array([labels.get(topic, "") for topic in table["topic"].to_pylist()])
         return table.add_column(1, "label", names).to_pandas().set_index("topic")
@@ -214,7 +230,7 @@ class TopicModel(data.TopicModel):
         corpus: Any = "corpus.zarr",
         text: bool = False,
         **options: Any,
-    ) -> pa.Table:
+    ) -> ShownTable:
         """List the training documents with the largest share of a topic, best first.
 
         Parameters
@@ -232,40 +248,15 @@ class TopicModel(data.TopicModel):
 
         Returns
         -------
-        pyarrow.Table
+        ShownTable
             id, share and the metadata. With ``text`` also text and marks, the (start, end) of the
             topic's words in the text.
         """
         from topicstream.display.show import show
 
         shown = show(self, corpus, topics=[topic], docs=n, text=text, **options)
-        return pa.Table.from_pylist(shown["topics"][0].get("documents", []))
+        return ShownTable(pa.Table.from_pylist(shown["topics"][0].get("documents", [])))
 
     def _repr_html_(self) -> str:
         """Show the topics as an HTML table, the largest first."""
-        topics = self.top_words(10).to_pylist()
-        labels = self.labels
-        shares = np.array([topic["share"] for topic in topics])
-        topics = [topics[k] for k in ranked([topic["kind"] for topic in topics], shares)]
-        rows = "".join(
-            _row_of_html(topic, labels.get(topic["topic"])) for topic in topics[:SHOWN_TOPICS]
-        )
-        hidden = max(0, len(topics) - SHOWN_TOPICS)
-        more = f"<p>and {hidden} more</p>" if hidden else ""
-        head = "<tr><th>topic</th><th>share</th><th style='text-align:left'>words</th></tr>"
-        return (
-            f"<p>{escape(repr(self))}</p><table><thead>{head}</thead>"
-            f"<tbody>{rows}</tbody></table>{more}"
-        )
-
-
-def _row_of_html(topic: Mapping[str, Any], label: str | None) -> str:
-    """Format one topic as a row of an HTML table."""
-    name = f"<b>{escape(label)}</b> " if label is not None else ""
-    words = escape(" ".join(topic["words"]))
-    mark = mark_kind(topic["kind"])
-    name += f"({mark}) " if mark else ""
-    return (
-        f"<tr><td>{topic['topic']}</td><td>{100 * topic['share']:.1f} %</td>"
-        f"<td style='text-align:left'>{name}{words}</td></tr>"
-    )
+        return f"<p>{escape(repr(self))}</p>{self.topics._repr_html_()}"

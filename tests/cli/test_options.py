@@ -142,7 +142,7 @@ def test_signatures_tell_the_truth(name):
         assert not [p for p in shown.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
-LOOSE = {"export_model", "import_model"}  # options of the format
+LOOSE = {"export_model", "fit", "import_model"}  # options of the format, of other functions
 
 
 def test_progress_is_a_listener_a_function_or_silence(caplog):
@@ -201,10 +201,21 @@ class Bar:
     made: ClassVar[list[Bar]] = []
 
     def __init__(self, **about):
-        self.n = about["initial"]
-        self.total = about["total"]
+        self.n = about.get("initial", 0)
+        self.total = about.get("total")
+        self.unit = about.get("unit")
         self.closed = False
         self.made.append(self)
+
+    def reset(self, total):
+        self.n = 0
+        self.total = total
+
+    def set_description(self, text, refresh):
+        self.text = text
+
+    def set_postfix_str(self, text, refresh):
+        self.postfix = text
 
     def update(self, more):
         self.n += more
@@ -213,7 +224,7 @@ class Bar:
         self.closed = True
 
 
-def test_a_notebook_gets_one_bar_that_ends_by_itself(monkeypatch):
+def test_a_notebook_gets_one_bar_that_ends_by_itself(monkeypatch, capsys):
     assert not Shown()._bars and not in_notebook()
     shell = SimpleNamespace(config={"IPKernelApp": {}})
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
@@ -221,13 +232,16 @@ def test_a_notebook_gets_one_bar_that_ends_by_itself(monkeypatch):
     monkeypatch.setattr("topicstream.base.progress.time.monotonic", lambda: 0.0)
     assert in_notebook() and not Shown(stream=io.StringIO())._bars
     shown = listener(True)
-    for what, unit in (
-        ("topics of documents", "documents"),
-        ("pass 1/9", "cell"),
-    ):  # a pass is over before a second is
-        for done in (100, 200, 300):
-            shown.step(what, done, 300, unit)
+    for done in (100, 200, 300):
+        shown.step("topics of documents", done, 300, "documents")
     assert [(b.n, b.closed) for b in Bar.made] == [(300, True)]
+    for number in range(4):  # steps of a pass do not move the bar of passes
+        shown.step(f"pass {number}/3", 5, 10, "cell")
+        shown.end_pass({"pass": number, "running_perplexity": 9.0}, 3)
+    assert [(b.n, b.unit, b.closed) for b in Bar.made[1:]] == [(3, "pass", True)]
+    shown.say("warning: a prior stands at its bound")
+    shown.say("2 threads")
+    assert capsys.readouterr() == ("warning: a prior stands at its bound\n", "")
     shell.config = {}
     assert not in_notebook()
 

@@ -302,6 +302,71 @@ class Shown(Progress):
             self.close()
 
 
+class OneBar(Progress):
+    """A listener for notebooks: one bar, and warnings as lines of output.
+
+    The bar is that of the step at hand; during a training it counts the passes.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._unit = ""
+        self._began = time.monotonic()
+
+    def say(self, line: str) -> None:
+        """Print a warning; a line of progress only goes to the log."""
+        Progress.say(self, line)
+        if line.startswith("warning"):
+            print(named(line), flush=True)  # a notebook shows stderr in red
+
+    def step(
+        self,
+        phase: str,
+        done: int = 0,
+        total: int | None = None,
+        unit: str = "",
+        documents: int = 0,
+    ) -> None:
+        """Move the bar, unless it counts passes."""
+        if self._unit == "pass" or not unit:
+            return
+        self._move(phase, unit, done, total)
+
+    def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
+        """Move the bar by a pass."""
+        self._move("training", "pass", record["pass"], passes)
+        perplexity = record.get("running_perplexity")
+        if perplexity and self._bar is not None:
+            self._bar.set_postfix_str(f"running perplexity {perplexity:.1f}", refresh=False)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _move(self, phase: str, unit: str, done: int, total: int | None) -> None:
+        """Make the bar a moment after the beginning, and move it."""
+        if self._bar is None:
+            if time.monotonic() - self._began < DELAY.get(unit, 0.0):
+                return
+            self._bar = _bar_class(terminal=False)(leave=False, unit_scale=unit != "pass")
+        if unit != self._unit:
+            self._bar.reset(total or None)
+            self._unit = unit
+        self._bar.set_description(phase, refresh=False)
+        self._bar.unit = unit if unit in ("B", "cell", "piece", "pass") else f" {unit}"
+        self._bar.total = total or None
+        self._bar.update(done - self._bar.n)
+        if total and done >= total:
+            self.close()
+
+
+def screen() -> Progress:
+    """Make the listener that suits a terminal, a file or a notebook."""
+    return OneBar() if in_notebook() else Shown()
+
+
 def listener(progress: Told, default: Callable[[], Progress] = Silent) -> Progress:
     """Make the ``Progress`` that a function's argument ``progress`` asks for.
 
@@ -317,5 +382,5 @@ def listener(progress: Told, default: Callable[[], Progress] = Silent) -> Progre
     if progress is None:
         return default()
     if isinstance(progress, bool):
-        return Shown() if progress else Silent()
+        return screen() if progress else Silent()
     return Calls(progress)

@@ -225,67 +225,20 @@ class Passage:
     marks: list[tuple[int, int]]
 
 
-class DocumentTexts:
-    """Texts of some documents, read from the raw files.
+class Texts:
+    """Texts of some documents, among which passages are chosen.
 
     Parameters
     ----------
-    corpus
-        The store of the documents.
-    numbers
-        Their global numbers in the part.
-    heldout
-        The part: the documents set aside, or the training documents.
-    text_field
-        Field of the text, if it is not that of the ingest.
-    asked
-        Read files of any size that may have changed since the ingest (``snippets``).
-
-    Attributes
-    ----------
-    missing
-        Why there are no texts, or "".
+    recipe
+        The recipe of the tokenizer that made words of them.
+    texts
+        Texts by the number of the document.
     """
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        numbers: Any,
-        *,
-        heldout: bool = False,
-        text_field: str | None = None,
-        asked: bool = True,
-    ) -> None:
-        rows = describe_documents(
-            corpus, np.unique(np.asarray(numbers, np.int64)), columns_of_place(corpus), heldout
-        )
-        located = {number: locate_text(corpus, row) for number, row in rows.items()}
-        places = {number: place for number, place in located.items() if place is not None}
-        characters = min(CHARACTERS, max(1000, ALL_CHARACTERS // max(1, len(places))))
-        texts, self.missing = snippets(
-            corpus, places.values(), characters=characters, text_field=text_field, asked=asked
-        )
-        self._recipe = (
-            Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
-        )
-        markup = structs.replace(
-            self._recipe,
-            drop=tuple(kind for kind in self._recipe.drop if kind == "tags"),
-            normalize="nfc",  # ligatures and accents are shown as they are written
-            lowercase=False,
-            fold_accents=None,
-        )
-        passages = list(texts)
-        for first in range(0, len(passages), AT_ONCE):  # a second copy of them all would not fit
-            some = passages[first : first + AT_ONCE]
-            plain = prepared(
-                pa.array([texts[place] for place in some], pa.large_string()), markup, None
-            )
-            texts |= {
-                place: " ".join(text.split())
-                for place, text in zip(some, plain.to_pylist(), strict=True)
-            }
-        self._texts = {number: texts[place] for number, place in places.items() if place in texts}
+    def __init__(self, recipe: Recipe, texts: Mapping[int, str]) -> None:
+        self._recipe = recipe
+        self._texts = dict(texts)
 
     @cached_property
     def _replaced(self) -> Mapping[int, str]:
@@ -354,6 +307,72 @@ class DocumentTexts:
     def words(self, number: int) -> set[str]:
         """Return the distinct words of a document's text, lower-cased."""
         return set(WORD.findall(self._texts.get(number, "").lower()))
+
+
+class DocumentTexts(Texts):
+    """Texts of some documents, read from the raw files.
+
+    Parameters
+    ----------
+    corpus
+        The store of the documents.
+    numbers
+        Their global numbers in the part.
+    heldout
+        The part: the documents set aside, or the training documents.
+    text_field
+        Field of the text, if it is not that of the ingest.
+    asked
+        Read files of any size that may have changed since the ingest (``snippets``).
+
+    Attributes
+    ----------
+    missing
+        Why there are no texts, or "".
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        numbers: Any,
+        *,
+        heldout: bool = False,
+        text_field: str | None = None,
+        asked: bool = True,
+    ) -> None:
+        rows = describe_documents(
+            corpus, np.unique(np.asarray(numbers, np.int64)), columns_of_place(corpus), heldout
+        )
+        located = {number: locate_text(corpus, row) for number, row in rows.items()}
+        places = {number: place for number, place in located.items() if place is not None}
+        characters = min(CHARACTERS, max(1000, ALL_CHARACTERS // max(1, len(places))))
+        texts, self.missing = snippets(
+            corpus, places.values(), characters=characters, text_field=text_field, asked=asked
+        )
+        recipe = (
+            Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
+        )
+        markup = structs.replace(
+            recipe,
+            drop=tuple(kind for kind in recipe.drop if kind == "tags"),
+            normalize="nfc",  # ligatures and accents are shown as they are written
+            lowercase=False,
+            fold_accents=None,
+        )
+        passages = list(texts)
+        for first in range(0, len(passages), AT_ONCE):  # a second copy of them all would not fit
+            some = passages[first : first + AT_ONCE]
+            plain = prepared(
+                pa.array([texts[place] for place in some], pa.large_string()), markup, None
+            )
+            texts |= {
+                place: " ".join(text.split())
+                for place, text in zip(some, plain.to_pylist(), strict=True)
+            }
+        super().__init__(
+            recipe,
+            {number: texts[place] for number, place in places.items() if place in texts},
+        )
 
 
 def skip_duplicates(texts: Sequence[set[str]]) -> list[int]:

@@ -13,6 +13,7 @@ from topicstream.base import plugins
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.options import checked, openly_configured, option
 from topicstream.base.records import Json
+from topicstream.base.shown import Summary
 from topicstream.base.text import escaped, render, wrapped
 from topicstream.display.config import ShowConfig
 from topicstream.display.view import ModelView, add_mark
@@ -36,7 +37,7 @@ class AnyViewConfig(ShowConfig):
 
 
 @openly_configured(AnyViewConfig)
-def show(config: AnyViewConfig) -> dict[str, Any]:
+def show(config: AnyViewConfig) -> Summary:
     """Describe the topics of a model by words, sizes and typical documents.
 
     An option of `topics show` that asks for another view returns the ``--json`` result of that
@@ -85,7 +86,11 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
             f"give one view at a time: {' or '.join(one.title for one in (view, *others))}"
         )
     shared = {f.name: getattr(config, f.name) for f in fields(ShowConfig)}
-    return cast("dict[str, Any]", view(**shared, **checked(view, more, "show")).result())
+    chosen = view(**shared, **checked(view, more, "show"))
+    result = chosen.result()
+    if not isinstance(result, dict):  # rows of a table
+        return cast("Summary", result)
+    return Summary.printed_as(result, chosen.lines(result, None))
 
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:

@@ -13,7 +13,7 @@ from topicstream.base.cluster import Cluster, connected_within
 from topicstream.base.errors import UsageError, named
 from topicstream.base.options import openly_configured
 from topicstream.base.progress import listener
-from topicstream.base.records import Json
+from topicstream.base.shown import Summary
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.keys import check_payload, describe_mismatch, other_corpus
@@ -52,8 +52,20 @@ def parse_split(text: str | float) -> float:
     return share
 
 
+class EvalSummary(Summary):
+    """The scores of a model, by scorer.
+
+    A scorer's entry is a dict, such as ``scores.heldout["perplexity"]``.
+    """
+
+    model: str
+    heldout: dict[str, Any]
+    coherence: dict[str, Any]
+    diversity: dict[str, Any]
+
+
 @openly_configured(EvalConfig)
-def evaluate(config: EvalConfig) -> dict[str, Any]:
+def evaluate(config: EvalConfig) -> EvalSummary:
     """Score a model on a corpus.
 
     Without further options: held-out perplexity (if documents were set aside), coherence and
@@ -116,7 +128,7 @@ def _score_opened(
     *,
     split: float,
     reading: Mapping[str, Any],
-) -> dict[str, Json]:
+) -> EvalSummary:
     """Open the model and the corpus, and score them."""
     beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
     (model,), threads = open_within(
@@ -162,7 +174,7 @@ def _score_opened(
                 name: entry.plain() if isinstance(entry, Entry) else entry
                 for name, entry in entries.items()
             }
-    return result
+    return EvalSummary(result)
 
 
 def _reading_options(config: EvalConfig) -> Mapping[str, Any]:

@@ -23,6 +23,7 @@ from topicstream.base.machine import default_threads, return_freed_memory
 from topicstream.base.options import listed_names, openly_configured
 from topicstream.base.progress import listener
 from topicstream.base.records import Json
+from topicstream.base.shown import Summary
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
 from topicstream.inference.config import InferConfig
@@ -238,7 +239,7 @@ def infer(config: InferConfig) -> Any:
 
     Returns
     -------
-    pyarrow.Table or dict
+    pyarrow.Table or Summary
         Without ``out``, a table: id, topics, shares, tokens, oov_rate, flag; of labelled LDA, also
         names. With ``out``, the summary of what was written there: documents, empty, unknown,
         tokens, oov_tokens, oov_rate, rejected, seconds, documents_per_second, method, topics,
@@ -282,7 +283,7 @@ def infer(config: InferConfig) -> Any:
     if config.scheduler is not None:
         if path is None:
             raise UsageError("--scheduler: give --out FILE, in a folder that all workers can reach")
-        return {**infer_on_cluster(config, path, inputs), "out": str(path)}
+        return Summary(infer_on_cluster(config, path, inputs), out=str(path))
     run = Answers(config)
     if out is None:
         table = AnswerTable(run.schema)
@@ -297,7 +298,7 @@ def infer(config: InferConfig) -> Any:
         stream: Any = out
         run.write(JsonAnswers(stream, run.schema), stream.flush if config.follow else None)
         stream.flush()
-    return {**run.summary(begin), "out": str(path) if path is not None else None}
+    return Summary(run.summary(begin), out=str(path) if path is not None else None)
 
 
 @openly_configured(InferConfig)

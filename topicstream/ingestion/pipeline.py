@@ -27,6 +27,7 @@ from topicstream.base.options import configured
 from topicstream.base.places import places
 from topicstream.base.progress import Progress, listener
 from topicstream.base.records import Json
+from topicstream.base.shown import Summary
 from topicstream.corpus.manifest import StoreManifest
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import remove_stale_files
@@ -52,8 +53,22 @@ from topicstream.ingestion.tokens.tools import asked_tools
 from topicstream.numeric.kernels.jit import notify_compiling
 
 
+class IngestSummary(Summary):
+    """What an ingest counted."""
+
+    out: str
+    documents: int
+    documents_training: int
+    documents_heldout: int
+    words: int
+    cells: int
+    tokens: float
+    rejected: int
+    seconds: float
+
+
 @configured(IngestConfig)
-def ingest(config: IngestConfig) -> dict[str, Json]:
+def ingest(config: IngestConfig) -> IngestSummary:
     """Read raw text or counts of any size into the corpus store ``out``.
 
     Options are those of the command line with underscores (``min_df=5, heldout="1%",
@@ -63,7 +78,7 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
 
     Returns
     -------
-    dict
+    IngestSummary
         documents, documents_training, documents_heldout, cells, tokens, words, rejected,
         dropped_duplicates, seconds, ... ``finished_before`` is there where the same ingest had
         finished already, so that nothing was done; ``place_taken`` names the first document that
@@ -97,7 +112,7 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     )
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
-    return places().make(config.out, _Order(names, options))
+    return IngestSummary(places().make(config.out, _Order(names, options)))
 
 
 class _Order:

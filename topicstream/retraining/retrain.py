@@ -15,6 +15,7 @@ from topicstream.base.memory import MemoryOptions
 from topicstream.base.metrics import record_metrics
 from topicstream.base.options import configured, option, seconds
 from topicstream.base.progress import Shown
+from topicstream.base.shown import Summary
 from topicstream.base.text import counted
 from topicstream.retraining.config import Config, When, load_config
 from topicstream.retraining.cycle import Cycle
@@ -82,8 +83,19 @@ class RetrainConfig(MemoryOptions):
         return replace(settings, train=replace(settings.train, **overrides))
 
 
+class RetrainSummary(Summary):
+    """What a cycle did.
+
+    ``refused`` lists why the gate refused the new model; it is empty if the model was published.
+    """
+
+    current: int | None
+    refused: list[str]
+    left_out: list[str]
+
+
 @configured(RetrainConfig)
-def retrain(config: RetrainConfig) -> dict[str, Any]:
+def retrain(config: RetrainConfig) -> RetrainSummary:
     """Run one cycle: ingest new files, train a model, judge it, publish it.
 
     The conditions (``if_new_docs``, ``if_drift``, ``at_least_every``) replace those of the
@@ -114,7 +126,8 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
     >>> _ = topicstream.retrain("retrain.toml", init=True)
     """
     if config.init:
-        return {"config": str(config.config), "raw": str(write_template(Path(str(config.config))))}
+        raw = write_template(Path(str(config.config)))
+        return RetrainSummary(config=str(config.config), raw=str(raw))
     name = config.config.folder if isinstance(config.config, Config) else config.config
     with record_metrics(config.metrics, "retrain", config=name) as note_figures:
         settings = config.settings()
@@ -149,7 +162,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
         )
         if code == FilesFailed.exit_code:
             raise _failed(summary)
-    return summary
+    return RetrainSummary(summary)
 
 
 def exit_code_of_night(summary: dict[str, Any]) -> int:

@@ -22,7 +22,7 @@ from topicstream.base.memory import ThreadedOptions
 from topicstream.base.metrics import record_metrics
 from topicstream.base.options import SchedulerOptions, configured, like, option
 from topicstream.base.places import places
-from topicstream.base.progress import Shown, Told, listener
+from topicstream.base.progress import Told, listener, screen
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import describe_mismatch
 from topicstream.model import edits
@@ -86,7 +86,7 @@ class UpdateConfig(SchedulerOptions, ThreadedOptions):
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in others}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Updated(Trained):
     """The result of an update.
 
@@ -129,7 +129,7 @@ def train_on(
         ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler,
         workers_min`` of ``train``.
     """
-    progress = listener(progress, Shown)
+    progress = listener(progress, screen)
     manifest = read_manifest(model)
     about = engine_facts(str(manifest.engine))
     if "warm" not in about.starts:
@@ -228,7 +228,7 @@ def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Update
     if not store.width:
         mismatch = describe_mismatch(TopicModel.open(old, memory_limit=-1), store)
         if mismatch is not None:
-            listener(config.progress, Shown).say(f"warning: {mismatch}")
+            listener(config.progress, screen).say(f"warning: {mismatch}")
     updated = train_on(
         config.corpus,
         old,
@@ -287,7 +287,7 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
         if store.has_fingerprint(manifest.corpus.fingerprint):
             if state == "begun":
                 owned.remove(run, "model")
-            listener(config.progress, Shown).say(
+            listener(config.progress, screen).say(
                 f"{old}: is up to date with the corpus; nothing to do"
             )
             return Updated(old, manifest.passes or 0, "", {}, manifest.topics, "nothing")

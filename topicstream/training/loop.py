@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from topicstream.base.files.plain import refuse_links
 from topicstream.base.memory import MemoryLimit
 from topicstream.base.metrics import record_metrics
 from topicstream.base.options import openly_configured
-from topicstream.base.progress import Shown, listener
+from topicstream.base.progress import listener, screen
 from topicstream.base.records import Json
 from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
@@ -66,6 +66,17 @@ class Trained:
     reason: str
     last: Mapping[str, Any]
     topics: int = 0
+
+    def __repr__(self) -> str:
+        passes = counted(self.passes, "pass")
+        why = f" ({self.reason})" if self.reason else ""
+        perplexity = self.last.get("running_perplexity")
+        text = f"{self.model}: {counted(self.topics, 'topic')}, {passes}{why}"
+        return text + (f", running perplexity {perplexity:.1f}" if perplexity else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a plain dict."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @openly_configured(TrainConfig)
@@ -133,14 +144,15 @@ Drive = Callable[[Session, Signals, TrainConfig], Trained]
 
 def _run(config: TrainConfig, drive: Drive) -> Trained:
     """Resolve what is run, and drive it through its passes."""
-    progress = listener(config.progress, Shown)
+    progress = listener(config.progress, screen)
     notify_compiling(progress.say)
     folder = Path(config.model)
     if kind_of(folder) != "model":
         check_place(folder, "--model", [config.corpus])
     if folder.is_dir():
         refuse_links(folder)
-    with lock(folder, "training", kind="model"):
+    bar = closing(progress) if progress is not config.progress else nullcontext()
+    with bar, lock(folder, "training", kind="model"):
         run = resolve(config, progress)
         with Signals().watched() as signals, _executor(config, run) as executor:
             _begin(config, run)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from topicstream.base.progress import Progress, Shown, listener
+from topicstream.base.progress import Progress, listener, screen
 from topicstream.base.records import Json
 from topicstream.training.config import TrainConfig
 from topicstream.training.passes import Pass
@@ -54,7 +54,7 @@ def rehearsal_config(config: TrainConfig) -> Iterator[TrainConfig]:
     """Yield the configuration with a temporary model folder beside that of the run."""
     folder = Path(config.model).absolute()
     near = next(p for p in folder.parents if p.is_dir())
-    quiet = PlanOnly(listener(config.progress, Shown))
+    quiet = PlanOnly(listener(config.progress, screen))
     with tempfile.TemporaryDirectory(dir=near, prefix="topics-dry-run-") as place:
         yield replace(
             config, model=Path(place) / "model", force=False, resume=False, progress=quiet

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import orjson
@@ -29,6 +29,7 @@ from msgspec.structs import asdict
 from topicstream.base.errors import InputError, UsageError, named
 from topicstream.base.files.outputs import check_output, written
 from topicstream.base.options import configured
+from topicstream.base.shown import Summary
 from topicstream.base.text import render, shortened
 from topicstream.corpus.columns import DATE, columns_of
 from topicstream.corpus.format import LINKS
@@ -173,7 +174,7 @@ def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: Report
         add_scores(built, shown, store)
 
 
-class WrittenPage(TypedDict):
+class WrittenPage(Summary):
     """The result of a report: what the page shows.
 
     ``notes`` say what it lacks, and why.
@@ -234,16 +235,16 @@ def report(config: ReportConfig) -> WrittenPage:
     data = page(values["title"], pack(values, built.arrays))
     with written(path, force=config.force) as file:
         file.write(data.encode())
-    return {
-        "out": str(path),
-        "bytes": len(data),
-        "topics": len(shown.view),
-        "documents": values["docs"],
-        "left_out": values["leftOut"],
-        "periods": len(values["periods"]),
-        "columns": [c["name"] for c in values["columns"]],
-        "notes": values["notes"],
-    }
+    return WrittenPage(
+        out=str(path),
+        bytes=len(data),
+        topics=len(shown.view),
+        documents=values["docs"],
+        left_out=values["leftOut"],
+        periods=len(values["periods"]),
+        columns=[c["name"] for c in values["columns"]],
+        notes=values["notes"],
+    )
 
 
 def title_of(corpus: Corpus) -> str:

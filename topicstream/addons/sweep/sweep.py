@@ -37,6 +37,7 @@ from topicstream.base.files.outputs import check_place
 from topicstream.base.options import configured, listed_names, numbers
 from topicstream.base.progress import listener
 from topicstream.base.records import Json, Record, read_record, write_record
+from topicstream.base.shown import Summary
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_rest
@@ -95,8 +96,18 @@ class Settings(Record, kw_only=True):
     kind: str = "sweep"
 
 
+class SweepSummary(Summary):
+    """The runs of a sweep, the settings they tried, and the one that was chosen."""
+
+    out: str
+    runs: list[dict[str, Any]]
+    settings: list[dict[str, Any]]
+    chosen: dict[str, Any]
+    why: str
+
+
 @configured(SweepConfig)
-def sweep(config: SweepConfig) -> dict[str, Any]:
+def sweep(config: SweepConfig) -> SweepSummary:
     """Train every combination of topics, seeds and options, and score it.
 
     Models go into ``out/runs/``, and ``out/sweep.parquet`` has a row a run.
@@ -185,18 +196,18 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             if taken in agreements
             else None
         )
-    return {
-        "out": str(folder),
-        "runs": [
+    return SweepSummary(
+        out=str(folder),
+        runs=[
             {name: value for name, value in row.items() if not name.endswith("_by_topic")}
             for row in rows
         ],
-        "settings": _tabulate_settings(runs, scores, rows),
-        "options": sorted({name for run in runs for name, _ in run.options}),
-        "chosen": {name: value for name, value in chosen.items() if not name.endswith("_by_topic")},
-        "why": why,
-        "consensus": consensus,
-    }
+        settings=_tabulate_settings(runs, scores, rows),
+        options=sorted({name for run in runs for name, _ in run.options}),
+        chosen={name: value for name, value in chosen.items() if not name.endswith("_by_topic")},
+        why=why,
+        consensus=consensus,
+    )
 
 
 def _scores_and_rows(

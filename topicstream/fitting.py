@@ -1,0 +1,257 @@
+"""``topicstream.fit``: topics of documents in memory, in one line of Python."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.base.errors import UsageError
+from topicstream.base.shown import ShownTable
+from topicstream.corpus.reader import Corpus
+from topicstream.display.passages import Texts, skip_duplicates
+from topicstream.display.topic_list import TopicList
+from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.pipeline import ingest
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.training.loop import train
+from topicstream.verbs import TopicModel
+
+CANDIDATES = 10
+"""Documents of a topic that are compared for each quote that is asked for."""
+OF_BOTH = ("force", "mem_limit", "progress")
+"""Options that ingest and training share."""
+
+
+def fit(
+    documents: Any, topics: int = 20, *, folder: str | Path | None = None, **options: Any
+) -> Fit:
+    """Learn the topics of documents in memory.
+
+    Parameters
+    ----------
+    documents
+        Texts: a list of strings or of dicts, a data frame, an Arrow table, or paths of files.
+    topics
+        Number of topics.
+    folder
+        Folder for the store (``corpus.zarr``) and the model (``model``), which stay there. By
+        default they are temporary and go with the result.
+    options
+        Options of ``topicstream.ingest`` and ``topicstream.train``, such as
+        ``text_field="abstract"``, ``stopwords="german"``, ``seed=2``. No document is set aside
+        unless ``heldout`` is given.
+
+    Returns
+    -------
+    Fit
+        The model, its topics, and tables of documents and shares.
+
+    Raises
+    ------
+    UsageError
+        For options that neither function has.
+    InputError
+        For documents that cannot be read, or from which no word is kept.
+    DoesNotFit
+        Where memory or disk cannot hold the run.
+
+    Examples
+    --------
+    >>> texts = ["ships and sails", "sails and harbours", "bread and butter", "butter and flour"]
+    >>> found = topicstream.fit(texts * 10, 2, min_df=1, max_df=1.0, progress=False)
+    >>> len(found.topics), found.model.n_topics
+    (2, 2)
+    """
+    reading = {field.name for field in fields(IngestConfig)} - {"documents", "out"}
+    of_ingest = {name: value for name, value in options.items() if name in reading}
+    of_train = {
+        name: value for name, value in options.items() if name not in reading or name in OF_BOTH
+    }
+    for name in ("corpus", "model"):
+        if name in of_train:
+            raise UsageError(f"fit: give folder=, which holds the store and the model, not {name}=")
+    place = Path(tempfile.mkdtemp(prefix="topics-fit-")) if folder is None else Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        ingest(documents, place / "corpus.zarr", **{"heldout": 0, **of_ingest})
+        train(place / "corpus.zarr", place / "model", topics=topics, **of_train)
+    except BaseException:
+        if folder is None:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
+    return Fit(place, documents, of_ingest.get("text_field") or "text", temporary=folder is None)
+
+
+class Fit:
+    """Topics of documents in memory.
+
+    It prints as the list of its topics. The documents are not copied: ``quotes`` and
+    ``documents`` read them where they are.
+
+    Attributes
+    ----------
+    folder
+        Folder of the store and the model.
+    model
+        The ``TopicModel``.
+    corpus
+        The ``Corpus``.
+    """
+
+    def __init__(self, folder: Path, documents: Any, text_field: str, *, temporary: bool) -> None:
+        self.folder = folder
+        self.corpus = Corpus.open(folder / "corpus.zarr")
+        self.model = TopicModel.open(folder / "model")
+        self._documents = documents
+        self._text_field = text_field
+        if temporary:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    @cached_property
+    def topics(self) -> TopicList:
+        """Return the topics by number, with their NPMI in these documents."""
+        return self.model.topics.score(self.corpus)
+
+    @cached_property
+    def theta(self) -> Any:
+        """Return the topics' shares of each document as a ``pandas.DataFrame``.
+
+        A row per document by its id, a column per topic by its number. It needs pandas.
+        """
+        pandas = _import_pandas()
+        columns = self.model.topic_ids.tolist()
+        return pandas.DataFrame(self._shares, index=self._index(), columns=columns)
+
+    @cached_property
+    def documents(self) -> Any:
+        """Return the documents as a ``pandas.DataFrame``.
+
+        Columns: the metadata of the store, ``topic`` (the largest), ``share`` (of it) and, where
+        the documents are still in memory, ``text``. A row per document by its id. It needs pandas.
+        """
+        _import_pandas()
+        columns = [name for name in self._table.column_names if name not in ("id", "source")]
+        frame = self._table.select(columns).to_pandas()
+        frame.index = self._index()
+        frame["topic"] = self.model.topic_ids[self._shares.argmax(axis=1)]
+        frame["share"] = self._shares.max(axis=1)
+        texts = [self._text_of(row) for row in range(len(frame))]
+        if any(text is not None for text in texts):
+            frame["text"] = texts
+        return frame
+
+    def quotes(self, topic: int, n: int = 3, characters: int = 300) -> ShownTable:
+        """Quote the documents with the largest share of a topic.
+
+        Parameters
+        ----------
+        topic
+            Number of the topic.
+        n
+            Number of quotes. Near-duplicates of a quoted document are skipped.
+        characters
+            Length of a quote: the part with most of the topic's first words.
+
+        Returns
+        -------
+        ShownTable
+            id, share and text.
+
+        Raises
+        ------
+        UsageError
+            If there is no such topic, or the texts are not in memory.
+        """
+        numbers = self.model.topic_ids.tolist()
+        if topic not in numbers:
+            raise UsageError(f"quotes: there is no topic {topic}")
+        shares = self._shares[:, numbers.index(topic)]
+        best = np.argsort(-shares, kind="stable")[: CANDIDATES * n].tolist()
+        texts = {row: self._text_of(row) for row in best}
+        if not any(texts.values()):
+            raise UsageError("quotes: the texts are not in memory any more")
+        tokenizer = self.corpus.manifest.tokenizer
+        recipe = Recipe.from_json(tokenizer) if tokenizer else Recipe()
+        marked = Texts(recipe, {row: " ".join(text.split()) for row, text in texts.items() if text})
+        rows = [row for row in best if texts[row]]
+        rows = [rows[i] for i in skip_duplicates([marked.words(row) for row in rows])][:n]
+        words = next(one.words for one in self.topics if one.id == topic)
+        passages = [marked.passage(row, words, characters) for row in rows]
+        table = pa.table(
+            {
+                "id": self._table["id"].take(pa.array(rows, pa.int64())),
+                "share": pa.array(shares[rows].astype(np.float64)),
+                "text": pa.array([one.text if one else "" for one in passages], pa.string()),
+            }
+        )
+        return ShownTable(table, percent=["share"], width=characters + 10)
+
+    def __repr__(self) -> str:
+        return f"{self.corpus!r}\n{self.topics!r}"
+
+    def _repr_html_(self) -> str:
+        """Show the topics as an HTML table."""
+        return self.topics._repr_html_()
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        """The metadata of the documents, in the order of ``_shares``."""
+        columns = ["id", *(name for name in self.corpus.manifest.columns if name != "id")]
+        batches = [batch.select(columns) for batch in self.corpus.documents(columns[1:])]
+        return pa.Table.from_batches(batches)
+
+    @cached_property
+    def _shares(self) -> np.ndarray:
+        """The topics' shares of the documents, float32[D, K]."""
+        return self.model.transform(self.corpus, progress=False)
+
+    @cached_property
+    def _numbers(self) -> list[int | None]:
+        """Positions of the documents among those that were given, None where unknown."""
+        if "source" not in self._table.column_names:
+            return [None] * self._table.num_rows
+        return [_number_of(source) for source in self._table["source"].to_pylist()]
+
+    def _index(self) -> Any:
+        """Return the ids of the documents as an index of pandas."""
+        return _import_pandas().Index(self._table["id"].to_pylist(), name="id")
+
+    def _text_of(self, row: int) -> str | None:
+        """Return the text of a document of the store as it was given."""
+        number = self._numbers[row]
+        if number is None:
+            return None
+        documents = self._documents
+        if isinstance(documents, Sequence):
+            item = documents[number]
+            text = item.get(self._text_field) if isinstance(item, Mapping) else item
+        elif hasattr(documents, "columns"):
+            column = documents[self._text_field]
+            text = column.iloc[number] if hasattr(column, "iloc") else column[number]
+            text = text.as_py() if isinstance(text, pa.Scalar) else text
+        else:
+            return None
+        return text if isinstance(text, str) else None
+
+
+def _number_of(source: str | None) -> int | None:
+    """Read the position of a document in memory from its source, ``documents#7``."""
+    name, _, number = (source or "").partition("#")
+    return int(number) - 1 if name == "documents" and number.isdecimal() else None
+
+
+def _import_pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as e:
+        raise ImportError("data frames need pandas: pip install pandas") from e
+    return pandas
