@@ -352,11 +352,11 @@ def test_a_line_that_is_too_long(tmp_path: Path, name: str) -> None:
         with pytest.raises(
             InputError, match=rf"{name}:{line}: a record of more than|no record ends within"
         ):
-            Read(path, record_bytes=20_000, piece_bytes=size)
+            Read(path, max_document=20_000, piece_bytes=size)
     if name == "docword.txt":
         return
     for size in (100, 5000, 8 << 20):
-        got = Read(path, record_bytes=20_000, piece_bytes=size, on_error="skip")
+        got = Read(path, max_document=20_000, piece_bytes=size, on_error="skip")
         assert len(got.ids) == 2 and [r.line for r in got.rejects] == [2]
         assert got.source[1].endswith(":3")
 
@@ -376,8 +376,8 @@ def test_a_file_that_is_too_long(tmp_path: Path) -> None:
     write(tmp_path / "t" / "a", "x" * 30_000)
     write(tmp_path / "t" / "b", "short")
     with pytest.raises(InputError, match="a document of more than"):
-        Read(tmp_path / "t", record_bytes=20_000)
-    assert Read(tmp_path / "t", record_bytes=20_000, on_error="skip").texts == ["short"]
+        Read(tmp_path / "t", max_document=20_000)
+    assert Read(tmp_path / "t", max_document=20_000, on_error="skip").texts == ["short"]
 
 
 def test_memory_stays_small_whatever_the_line(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_memory_stays_small_whatever_the_line(tmp_path: Path) -> None:
         for _ in range(100):
             f.write(b"z" * (1 << 20))
     tracemalloc.start()
-    got = Read(path, record_bytes=4 << 20, piece_bytes=1 << 20, on_error="skip")
+    got = Read(path, max_document=4 << 20, piece_bytes=1 << 20, on_error="skip")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(got.rejects) == 1 and got.texts == []

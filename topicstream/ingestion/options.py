@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from topicstream.base.errors import InputError, UsageError
+from topicstream.base.machine import parse_bytes
 from topicstream.base.memory import Room
 from topicstream.base.options import field_types, fits, names_tagged, option
 from topicstream.base.records import Json
@@ -339,11 +340,22 @@ class ReadOptions:
         recalled="cut",
         group="Input",
     )
-    record_bytes: int = option(
-        64 << 20,
-        "The longest record accepted.",
-        cli=False,
+    strip_gutenberg: bool = option(
+        False,
+        "Take the header and the licence of Project Gutenberg out of its texts.",
         decides="reading",
+        recalled="cut",
+        group="Input",
+    )
+    max_document: int | str = option(
+        64 << 20,
+        "The longest document or record that is read, such as 200M (default: 64M; a text file "
+        "that --split cuts may have any length).",
+        metavar="SIZE",
+        parse=parse_bytes,
+        decides="reading",
+        recalled="files",
+        group="Advanced",
     )
     piece_bytes: int = option(
         8 << 20,
@@ -385,6 +397,11 @@ class ReadOptions:
         fresh = ReadOptions()
         values = {f.name: getattr(self, f.name) for f in fields(ReadOptions)}
         return {name: v for name, v in values.items() if v != getattr(fresh, name)}
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of the longest record that is accepted."""
+        return parse_bytes(self.max_document)
 
     @property
     def strict(self) -> bool:

@@ -121,8 +121,7 @@ class Markup(Reader):
         if len(data) > options.record_bytes:
             source.reject(
                 0,
-                f"a document of more than {options.record_bytes >> 20} MiB; split it or raise "
-                f"the limit",
+                f"a document of more than {options.record_bytes >> 20} MiB; raise --max-document",
             )
             return
         if plain_suffix(source.name) in (".html", ".htm") or re.search(

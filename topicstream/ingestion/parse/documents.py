@@ -28,6 +28,10 @@ RECORD_BYTES = 32
 """What a record counts for at least: its id, source and places take memory however short it is."""
 
 
+LONG_BYTES = 9
+"""Bytes that a byte of a long record takes until it is counted."""
+
+
 def most_records(options: ReadOptions) -> int:
     """Return how many records a piece may have."""
     return max(1, options.piece_bytes // RECORD_BYTES)
@@ -57,6 +61,8 @@ def line_blocks(
         block = block[:end]
         if not data and rest and not source.damage:
             block += rest + b"\n"
+        if options.room is not None and len(rest) > 2 * options.piece_bytes:
+            options.room.check(LONG_BYTES * len(rest), f"a record of {source.name}")
         if len(rest) > options.record_bytes:
             block += rest + b"\n"
             rest = _behind_line(source, options)
@@ -113,7 +119,7 @@ def _short_lines(
         for number, line in zip(numbers.tolist(), lines):
             if len(line) > options.record_bytes:
                 limit = f"a record of more than {options.record_bytes >> 20} MiB"
-                source.reject(number, f"{limit}; split the document or raise the limit", line)
+                source.reject(number, f"{limit}; raise --max-document", line)
         short = [i for i, line in enumerate(lines) if len(line) <= options.record_bytes]
         numbers = numbers[short]
         lines = [lines[i] for i in short]
@@ -268,8 +274,7 @@ def _valid(
             pc.greater(sizes, options.record_bytes).to_numpy(zero_copy_only=False)
         ).tolist():
             bad[row] = (
-                f"a record of more than {options.record_bytes >> 20} MiB; split it or raise the "
-                f"limit"
+                f"a record of more than {options.record_bytes >> 20} MiB; raise --max-document"
             )
     strings = [name for name, values in columns.items() if pa.types.is_large_string(values.type)]
     broken = sorted(set().union(*(not_utf8(columns[name]) for name in strings)))

@@ -26,6 +26,8 @@ from topicstream.ingestion.tokens.vocabulary import word_array
 
 DOCUMENT = "document"
 """The column of a part with the id of the document that it is of."""
+PARTS_BEFORE = "#parts before"
+"""Column of a batch whose texts are pieces of longer ones: how many parts lie before each."""
 CHAPTER = (  # a line by itself, as in the novels of Project Gutenberg
     r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)[ \t]*(?:第[一二三四五六七八九十百千〇零\d]{1,12}[章回卷节節話]"
     r"|(?i:(?:chapter|kapitel|chapitre|cap(?:í|Í|i)tulo|capitolo|hoofdstuk|book|volume|part|act|livre|buch|teil"
@@ -95,6 +97,7 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
             "documents; leave them out"
         )
     pattern = pattern_of(options.split)
+    streamed = PARTS_BEFORE in batch.schema.names
     (ends, bytes_given) = string_buffers(batch.column(2))
     text = bytes_given.copy()
     starts: list[int] = []
@@ -102,16 +105,18 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
     owner: list[int] = []
     for d, (begin, end) in enumerate(pairwise(ends.tolist())):
         raw = with_line_feeds(text[begin:end].tobytes())
-        gaps = [(0, 0), *_between(raw, pattern), (len(raw), len(raw))]
-        for a, b in gaps:
+        for a, b in find_gaps(raw, pattern):
             text[begin + a : begin + b] = ord(" ")
-        some = [b for (_, b), (a, _) in pairwise(gaps) if raw[b:a].strip()]
-        cuts = [begin, *(begin + b for b in some[1:])]
+        some = find_parts(raw, pattern)
+        cuts = [begin, *(begin + part for part in some[1:])]
         starts += cuts
         ends_of_parts += [*cuts[1:], end]
         owner += [d] * len(cuts)
-        notes[f"kept whole: nothing in them to cut by --split {options.split}"] += len(some) < 2
+        whole = len(some) < 2 and not streamed
+        notes[f"kept whole: nothing in them to cut by --split {options.split}"] += whole
     numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
+    if streamed:
+        numbers += batch.column(PARTS_BEFORE).to_numpy()[owner]
     rows = pa.array(owner, pa.int64())
     document_ids = batch.column(0).take(rows).cast(TEXT)
     sources = batch.column(1).take(rows)
@@ -120,6 +125,7 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
     meta = {
         name: of_parts[name] if name in of_parts else column.take(rows)
         for name, column in metadata_of(batch).items()
+        if name != PARTS_BEFORE
     }
     ids = pc.binary_join_element_wise(
         document_ids, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT)
@@ -128,7 +134,13 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
     return batch_of(ids, sources, content, meta | {DOCUMENT: document_ids})
 
 
-def _between(
+def find_parts(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> list[int]:
+    """Return where the parts of a document begin that are more than white space."""
+    gaps = [(0, 0), *find_gaps(raw, pattern), (len(raw), len(raw))]
+    return [b for (_, b), (a, _) in pairwise(gaps) if raw[b:a].strip()]
+
+
+def find_gaps(
     raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int
 ) -> Iterator[tuple[int, int]]:
     """Yield where a document is cut, in bytes."""
@@ -154,9 +166,14 @@ def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
     A character of a script without spaces is one word. A rest of less than half of them stays with
     the run before.
     """
+    starts = word_starts(raw)
+    cuts = np.arange(words, len(starts) - (words - 1) // 2, words)
+    yield from ((cut, cut) for cut in starts[cuts].tolist())
+
+
+def word_starts(raw: bytes) -> np.ndarray:
+    """Return where words begin, int64[n]."""
     data = np.frombuffer(raw + b" ", np.uint8)
     in_word = np.isin(data, _SPACE, invert=True)
     alone = np.isin(data[:-1].astype(np.uint16) << 8 | data[1:], _UNSPACED)
-    starts = (alone | np.diff(in_word, prepend=False)[:-1] & in_word[:-1]).nonzero()[0]
-    cuts = np.arange(words, len(starts) - (words - 1) // 2, words)
-    yield from ((cut, cut) for cut in starts[cuts].tolist())
+    return (alone | np.diff(in_word, prepend=False)[:-1] & in_word[:-1]).nonzero()[0]

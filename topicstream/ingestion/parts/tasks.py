@@ -21,7 +21,8 @@ from topicstream.ingestion.parse.documents import LIST, TEXT, empty_batch, metad
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile, Rejects
 from topicstream.ingestion.parse.spans import with_whole_spans
-from topicstream.ingestion.parts.parts import DOCUMENT, in_parts
+from topicstream.ingestion.parts.gutenberg import strip_documents
+from topicstream.ingestion.parts.parts import DOCUMENT, PARTS_BEFORE, in_parts
 from topicstream.ingestion.tokens.normal import compose_column, compose_strings
 
 WORK_BYTES = 9
@@ -89,6 +90,8 @@ class Task:
         gone = self.batch.column(0)[:0]
         if self.path_fields:
             batch = with_fields(batch, self.path_fields, self.options.meta)
+        if PARTS_BEFORE not in batch.schema.names:
+            batch = strip_documents(batch, self.rejects.notes, asked=self.options.strip_gutenberg)
         if self.options.split is not None:
             batch = in_parts(batch, self.options, self.rejects.notes)
         else:
@@ -137,7 +140,9 @@ def with_fields(
         one, kind = ([value] if value else [], LIST) if name in LISTS else (value, TEXT)
         batch = batch.append_column(name, pa.array([one] * len(batch), kind))
     places = {name: first + i for i, name in enumerate(batch.schema.names[first:])}
-    return batch.select([*range(first), *(places[name] for name in order if name in places)])
+    ordered = [places[name] for name in order if name in places]
+    further = [place for name, place in places.items() if name not in order]
+    return batch.select([*range(first), *ordered, *further])
 
 
 def pieces(

@@ -33,7 +33,6 @@ from topicstream.ingestion.readers.csv_layout import (
     unescape_letters,
 )
 
-csv.field_size_limit(64 << 20)  # of the process; the default is 128 kB, less than a long document
 AMBIGUOUS = (
     f"a backslash before a quote may be an escape, or not; --escapechar '{BACKSLASH}' takes it for "
     f"one, --escapechar '' for text"
@@ -47,6 +46,8 @@ class Csv(Reader):
     suffixes = (".csv", ".tsv", ".tab")
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        # of the process; the default is 128 kB, less than a long document
+        csv.field_size_limit(max(csv.field_size_limit(), options.record_bytes))
         layout = layout_of(source, options)
         options = options.spelled_as(layout.names)
         if list(layout.text) != options.text_fields:

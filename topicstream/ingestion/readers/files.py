@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 
@@ -26,6 +26,9 @@ from topicstream.ingestion.parse.columns import LISTS
 from topicstream.ingestion.parse.documents import LIST, NOTE, TEXT, batch_of, western, why_not_utf8
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parts.gutenberg import NAMED, strip_boilerplate
+from topicstream.ingestion.parts.parts import PARTS_BEFORE
+from topicstream.ingestion.parts.streaming import TooLong, stream_parts
 
 MOST_FILES = 2048
 """Files of one piece."""
@@ -46,12 +49,21 @@ class Files(Reader):
         yield from document_batches(source, options, _contents(source, options, files))
 
 
+class LongText(NamedTuple):
+    """File whose text is longer than a document may be; ``--split`` cuts it as it is read."""
+
+    path: str
+
+
 def _contents(
     source: Source, options: ReadOptions, files: Iterable[tuple[str, str]]
-) -> Iterator[tuple[str, str, bytes]]:
+) -> Iterator[tuple[str, str, bytes | LongText]]:
     for path, key in files:
         try:
-            yield printable(path), printable(key), _content(path, options)
+            content: bytes | LongText = _content(path, options)
+            if len(content) > options.record_bytes and options.split is not None:
+                content = LongText(path)
+            yield printable(path), printable(key), content
         except BadFile as e:
             source.reject(0, e.reject.reason, file=printable(path))
         except OSError as e:
@@ -73,7 +85,7 @@ def _content(path: str, options: ReadOptions) -> bytes:
 def document_batches(
     source: Input,
     options: ReadOptions,
-    contents: Iterable[tuple[str, str, bytes]],
+    contents: Iterable[tuple[str, str, bytes | LongText]],
     prefix: str = "",
 ) -> Iterator[pa.RecordBatch]:
     """Whole files as documents.
@@ -92,11 +104,16 @@ def document_batches(
     size = 0
     try:
         for name, key, content in contents:
-            if ids and (size + len(content) > options.piece_bytes or len(ids) == MOST_FILES):
+            is_long = isinstance(content, LongText)
+            full = size + len(content) > options.piece_bytes or len(ids) == MOST_FILES
+            if ids and (full or is_long):
                 yield _batch(ids, texts, prefix, options)
                 ids = []
                 texts = []
                 size = 0
+            if isinstance(content, LongText):
+                yield from _long_batches(source, options, content.path, name, key, prefix)
+                continue
             text = _text_of(source, options, name, content)
             if text is not None:
                 ids.append(key)
@@ -110,12 +127,43 @@ def document_batches(
         yield _batch(ids, texts, prefix, options)
 
 
+def _long_batches(
+    source: Input, options: ReadOptions, path: str, name: str, key: str, prefix: str
+) -> Iterator[pa.RecordBatch]:
+    """Read a long text in pieces that end where a part ends."""
+
+    def strip(piece: bytes) -> bytes:
+        if not options.strip_gutenberg or NAMED.encode() not in piece:
+            return piece
+        text = piece.decode("utf-8", "surrogateescape")
+        return strip_boilerplate(text).encode("utf-8", "surrogateescape")
+
+    with Source(path, Path(path), encoding=options.encoding) as long:
+        try:
+            for before, piece in stream_parts(long.read, options, strip):
+                text = _decode(source, options, name, piece)
+                if text is None:
+                    return
+                batch = _batch([key], [text], prefix, options)
+                yield batch.append_column(PARTS_BEFORE, pa.array([before], pa.int64()))
+        except TooLong:
+            limit = f"a part of more than {options.record_bytes >> 20} MiB"
+            reason = f"{limit} that --split {options.split} does not cut; raise --max-document"
+            source.reject(0, reason, file=name)
+
+
 def _text_of(source: Input, options: ReadOptions, name: str, content: bytes) -> str | None:
     """Decode a file, None where it is rejected."""
     if len(content) > options.record_bytes:
         limit = f"a document of more than {options.record_bytes >> 20} MiB"
-        source.reject(0, f"{limit}; split it or raise the limit", content, file=name)
+        advice = "--split cuts a file of any length, --max-document raises the limit"
+        source.reject(0, f"{limit}; {advice}", content, file=name)
         return None
+    return _decode(source, options, name, content)
+
+
+def _decode(source: Input, options: ReadOptions, name: str, content: bytes) -> str | None:
+    """Decode text, None where it is rejected."""
     try:
         return content.decode()
     except UnicodeDecodeError as e:
