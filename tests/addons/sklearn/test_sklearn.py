@@ -94,7 +94,14 @@ def test_dense_sparse_and_store_agree(matrix, tmp_path):
     order = [names.index(w) for w in three.vocabulary_]
     assert np.allclose(three.components_, one.components_[:, order], rtol=0.5, atol=5)
     assert three.transform(tmp_path / "c.zarr").shape == (300, 4)
-    assert three.score(tmp_path / "c.zarr") == pytest.approx(one.score(matrix), abs=0.2)
+    stored = three.score(tmp_path / "c.zarr") / matrix.sum()
+    assert stored == pytest.approx(one.score(matrix) / matrix.sum(), abs=0.2)
+    assert (
+        one.bound_
+        == one.perplexity(matrix)
+        == pytest.approx(np.exp(-one.score(matrix) / matrix.sum()))
+    )
+    assert three.bound_ == three.perplexity(str(tmp_path / "c.zarr"))
 
 
 def test_pipeline_output_and_grid_search():
@@ -131,11 +138,21 @@ def test_partial_fit_learns(matrix, algorithm):
     for at in [*range(0, 300, 50)] * 6:
         model.partial_fit(sparse.csr_matrix(matrix[at : at + 50]))
         if model.n_iter_ in (1, 36):
-            scores.append(model.score(matrix))
+            scores.append(model.score(matrix) / matrix.sum())
     fitted = TopicModel(4, algorithm=algorithm, max_iter=20).fit(matrix)
-    assert scores[-1] > scores[0] and scores[-1] > fitted.score(matrix) - 0.3
+    assert scores[-1] > scores[0] and scores[-1] > fitted.score(matrix) / matrix.sum() - 0.3
     assert model.n_iter_ == 36
-    assert not hasattr(TopicModel(), "partial_fit")
+    assert hasattr(TopicModel(), "partial_fit")  # auto: by ovb
+    assert not hasattr(TopicModel(algorithm="gs"), "partial_fit")
+
+
+def test_partial_fit_does_not_depend_on_threads():
+    wide = np.random.default_rng(4).poisson(0.2, (5000, 40))
+    alone, four = (
+        TopicModel(3, n_jobs=n, total_samples=5000).partial_fit(sparse.csr_matrix(wide))
+        for n in (1, 4)
+    )
+    assert np.array_equal(alone.components_, four.components_)
 
 
 def test_partial_fit_is_a_step_of_online_bayes(matrix):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from topicstream import verbs
 from topicstream.base.errors import TopicsError
 from topicstream.base.machine import default_threads
 from topicstream.base.options import checked
+from topicstream.base.progress import Progress
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
@@ -62,11 +63,22 @@ STOCHASTIC = ("ovb", "svi")
 
 
 def _stochastic(estimator: TopicModel) -> bool:
-    if estimator.algorithm not in STOCHASTIC:
+    if estimator.algorithm not in ("auto", *STOCHASTIC):
         raise AttributeError(
-            f"partial_fit needs algorithm='ovb' or 'svi', not {estimator.algorithm!r}"
+            f"partial_fit needs algorithm='auto', 'ovb' or 'svi', not {estimator.algorithm!r}"
         )
     return True
+
+
+class PassLines(Progress):
+    """Prints a line on standard output for every pass, as scikit-learn's estimators do."""
+
+    def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
+        """Print the pass and its running perplexity."""
+        if record["pass"]:  # 0 is the start
+            perplexity = record.get("running_perplexity")
+            more = f", running perplexity {perplexity:.4f}" if perplexity else ""
+            print(f"pass {record['pass']} of at most {passes}{more}")
 
 
 @contextmanager
@@ -110,7 +122,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     random_state : int, RandomState or None
         None is 0: the same data give the same topics.
     verbose : int
-        0: silent; 1: a line on stderr for every pass.
+        0: silent; 1: a line on standard output for every pass.
 
     Attributes
     ----------
@@ -122,7 +134,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     n_iter_ : int
         Passes made.
     bound_ : float
-        Perplexity of the training documents after the last pass (nan after ``partial_fit``).
+        Perplexity of the training documents, as ``perplexity`` computes it (nan after
+        ``partial_fit``, and where no document has two different words).
     vocabulary_ : Vocabulary
         The words, after ``fit`` on a store.
 
@@ -213,9 +226,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 self.__dict__.pop("feature_names_in_", None)
                 self.components_ = self._with_prior(trained.phi)
                 self._model = trained
+                self.bound_ = self._bound(X)
                 return self
             X = self._checked(X, "TopicModel.fit", reset=True)
             self.__dict__.pop("vocabulary_", None)
+            if not X.sum():
+                return self._fit_nothing(X.shape[1])
             trained = self._train(
                 _store(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder)
             )
@@ -225,6 +241,27 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             phi[columns] = trained.phi
             self.components_ = self._with_prior(phi)
             self._model = self._as_model()
+        self.bound_ = self._bound(X)
+        return self
+
+    def _bound(self, X: Any) -> float:
+        """Compute the perplexity of the fitted documents, nan if none has two different words."""
+        try:
+            return self.perplexity(X)
+        except ValueError:
+            return float("nan")
+
+    def _fit_nothing(self, words: int) -> TopicModel:
+        """Learn topics of documents without a word: the priors, as scikit-learn does."""
+        uniform = 1.0 / self.n_components
+        alpha = uniform if self.doc_topic_prior is None else self.doc_topic_prior
+        beta = uniform if self.topic_word_prior is None else self.topic_word_prior
+        self.doc_topic_prior_ = np.full(self.n_components, float(alpha))
+        self.topic_word_prior_ = float(beta)
+        self.components_ = np.full((self.n_components, words), beta, np.float32)
+        self.n_iter_ = 0
+        self.bound_ = float("nan")
+        self._model = self._as_model()
         return self
 
     def _train(self, corpus: Corpus, folder: Path) -> verbs.TopicModel:
@@ -244,14 +281,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             threads=self._threads,
             mem_limit=self.mem_limit,
             options=options,
-            progress=bool(self.verbose),
+            progress=PassLines() if self.verbose else False,
         )
         trained = verbs.TopicModel.open(folder / "model")
         trained.path = None  # its folder goes away
         self.doc_topic_prior_ = trained.alpha
         self.topic_word_prior_ = trained.beta
         self.n_iter_ = outcome.passes
-        self.bound_ = float(outcome.last.get("running_perplexity") or np.nan)
         return trained
 
     def _with_prior(self, phi: Any) -> np.ndarray:
@@ -272,7 +308,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @available_if(_stochastic)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: object = None) -> TopicModel:
-        """Learn from one more batch of documents, by ``ovb`` or ``svi``.
+        """Learn from one more batch of documents, by ``ovb`` (also for ``auto``) or ``svi``.
 
         It is a stochastic step (Hoffman, Blei & Bach 2010).
         """
@@ -307,10 +343,14 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         totals = {"phi": phi.sum(axis=0, dtype=np.float64)}
         expected = np.zeros(phi.shape)
         key = Key(self._seed, self.n_iter_ + 1)
-        for block in _blocks(X):
+
+        def visited(block: Block) -> tuple[Block, Out]:
             rows = {"phi": Rows(phi, block.vocab.astype(np.int64))}
             visit = Visit(block, rows, totals, {}, params, key)
-            _add_delta(expected, block, run_visit(engine, visit, new_out(engine, block)))
+            return block, run_visit(engine, visit, new_out(engine, block))
+
+        for block, out in in_order(visited, _blocks(X), self._threads):
+            _add_delta(expected, block, out)
         rho, scale = engine.end_round(params, {}, X.shape[0])
         new = (1 - rho) * phi + rho * scale * expected
         learnt = new[:, : self.n_components].T + self.topic_word_prior_
@@ -320,9 +360,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _engine(self, X: Any) -> Engine:
         """Make the engine for a corpus of ``total_samples`` documents like those of a batch."""
-        kind = find(self.algorithm)
+        algorithm = STOCHASTIC[0] if self.algorithm == "auto" else self.algorithm
+        kind = find(algorithm)
         priors = {"alpha": self.doc_topic_prior, "beta": self.topic_word_prior}
-        options = checked(kind.Options, {**priors, **(self.options or {})}, self.algorithm)
+        options = checked(kind.Options, {**priors, **(self.options or {})}, algorithm)
         shape = Shape(
             docs=round(self.total_samples),
             words=X.shape[1],
@@ -341,11 +382,24 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._model = self._as_model()
         return self._model
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         """Return p(topic | document), [documents, K], whose rows sum to 1.
 
-        A document without a known word gets the prior's mean.
+        A document without a known word gets the prior's mean. Without ``normalize``, rows are
+        multiplied by the document's tokens and the sum of alpha, as the parameters of a Dirichlet
+        distribution are.
         """
+        shares = self._shares(X)
+        if normalize:
+            return shares
+        if isinstance(X, (str, os.PathLike, Corpus)):
+            raise ValueError("normalize=False takes a matrix, not a store")
+        tokens = np.asarray(csr_array(X).sum(axis=1)).ravel()
+        weight = tokens + float(np.sum(self.doc_topic_prior_))
+        return np.asarray(shares * weight[:, None], shares.dtype)
+
+    def _shares(self, X: Any) -> np.ndarray:
+        """Find the topics of documents."""
         model = self._fitted()
         with _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
@@ -360,24 +414,33 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
-    def perplexity(self, X: Any) -> float:
+    def perplexity(self, X: Any, sub_sampling: bool = False) -> float:
         """Compute the perplexity of documents.
 
         Theta comes from 80 % of a document's words, the rest are scored (as ``topics eval``).
+        ``sub_sampling`` is there for scikit-learn's callers: the figure is the same.
         """
-        return float(np.exp(-self.score(X)))
+        nats, _ = self._nats_per_token(X)
+        return float(np.exp(nats))
 
     def score(self, X: Any, y: object = None) -> float:
-        """Compute the log-likelihood per token of left-out words, in nats: more is better.
+        """Compute the log-likelihood of documents, in nats: more is better.
 
-        The words are those that ``perplexity`` scores.
+        It is minus the tokens of X times the logarithm of ``perplexity``.
         """
+        nats, tokens = self._nats_per_token(X)
+        return -nats * tokens
+
+    def _nats_per_token(self, X: Any) -> tuple[float, float]:
+        """Score left-out words, and count the tokens of all."""
         model = self._fitted()
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
                 corpus = X if isinstance(X, Corpus) else Corpus.open(Path(X))
+                tokens = float(corpus.n_tokens)
             else:
                 X = self._checked(X, "TopicModel.score", reset=False)
+                tokens = float(X.sum())
                 corpus = _store(X, Path(folder) / "corpus.zarr", self.mem_limit)
                 model = verbs.TopicModel.from_arrays(
                     model.rows(np.arange(model.n_words)),
@@ -385,9 +448,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     model.alpha,
                     model.beta,
                 )
-            return -score_model(
-                model, corpus, split=0.8, threads=self._threads, parts=("train",)
-            ).nats_per_token
+            scored = score_model(model, corpus, split=0.8, threads=self._threads, parts=("train",))
+            return scored.nats_per_token, tokens
 
 
 def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
