@@ -176,6 +176,9 @@ def _explain_option(ctx: click.Context, error: click.NoSuchOption) -> click.Clic
     arguments = [p.name for p in params if isinstance(p, click.Argument) and p.name]
     if name == "--model" and arguments:
         hint = f"{arguments[0].upper()}, without a name,"
+    if name == "--scheduler":
+        alone = f"`topics {ctx.command.name}` runs on this machine alone (docs/scale.md)"
+        return click.NoSuchOption(name, f"No such option: {name}; {alone}", ctx=ctx)
     if hint is not None:
         return click.NoSuchOption(name, f"No such option: {name}; it is {hint} here", ctx=ctx)
     if not hasattr(ctx.command, "asked"):

@@ -4,21 +4,43 @@ tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+MEMBERS = 3
+
 
 @pytest.fixture(scope="package")
-def cluster() -> Iterator[str]:
-    """The address of a scheduler with two workers in processes of their own."""
+def workers() -> Iterator[str]:
+    """The address of a scheduler with three workers in processes of their own."""
     distributed = pytest.importorskip("distributed")
     options = {
         "processes": True,
-        "n_workers": 2,
+        "n_workers": MEMBERS,
         "threads_per_worker": 1,
         "dashboard_address": ":0",
         "memory_limit": 0,
     }
     with distributed.LocalCluster(**options) as made:
         yield made.scheduler_address
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let a command see the first few workers alone."""
+    scheduler = pytest.importorskip("topicstream.addons.cluster.scheduler")
+    every = scheduler.DaskCluster.addresses.fget
+
+    def see(members: int) -> None:
+        first = property(lambda self: sorted(every(self))[:members])
+        monkeypatch.setattr(scheduler.DaskCluster, "addresses", first)
+
+    return see
+
+
+@pytest.fixture
+def cluster(workers: str, only: Callable[[int], None]) -> str:
+    """The address of a scheduler, of which a command sees two workers."""
+    only(2)
+    return workers

@@ -4,6 +4,7 @@ the way.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -17,12 +18,13 @@ from checkpoint_bits import content_hash
 
 import topicstream
 from tests import ROOT
+from tests.addons.cluster.conftest import MEMBERS
 from tests.contract.test_engines import components
 from tests.listening import Listening
 from tests.planted import draw, sides, store
 from tests.retrain_tools import folder, made, write
 from topicstream.addons.cluster import scheduler
-from topicstream.base.errors import TopicsError, WorkersLost
+from topicstream.base.errors import DoesNotFit, TopicsError, WorkersLost
 from topicstream.base.progress import Shown
 from topicstream.cli.main import run
 from topicstream.engines import engines
@@ -56,7 +58,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def client(cluster):
-    """Of the two workers."""
+    """Of the workers, of which a command sees two."""
     with distributed.Client(cluster) as client:
         yield client
 
@@ -93,16 +95,29 @@ def test_every_engine_on_two_members(corpus, client, tmp_path, algo):
 
 
 @pytest.mark.parametrize(
-    "members",
+    ("members", "algo"),
     [
-        pytest.param(1, marks=pytest.mark.campaign),
-        pytest.param(3, marks=pytest.mark.slow),
-        pytest.param(5, marks=pytest.mark.campaign),
+        (1, "sparse-bp"),
+        (3, "sparse-bp"),
+        (3, "gs"),
+        *(
+            pytest.param(members, algo, marks=pytest.mark.campaign)
+            for members, algo in ((1, "atbp"), (1, "gs"), (1, "ovb"), (3, "atbp"), (3, "ovb"))
+        ),
     ],
 )
-def test_any_number_of_members(corpus, tmp_path, members):
+def test_any_number_of_members(corpus, client, only, tmp_path, members, algo):
+    only(members)
+    here, there = both(corpus, tmp_path, client, algo)
+    assert here == there
+    last = json.loads((tmp_path / "there" / "history.jsonl").read_text().splitlines()[-1])
+    assert last["cluster"]["workers"] == members
+
+
+@pytest.mark.campaign
+def test_five_members(corpus, tmp_path):
     with (
-        distributed.LocalCluster(**OPTIONS, n_workers=members) as made,
+        distributed.LocalCluster(**OPTIONS, n_workers=5) as made,
         distributed.Client(made) as client,
     ):
         for algo in ("atbp", "sparse-bp", "gs", "ovb"):
@@ -173,22 +188,17 @@ def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(
         pytest.param(signal.SIGSTOP, id="stopped", marks=pytest.mark.campaign),
     ],
 )
-def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypatch, how):
+def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, client, tmp_path, monkeypatch, how):
     monkeypatch.setattr(cluster_module, "SILENCE", 40.0)
     train(corpus, tmp_path / "whole", algo="sparse-bp", **GIVEN, progress=Shown(-1))
-    with (
-        distributed.LocalCluster(**OPTIONS, n_workers=2) as made,
-        distributed.Client(made) as client,
-    ):
-        address, pid = min(client.run(os.getpid).items())
-        told = At("pass 2/3", 1, lambda: os.kill(pid, how))
-        try:
-            train(
-                corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, scheduler=client, progress=told
-            )
-        finally:
-            if how == signal.SIGSTOP:
-                os.kill(pid, signal.SIGCONT)
+    address, pid = min(client.run(os.getpid).items())
+    told = At("pass 2/3", 1, lambda: os.kill(pid, how))
+    try:
+        train(corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, scheduler=client, progress=told)
+    finally:
+        if how == signal.SIGSTOP:
+            os.kill(pid, signal.SIGCONT)
+    client.wait_for_workers(MEMBERS, timeout=300)  # its nanny has started another one
     assert any(f"lost {address}; continuing from the last checkpoint" in line for line in told.said)
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
 
@@ -219,6 +229,37 @@ def test_a_driver_that_was_killed_is_started_again(corpus, client, tmp_path, alg
     )
     train(corpus, tmp_path / "m", algo=algo, **GIVEN, scheduler=client, progress=Shown(-1))
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
+
+
+def fill(place):
+    """From now on the disk of this worker is full when a method is called, until it is emptied."""
+    from importlib import import_module
+
+    module, kind, name = place
+    owner = getattr(import_module(module), kind)
+    before = getattr(owner, name)
+
+    def fails(self, *args):
+        setattr(owner, name, before)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/scratch/tables")
+
+    setattr(owner, name, fails)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("topicstream.training.tables", "RunTables", "__init__"),
+        ("topicstream.training.threads", "Threads", "visit_some"),
+    ],
+    ids=["at the beginning", "in a pass"],
+)
+def test_the_full_disk_of_a_member_is_no_lost_worker(corpus, client, tmp_path, place):
+    client.run(fill, place, workers=[min(client.scheduler_info()["workers"])])
+    with pytest.raises(DoesNotFit, match="the disk of a worker is full at /scratch/tables") as full:
+        train(corpus, tmp_path / "m", algo="atbp", **GIVEN, scheduler=client, progress=Shown(-1))
+    assert full.value.exit_code == 5
+    train(corpus, tmp_path / "m", algo="atbp", **GIVEN, scheduler=client, progress=Shown(-1))
 
 
 def spoil():
@@ -307,8 +348,8 @@ def test_too_few_workers_are_refused(corpus, client, tmp_path, capsys, monkeypat
         "--scheduler",
         client.scheduler.address,
     ]
-    assert run([*command, "--workers-min", "3", "--algo", "atbp"]) == 1
-    assert "2 of 3 workers after 1 s" in capsys.readouterr().err
+    assert run([*command, "--workers-min", "4", "--algo", "atbp"]) == 1
+    assert "2 of 4 workers after 1 s" in capsys.readouterr().err
 
 
 def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import few_quick
 from tests.ingest_tools import digest
 from topicstream import ingest
 
@@ -53,17 +52,20 @@ def texts(tmp_path_factory) -> Path:
 
 
 TOKENIZERS = [
-    {"stem": "english"},
     {"stem": "german", "ngrams": 2},
-    {"stem": "english", "phrase_threshold": 0.1},
-    {"pattern": r"[a-z]{3,}"},
-    {"tokenized": True, "stem": "french"},
+    pytest.param({"stem": "english", "phrase_threshold": 0.1}, marks=pytest.mark.slow),
+    *(
+        pytest.param(options, marks=pytest.mark.campaign)
+        for options in (
+            {"stem": "english"},
+            {"pattern": r"[a-z]{3,}"},
+            {"tokenized": True, "stem": "french"},
+        )
+    ),
 ]
 
 
-@pytest.mark.parametrize(
-    "options", few_quick(TOKENIZERS, TOKENIZERS[1:2]), ids=lambda options: " ".join(options)
-)
+@pytest.mark.parametrize("options", TOKENIZERS, ids=lambda options: " ".join(options))
 def test_any_number_of_workers_gives_the_same_bytes(texts, tmp_path, options):
     digests = set()
     for workers in (1, 2, 4):

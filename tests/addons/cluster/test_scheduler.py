@@ -288,9 +288,9 @@ def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):
         "-K",
         "2,3",
         "--seeds",
-        "2",
+        "1",
         "--passes",
-        "3",
+        "2",
         "--json",
     ]
     results = []
@@ -308,6 +308,7 @@ def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):
         ("tcp://127.0.0.1:9", 1, "no scheduler answers there"),
         ("nonsense", 2, "not an address"),
         ("no.json", 3, "not a scheduler's file"),
+        ("tls://127.0.0.1:9", 2, "speaks TLS, and Dask has no certificates here"),
     ],
 )
 def test_a_scheduler_that_is_none_is_refused(here, given, code, message, monkeypatch, capsys):
@@ -328,7 +329,14 @@ def test_a_scheduler_that_is_none_is_refused(here, given, code, message, monkeyp
         )
         == code
     )
-    assert message in capsys.readouterr().err and not out.exists()
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and not out.exists()
+
+
+@pytest.mark.parametrize("verb", ["classifier", "report"])
+def test_a_command_of_one_machine_says_so(verb, capsys):
+    assert run([verb, "--scheduler", "local:2"]) == 2
+    assert f"`topics {verb}` runs on this machine alone" in capsys.readouterr().err
 
 
 def test_documents_that_workers_cannot_read_are_refused(here, cluster, capsys):
@@ -403,6 +411,10 @@ def test_a_worker_that_does_not_suit_is_refused():
     with pytest.raises(DoesNotFit, match=r"Dask allows worker.*--memory-limit 1024MiB"):
         fake(limit=512 << 20).memory(MemoryLimit.parse("1G"))
     assert fake().memory(MemoryLimit.parse("1G")) == 1 << 30
+    default = MemoryLimit(1 << 30, stated=False)
+    with pytest.raises(DoesNotFit, match=r"300 MB, and every worker needs at least 512.*512MiB"):
+        fake(limit=300 << 20).memory(default)
+    assert fake(limit=600 << 20).memory(default) == 512 << 20
 
 
 def test_workers_that_do_not_answer_or_are_lost_are_left_out():

@@ -21,7 +21,13 @@ from distributed.protocol.pickle import dumps, loads
 
 from topicstream.addons.cluster.member import Answer, Change, JoinOrder, join
 from topicstream.addons.cluster.scheduler import DaskCluster
-from topicstream.base.errors import TopicsError, UsageError, WorkersLost
+from topicstream.base.errors import (
+    DoesNotFit,
+    TopicsError,
+    UsageError,
+    WorkersLost,
+    exit_code_of,
+)
 from topicstream.base.files import ownership as owned
 from topicstream.base.records import Json
 from topicstream.engines.base import Phase
@@ -50,6 +56,15 @@ def deal(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
             owners[i] = np.argmin(load)
             load[owners[i]] += cells[i]
     return owners
+
+
+def _full_disk(error: OSError) -> DoesNotFit:
+    """Make the error about a worker whose disk is full."""
+    place = f" at {error.filename}" if error.filename else ""
+    return DoesNotFit(
+        f"--scheduler: the disk of a worker is full{place} ({error.strerror or error}); make room, "
+        f"or start workers with --local-directory elsewhere, and run the same command again"
+    )
 
 
 class DaskWorkers(Executor):
@@ -100,6 +115,8 @@ class DaskWorkers(Executor):
         try:
             refused = self.client.run(join, order, workers=list(self.roster))
         except OSError as e:
+            if exit_code_of(e) == DoesNotFit.exit_code:
+                raise _full_disk(e) from None
             raise WorkersLost(
                 f"--scheduler: lost a worker while the run began ({e}); run the same command again"
             ) from None
@@ -180,6 +197,8 @@ class DaskWorkers(Executor):
         except WorkersLost as e:
             self.cluster.lose(e.addresses)
             raise
+        except OSError as e:
+            raise (_full_disk(e) if exit_code_of(e) == DoesNotFit.exit_code else e) from None
         return answered
 
     # -- the pass

@@ -169,8 +169,15 @@ class DaskCluster(Cluster):
                         f"({type(e).__name__}); run the same command again"
                     ) from None
             else:
+                address = _address(str(scheduler))
                 try:
-                    client = stack.enter_context(Client(_address(str(scheduler)), timeout=PATIENCE))
+                    client = stack.enter_context(Client(address, timeout=PATIENCE))
+                except TypeError as e:  # Dask finds no certificates
+                    raise UsageError(
+                        f"--scheduler {scheduler}: {address} speaks TLS, and Dask has no "
+                        f"certificates here ({str(e).splitlines()[0]}); set "
+                        f"DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY"
+                    ) from None
                 except ValueError as e:
                     raise UsageError(
                         f"--scheduler {scheduler}: not an address ({e}); give tcp://HOST:PORT, a "
@@ -302,6 +309,12 @@ class DaskCluster(Cluster):
                     f"--memory-limit {-(-limit.bytes >> 20)}MiB or more, or lower --mem-limit"
                 )
             return limit.bytes
+        if by_dask < FLOOR:
+            raise DoesNotFit(
+                f"--scheduler: Dask allows worker {tightest} {format_bytes(by_dask)}, and every "
+                f"worker needs at least {format_bytes(FLOOR)}; start workers with --memory-limit "
+                f"{FLOOR >> 20}MiB or more"
+            )
         hosts = [address.rpartition(":")[0] for address in self.machines]
         shares = [
             m.allowed // hosts.count(host)
