@@ -61,7 +61,8 @@ async function read() {
   D.size = Float64Array.from(D.a.tokens, t => total > 0 ? t / total : 0);
   // By size, the background and dead topics last: they are no topics to begin with.
   D.rank = D.size.map((share, k) => D.kinds[k] === "live" ? share : share - 1 - (D.kinds[k] === "dead"));
-  D.largest = D.size.reduce((m, x) => Math.max(m, x), 0) || 1;
+  const largest = kept => D.size.reduce((m, x, k) => kept(k) ? Math.max(m, x) : m, 0);
+  D.largest = largest(k => D.kinds[k] === "live") || largest(() => true) || 1;
   D.top = [];
   for (let k = 0; k < D.K; k++) D.top.push(D.a.tokens[k] < 1 ? [] : words(k, 1, 10).map(w => w.text));
   if (D.a.periodDocs) D.enough = Math.max(1, Math.min(10, [...D.a.periodDocs].filter(n => n > 0).sort((a, b) => a - b)[D.a.periodDocs.filter(n => n > 0).length >> 1] || 1));
@@ -125,4 +126,9 @@ function colours() {
   [...parts.values()].sort((a, b) => b.length - a.length || a[0] - b[0]).forEach((part, c) => { for (const k of part) D.family[k] = c; });
 }
 const colour = k => `var(--c${D.family[k]})`;
-const link = k => el("a", { href: `#topic-${D.ids[k]}` }, bdi(D.names[k]));
+// Background and dead topics are no topics to begin with: they are marked wherever they stand.
+const KINDS = { background: "words that all documents share", dead: "next to nothing of the corpus" };
+const saysKind = k => D.names[k].startsWith(`(${D.kinds[k]})`);
+const kindMark = k => KINDS[D.kinds[k]] && !saysKind(k) ? el("span", { class: "kind", title: KINDS[D.kinds[k]] }, D.kinds[k]) : null;
+const nameOf = k => KINDS[D.kinds[k]] && !saysKind(k) ? `${D.names[k]} (${D.kinds[k]})` : D.names[k];
+const link = k => el("a", { href: `#topic-${D.ids[k]}` }, bdi(D.names[k]), kindMark(k));

@@ -25,7 +25,7 @@ function places(W, H, pad, radius) {
 // A map of the width of its place; labels stand where they cover neither a circle nor each other, the largest topics first,
 // and the nearer one looks, the more there are.  Wheel and buttons zoom, dragging moves.
 function mapOf(W, H, buttons) {
-  const pad = 44, most = Math.max(7, Math.min(30, W / 24, 0.27 * W / Math.sqrt(D.K))), radius = k => Math.max(2.5, most * Math.sqrt(D.size[k] / D.largest));
+  const pad = 44, most = Math.max(7, Math.min(30, W / 24, 0.27 * W / Math.sqrt(D.K))), radius = k => Math.max(2.5, most * Math.sqrt(Math.min(1.5, D.size[k] / D.largest)));
   const [X, Y] = places(W, H, pad, radius), bySize = Array.from({ length: D.K }, (_, k) => k).sort((a, b) => D.size[b] - D.size[a] || a - b);
   const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, class: "map", role: "img", "aria-label": "Map of topics: similar ones lie near each other; the table lists them all" });
   const dots = new Array(D.K), view = { x: W / 2, y: H / 2, zoom: 1 };
@@ -39,9 +39,9 @@ function mapOf(W, H, buttons) {
     clear(root);
     for (const k of seen) {
       dots[k] = svg("circle", {
-        class: k === S.topic ? "dot on" : "dot", cx: x(k).toFixed(1), cy: y(k).toFixed(1), r: r(k).toFixed(1), css: { fill: colour(k) }, "data-topic": D.ids[k],
+        class: (k === S.topic ? "dot on" : "dot") + (KINDS[D.kinds[k]] ? " unlike" : ""), cx: x(k).toFixed(1), cy: y(k).toFixed(1), r: r(k).toFixed(1), css: { fill: colour(k) }, "data-topic": D.ids[k],
         onclick: () => go(`topic-${D.ids[k]}`),
-        onpointermove: e => tip(e, `${D.ids[k]} ${D.names[k]} (${percent(D.size[k])}): ${D.top[k].slice(0, 7).join(" ")}`),
+        onpointermove: e => tip(e, `${D.ids[k]} ${nameOf(k)} (${percent(D.size[k])}): ${D.top[k].slice(0, 7).join(" ")}`),
         onpointerleave: e => tip(e, ""),
       });
       root.append(dots[k]);

@@ -14,6 +14,21 @@ function overviewPanel() {
   if (D.a.cross) box.append(el("h3", null, `Share over time, by ${crossed().name}`), lineChooser());
   if (!D.columns.length && D.a.over) box.append(el("h3", null, `Documents by ${D.grain}`), curve({ names: D.periods, value: [...D.a.periodDocs], format: whole, title: "Documents by period" }));
 }
+const HEAD = 15, PERSONS = /author|speaker|person|name|writer|editor|poet|artist/i;
+// A name that fits a narrow head: of a person the surname stays, of anything else its beginning and its end.
+function headOf(text, column) {
+  const letters = [...text];
+  if (letters.length <= HEAD) return text;
+  if (PERSONS.test(column)) {
+    const [surname, first] = text.split(/,\s*/);
+    if (first) return cutEnd(surname);
+    const parts = text.split(/\s+/), last = parts.pop();
+    const short = [...parts.map(part => /^\p{Lu}/u.test(part) ? [...part][0] + "." : part), last].join(" ");
+    return [...short].length <= HEAD ? short : cutEnd(last);
+  }
+  return letters.slice(0, HEAD - 8).join("").trim() + "…" + letters.slice(-7).join("").trim();
+}
+const cutEnd = text => [...text].length <= HEAD ? text : [...text].slice(0, HEAD - 1).join("") + "…";
 // Topics by groups: how far the mean share in a group lies above that of all documents.
 function groupHeat(i) {
   const groups = groupsOf(i).slice(0, innerWidth < 600 ? 5 : MOST_GROUPS), rows = Array.from({ length: D.K }, (_, k) => k).filter(k => D.kinds[k] === "live").sort((a, b) => D.size[b] - D.size[a] || a - b).slice(0, LARGEST);
@@ -22,7 +37,7 @@ function groupHeat(i) {
     const text = `${D.names[k]}: ${percent(share)}${plusMinus(groupReach(i, g, k))} of ${D.columns[i].values[g]}, ${percent(mean)} of all`;
     return el("td", { class: ratio < 0 ? "cell less" : "cell", onpointermove: e => tip(e, text), onpointerleave: e => tip(e, "") }, el("i", { css: { opacity: sure ? Math.min(0.5, 0.2 * Math.abs(ratio)) : 0 } }), el("span", null, percent(share, share < 0.0095 ? 1 : 0).replace(" %", "")));
   };
-  const head = groups.map(g => el("th", { scope: "col", title: D.columns[i].values[g] }, el("span", null, bdi(D.columns[i].values[g]))));
+  const head = groups.map(g => el("th", { scope: "col", title: D.columns[i].values[g] }, el("span", { "aria-label": D.columns[i].values[g] }, bdi(headOf(D.columns[i].values[g], D.columns[i].name)))));
   return el("div", null, el("div", { class: "wide" }, el("table", { class: "grid" }, el("thead", null, el("tr", null, el("th", null, el("span", { class: "soft" }, "%")), head)),
     el("tbody", null, rows.map(k => el("tr", null, el("th", { scope: "row" }, link(k)), groups.map(g => cell(k, g))))))),
   el("p", { class: "soft legend" }, el("i"), "more than in all documents ", el("i", { class: "less" }), "less; plain: no difference beyond an interval of 95 %."));
@@ -44,7 +59,7 @@ function differ(i, k) {
 }
 function lineChooser() {
   const order = Array.from({ length: D.K }, (_, k) => k).filter(k => D.kinds[k] === "live" || D.kinds.every(kind => kind !== "live")).sort((a, b) => differ(D.crossed, b) - differ(D.crossed, a) || a - b), chart = el("div");
-  const select = el("select", { "aria-label": "Topic", onchange: () => draw() }, order.slice(0, 40).map(k => el("option", { value: k }, `${D.ids[k]} ${D.names[k]}`)));
+  const select = el("select", { "aria-label": "Topic", onchange: () => draw() }, order.slice(0, 40).map(k => el("option", { value: k }, `${D.ids[k]} ${nameOf(k)}`)));
   const draw = () => clear(chart).append(groupLines(+select.value));
   draw();
   return el("div", null, el("div", { class: "bar" }, select), chart, el("p", { class: "soft" }, "Topics that differ most between the groups come first; periods of few documents are left out."));

@@ -12,9 +12,10 @@ const strength = k => D.a.slopeError[k] > 0 ? D.a.slope[k] / D.a.slopeError[k] :
 const T = { rows: [], order: [], sort: null, up: false, query: "" };
 function topicsView() {
   const used = COLUMNS.filter(c => !c.needs || D.a[c.needs]);
-  const search = el("input", { type: "search", id: "search", placeholder: "Search labels and words", "aria-label": "Search topics", oninput: e => { T.query = e.target.value; filter(); } });
+  const search = el("input", { type: "search", id: "search", placeholder: D.a.typical ? "Search words, titles, passages" : "Search labels and words", "aria-label": "Search topics and their documents", oninput: e => { T.query = e.target.value; filter(); } });
   T.count = el("span", { class: "count", role: "status" });
   T.body = el("tbody");
+  T.found = el("div", { "aria-live": "polite" });
   T.heads = used.map(c => {
     const th = el("th", { class: (c.n ? "n" : "") + (c.hide ? " hide" : ""), scope: "col" });
     th.append(el("button", { type: "button", title: c.hint, onclick: () => sort(c, T.sort === c ? !T.up : !!c.up) }, c.name));
@@ -25,7 +26,31 @@ function topicsView() {
   T.rows = new Array(D.K).fill(null);
   sort(D.listing ? null : used.find(c => c.key === "size"), false);
   return el("div", null, el("div", { class: "bar" }, search, T.count),
-    el("table", { class: "topics" }, el("thead", null, el("tr", null, T.heads.map(h => h.th))), T.body));
+    el("table", { class: "topics" }, el("thead", null, el("tr", null, T.heads.map(h => h.th))), T.body), T.found);
+}
+// Typical documents by topic with all that a search may find in them: title, id, fields, passage.
+function documentTexts() {
+  if (T.documents) return T.documents;
+  T.documents = [];
+  const n = D.a.typical ? D.shape.typical[1] : 0;
+  for (let k = 0; k < D.K; k++) for (let i = 0; i < n; i++) {
+    const d = D.documents[D.a.typical[k * n + i]];
+    if (!d) continue;
+    const passage = D.passages[k][i];
+    T.documents.push({ k, i, text: [d.id, ...Object.values(d.meta || {}), passage ? passage[0] : ""].join(" ").toLowerCase() });
+  }
+  return T.documents;
+}
+const MOST_FOUND = 20;
+// The documents that a search found, below the topics.
+function showFound(found) {
+  clear(T.found);
+  if (!found.length) return;
+  T.found.append(el("h3", null, `Documents: ${whole(found.length)}`), ...found.slice(0, MOST_FOUND).map(({ k, i }) => {
+    const d = D.documents[D.a.typical[k * D.shape.typical[1] + i]], meta = d.meta || {};
+    return el("div", { class: "doc" }, el("b", null, bdi(meta.title || d.id)), el("div", { class: "soft" }, "typical of ", link(k)), marked(D.passages[k][i]));
+  }));
+  if (found.length > MOST_FOUND) T.found.append(el("p", { class: "soft" }, `The first ${MOST_FOUND}; a longer query finds fewer.`));
 }
 function row(k) {
   if (T.rows[k]) return T.rows[k];
@@ -33,7 +58,7 @@ function row(k) {
     const cls = (c.n ? "n" : "") + (c.hide ? " hide" : "");
     if (c.key === "id") return el("td", { class: cls }, String(D.ids[k]));
     if (c.key === "label") return el("td", null, link(k), el("span", { class: "w" }, bdi(D.top[k].join(" "))));
-    if (c.key === "size") return el("td", { class: cls }, el("span", { class: "size", "aria-hidden": "true" }, el("i", { css: { width: 100 * D.size[k] / D.largest + "%" } })), el("span", { class: "share" }, percent(D.size[k])));
+    if (c.key === "size") return el("td", { class: cls }, el("span", { class: "size", "aria-hidden": "true" }, el("i", { css: { width: Math.min(100, 100 * D.size[k] / D.largest) + "%" } })), el("span", { class: "share" }, percent(D.size[k])));
     if (c.key === "first") return el("td", { class: cls }, whole(D.a.first[k]));
     if (c.key === "npmi") return el("td", { class: cls }, D.a.npmi[k] < -1 ? "–" : fixed(D.a.npmi[k], 2));
     return el("td", { class: cls }, spark(column("over", k).value, T.known));
@@ -69,12 +94,13 @@ function all() {
 }
 function filter(some) {
   if (!some && T.body.children.length < D.K) return all();
-  const parts = T.query.toLowerCase().split(/\s+/).filter(Boolean);
-  let shown = 0;
-  for (const tr of T.body.children) {
-    tr.hidden = !parts.every(p => tr.dataset.text.includes(p));
-    shown += !tr.hidden;
-  }
+  const parts = T.query.toLowerCase().split(/\s+/).filter(Boolean), has = text => parts.every(p => text.includes(p));
+  const found = parts.length ? documentTexts().filter(d => has(d.text)) : [], there = T.order.filter(k => T.rows[k] && T.rows[k].isConnected);
+  let kept = new Set(there.filter(k => has(T.rows[k].dataset.text)));
+  if (!kept.size) kept = new Set(found.map(d => d.k)); // no topic by its own words: those of the documents
+  for (const k of there) T.rows[k].hidden = !kept.has(k);
+  const shown = kept.size;
+  showFound(found);
   T.count.textContent = parts.length ? `${whole(shown)} of ${whole(D.K)} topics` : `${whole(D.K)} ${D.K === 1 ? "topic" : "topics"}`;
   if (typeof dim === "function") dim(parts);
 }

@@ -1,7 +1,7 @@
 function topicPanel(k) {
   const box = clear($("topic"));
   const id = D.ids[k], part = (name, ...nodes) => box.append(el("h3", null, name), ...nodes);
-  box.append(el("div", { class: "topline" }, el("h2", null, `${id} `, bdi(D.names[k])), el("button", { type: "button", class: "close", onclick: () => go("overview") }, innerWidth > 900 ? "Overview" : "Back")));
+  box.append(el("div", { class: "topline" }, el("h2", null, `${id} `, bdi(D.names[k]), kindMark(k)), el("button", { type: "button", class: "close", onclick: () => go("overview") }, innerWidth > 900 ? "Overview" : "Back")));
   const facts = [`${percent(D.size[k])} of all tokens`];
   if (D.a.share) facts.push(`${percent(D.a.share[k])} of a document on average`, `largest topic of ${whole(D.a.first[k])} documents`);
   if (D.a.npmi && D.a.npmi[k] >= -1) facts.push(`NPMI ${fixed(D.a.npmi[k], 2)}`);
