@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import shutil
@@ -28,6 +29,7 @@ from queue import Queue
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+SERVER = Path(__file__).with_name("mutate_server.py")
 MOST = 1500
 """Mutants at most of one run."""
 COPIED = ("topicstream", "tests", "scripts", "pyproject.toml", "README.md")
@@ -88,6 +90,7 @@ class Mutant(NamedTuple):
 
     file: str
     line: int
+    last: int
     kind: str
     start: int
     stop: int
@@ -153,7 +156,9 @@ def mutants_of(file: str) -> list[Mutant]:
             stop = starts[old.end_lineno - 1] + old.end_col_offset
             before = " ".join(source[start:stop].decode().split())
             after = f"({ast.unparse(ast.fix_missing_locations(new))})"
-            mutants.append(Mutant(file, old.lineno, kind, start, stop, before, after))
+            mutants.append(
+                Mutant(file, old.lineno, old.end_lineno, kind, start, stop, before, after)
+            )
     return sorted(set(mutants), key=lambda m: (m.start, m.stop, m.new))
 
 
@@ -185,69 +190,93 @@ def copy_checkout(folder: Path) -> Path:
     return place
 
 
-def run_tests(place: Path, file: str, seconds: float) -> str:
-    """Run the tests that cover a file in a copy: ``passed``, ``failed`` or ``time``."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-    ]
-    command += ["-m", "not slow", *TARGETS[file]]
-    env = os.environ | {
-        "PYTHONPATH": str(place),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "NUMBA_CACHE_DIR": str(place / "kernels"),
-        "TMPDIR": str(place),
-    }
-    quiet = subprocess.DEVNULL
-    try:
-        done = subprocess.run(
-            command, cwd=place, env=env, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds
+class Worker:
+    """A process with the libraries loaded, which runs tests in forks of itself.
+
+    Loading them would take longer than most of the tests.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.place = copy_checkout(folder)
+        env = os.environ | {
+            "PYTHONPATH": "",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "NUMBA_CACHE_DIR": str(folder / "kernels"),
+            "OPENBLAS_NUM_THREADS": "1",
+            "TMPDIR": str(self.place),
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, str(SERVER), str(self.place)],
+            cwd=self.place,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-    except subprocess.TimeoutExpired:
-        return "time"
-    return "passed" if done.returncode == 0 else "failed"
+
+    def run(self, tests: list[str], seconds: float, traced: str = "") -> str:
+        """Run tests: ``passed``, ``failed`` or ``time``; write lines.json for a traced file."""
+        request = {"tests": tests, "seconds": seconds, "traced": traced}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
 
 
-def tried(mutant: Mutant, place: Path, seconds: float) -> str:
-    """Run the tests against a mutant, and take the change back."""
-    path = place / PACKAGE / mutant.file
+def choose_tests(mutant: Mutant, lines: dict[str, list[str]], every: list[str]) -> list[str]:
+    """Choose the tests that came past the lines of a mutant, or all where that is not known."""
+    chosen: dict[str, None] = {}
+    for line in range(mutant.line, mutant.last + 1):
+        chosen |= dict.fromkeys(lines.get(str(line), []))
+    return every if not chosen or "" in chosen else list(chosen)
+
+
+def try_mutant(mutant: Mutant, worker: Worker, lines: dict[str, list[str]], seconds: float) -> str:
+    """Run the tests against a mutant, and take the change back.
+
+    A mutant that the tests of its lines pass has to pass all tests of its file.
+    """
+    path = worker.place / PACKAGE / mutant.file
     whole = path.read_bytes()
     path.write_bytes(whole[: mutant.start] + mutant.new.encode() + whole[mutant.stop :])
+    every = TARGETS[mutant.file]
     try:
-        return run_tests(place, mutant.file, seconds)
+        chosen = choose_tests(mutant, lines, every)
+        end = worker.run(chosen, seconds)
+        return worker.run(every, seconds) if end == "passed" and chosen != every else end
     finally:
         path.write_bytes(whole)
 
 
-def try_file(file: str, mutants: list[Mutant], places: Queue[Path], jobs: int, limit: float) -> int:
+def try_file(file: str, mutants: list[Mutant], workers: Queue[Worker], limit: float) -> int:
     """Run all mutants of a file; print survivors and the score; return how many were killed."""
-    place = places.get()
     began = time.monotonic()
-    if run_tests(place, file, 20 * limit) != "passed":
-        sys.exit(f"{file}: its tests fail without a mutant; mend them first")
-    began = time.monotonic()
-    run_tests(place, file, 20 * limit)  # kernels are compiled by now
-    plain = time.monotonic() - began
-    places.put(place)
-    seconds = max(limit, 4 * plain)
+    worker = workers.get()
+    for traced in ("", file):  # the first run compiles kernels
+        if worker.run(TARGETS[file], 20 * limit, traced) != "passed":
+            sys.exit(f"{file}: its tests fail without a mutant; mend them first")
+    lines = json.loads((worker.place / "lines.json").read_text())
+    before = time.monotonic()
+    worker.run(TARGETS[file], 20 * limit)
+    seconds = max(limit, 4 * (time.monotonic() - before))
+    workers.put(worker)
 
-    def one(mutant: Mutant) -> str:
-        own_place = places.get()
+    def try_one(mutant: Mutant) -> str:
+        free = workers.get()
         try:
-            return tried(mutant, own_place, seconds)
+            return try_mutant(mutant, free, lines, seconds)
         finally:
-            places.put(own_place)
+            workers.put(free)
 
     survivors = []
-    with ThreadPoolExecutor(jobs) as pool:
-        for mutant, end in zip(mutants, pool.map(one, mutants)):
+    with ThreadPoolExecutor(workers.qsize()) as pool:
+        for mutant, end in zip(mutants, pool.map(try_one, mutants)):
             if end == "passed":
                 survivors.append(mutant)
                 print(f"  lives  {mutant}", flush=True)
@@ -287,12 +316,15 @@ def main() -> None:
         print(total, "mutants")
         return
     with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
-        places: Queue[Path] = Queue()
-        for _ in range(args.jobs):
-            places.put(copy_checkout(Path(folder)))
-        killed = sum(
-            try_file(file, drawn_of[file], places, args.jobs, args.seconds) for file in chosen
-        )
+        workers: Queue[Worker] = Queue()
+        started = [Worker(Path(folder)) for _ in range(args.jobs)]
+        for worker in started:
+            workers.put(worker)
+        try:
+            killed = sum(try_file(file, drawn_of[file], workers, args.seconds) for file in chosen)
+        finally:
+            for worker in started:
+                worker.close()
     print(f"{killed} of {total} killed")
 
 

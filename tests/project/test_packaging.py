@@ -25,6 +25,11 @@ def test_one_version_everywhere():
 
 def test_the_conda_recipe_asks_for_our_dependencies():
     recipe = (ROOT / "packaging/conda/meta.yaml").read_text()
+    least_python = re.search(r'set python_min = "(.*)" %}', recipe)[1]
+    recipe = recipe.replace("{{ python_min }}", least_python)
+    for section in ("host", "requires"):  # conda-forge builds and tests with the oldest one
+        assert f"  {section}:\n    - python {least_python}\n" in recipe
+    assert "\n    - __unix" in recipe  # Windows has no fcntl
     asked = set(
         re.findall(
             r"^    - (\S+ >=\S+)$", recipe.partition("  run:")[2].partition("\ntest:")[0], re.M
