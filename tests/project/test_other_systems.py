@@ -8,13 +8,14 @@ import mmap
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests import ROOT
-from topicstream.base import system
+from topicstream.base import machine, system
 from topicstream.numeric.tables.storage import Storage
 
 PACKAGE = ROOT / "topicstream"
@@ -184,6 +185,17 @@ def test_a_file_takes_its_size_without_the_call_for_it(tmp_path, monkeypatch):
     system.allocate(fd, 3_000_001)
     assert os.fstat(fd).st_size == 3_000_001 and os.fstat(fd).st_blocks * 512 >= 3_000_001
     os.close(fd)
+
+
+@pytest.mark.parametrize(("processor", "heard"), [("x86_64", 2), ("aarch64", 1), ("arm64", 1)])
+def test_false_alarms_of_matrix_products_are_silent_on_arm(monkeypatch, processor, heard):
+    monkeypatch.setattr(machine.platform, "machine", lambda: processor)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        machine.ignore_false_alarms()
+        warnings.warn("divide by zero encountered in matmul", RuntimeWarning, stacklevel=1)
+        warnings.warn("overflow encountered in exp", RuntimeWarning, stacklevel=1)
+    assert len(said) == heard
 
 
 def test_the_peak_is_in_bytes_by_either_way(monkeypatch):

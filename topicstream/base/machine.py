@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -129,6 +130,16 @@ def return_freed_memory() -> None:
 
     pa.set_memory_pool(pa.system_memory_pool())
     system.trim_freed_memory()
+
+
+def ignore_false_alarms() -> None:
+    """Silence what NumPy says of matrix products on processors other than x86-64.
+
+    BLAS for ARM raises the flags of overflow and of division by zero where it computes padding,
+    and NumPy warns, though every product is right.
+    """
+    if platform.machine() != "x86_64":
+        warnings.filterwarnings("ignore", ".* encountered in matmul", RuntimeWarning)
 
 
 def one_blas_thread() -> None:

@@ -24,7 +24,7 @@ from click.shell_completion import CompletionItem
 from topicstream.base import plugins
 from topicstream.base.errors import Stopped, TopicsError
 from topicstream.base.files.openings import current_openings, rewriting_behind
-from topicstream.base.machine import __version__
+from topicstream.base.machine import __version__, ignore_false_alarms
 from topicstream.base.signals import find_cause, forget_signals
 from topicstream.cli.process import end_by_signals, reserve_streams, set_verbosity, verbosity
 
@@ -324,6 +324,7 @@ def _run_process() -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Parquet takes no other pool (machine.return_freed_memory)
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    ignore_false_alarms()
     code = run()
     # no code is left that would catch what a handler raises
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
