@@ -193,6 +193,23 @@ def test_parts_of_few_documents_are_held_out_one_by_one(tmp_path, books):
     )
 
 
+def test_parts_of_an_append_are_held_out_together(tmp_path):
+    """Also where the store's first documents were not cut."""
+    store = tmp_path / "c.zarr"
+    whole = [{"id": f"w{i}", "text": f"the whale of book {i}"} for i in range(200)]
+    ingest(whole, store, heldout="30%", **WHOLE)
+    before = Corpus.open(store).manifest.heldout
+    documents = [{**d, "id": f"a{d['id']}"} for d in long_documents(100)]
+    ingest(documents, store, append=True, split="paragraph", progress=False)
+    assert Corpus.open(store).manifest.heldout == before
+    parts: dict[str, set] = {}
+    for row in table(store).select(["document", "part"]).to_pylist():
+        if row["document"] is not None:
+            parts.setdefault(row["document"], set()).add(row["part"])
+    assert len(parts) == 100 and all(len(p) == 1 for p in parts.values())
+    assert 15 < sum(p == {"heldout"} for p in parts.values()) < 45
+
+
 def test_an_append_is_cut_alike(tmp_path):
     documents = long_documents(60)
     store = tmp_path / "c.zarr"

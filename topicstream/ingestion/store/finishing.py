@@ -5,6 +5,7 @@ A function of the parts and of the store that is appended to: killed, it starts 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
@@ -48,6 +49,7 @@ from topicstream.ingestion.config import Place
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.options import remembered_meta
 from topicstream.ingestion.parse.rejects import LEFT_OUT, WORDS_LEFT_OUT
+from topicstream.ingestion.parts.parts import DOCUMENT
 from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.plan import IngestPlan
 from topicstream.ingestion.settings import Heldout, IngestOptions
@@ -160,7 +162,7 @@ class Finishing:
                 f"ingest it into another store"
             )
         self._join_side_files()
-        heldout = self.options.heldout if self.old is None else Heldout.of_rule(self.old.heldout)
+        heldout = self._heldout()
         rule = self.options.given.on_duplicate or ("replace" if state.pubmed else "skip")
         self.progress.step("deciding which documents count")
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
@@ -236,6 +238,24 @@ class Finishing:
                 write_forgotten(store, self.forgotten[0])
             commit.put_in_place(store, self.out)
         return self._end(manifest.summary)
+
+    def _heldout(self) -> Heldout:
+        """Return the rule by which documents are set aside: of an append the store's.
+
+        Parts that an append cuts beside whole documents are set aside together, too.
+        """
+        if self.old is None:
+            return self.options.heldout
+        rule = Heldout.of_rule(self.old.heldout)
+        if self._cuts_first and rule.split is None:
+            return dataclasses.replace(rule, by=DOCUMENT)
+        return rule
+
+    @property
+    def _cuts_first(self) -> bool:
+        """Whether this append cuts its documents into parts, unlike the store's first input."""
+        before = (self.old.reading if self.old is not None else None) or {}
+        return self.options.given.split is not None and "split" not in before
 
     def _join_side_files(self) -> None:
         """Give the documents what side files say of them."""
@@ -492,8 +512,8 @@ class Finishing:
             return read
         before = self.old.reading or {}
         meta = remembered_meta(read) | remembered_meta(before)
-        cuts = self.options.given.split is not None and "split" not in before
-        return before | ({"meta": meta} if meta else {}) | ({"has_parts": True} if cuts else {})
+        parts = {"has_parts": True} if self._cuts_first else {}
+        return before | ({"meta": meta} if meta else {}) | parts
 
     def _with_axes(self, store: Path, manifest: StoreManifest) -> StoreManifest:
         """Write the ids of the list columns, and enter them."""
