@@ -1,13 +1,14 @@
 """Runs tests in forks of one process that has the libraries loaded (``mutate.py`` starts it).
 
-Reads a request a line from stdin: the tests, the seconds they may take, and the file whose lines
-are traced, or "". Answers ``passed``, ``failed`` or ``time``.
+Reads a request a line from stdin: the tests, the seconds of processor time that they may take, and
+the file whose lines are traced, or "". Answers ``passed``, ``failed`` or ``time``, and the seconds.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -25,6 +26,8 @@ LOADED = (
     " pyarrow.csv pyarrow.parquet scipy.optimize scipy.sparse scipy.special scipy.stats tqdm zarr"
 )
 """Libraries that the tests use."""
+WAITS = 60
+"""Seconds in all for one of processor time: a busy machine, or tests that wait forever."""
 
 
 class Lines:
@@ -73,22 +76,25 @@ def run_tests(place: Path, tests: list[str], traced: str) -> int:
 
 def answer(place: Path, request: dict[str, Any]) -> str:
     """Run the tests of a request in a child."""
+    seconds = request["seconds"]
     child = os.fork()
     if child == 0:
         code = 70
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         try:
             code = run_tests(place, request["tests"], request["traced"])
         finally:
             os._exit(code)
-    end = time.monotonic() + request["seconds"]
+    end = time.monotonic() + WAITS * seconds
     while time.monotonic() < end:
-        ended, status = os.waitpid(child, os.WNOHANG)
+        ended, status, used = os.wait4(child, os.WNOHANG)
         if ended:
-            return "passed" if status == 0 else "failed"
+            name = "passed" if status == 0 else "failed"
+            return f"{name} {used.ru_utime + used.ru_stime:.2f}"
         time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return "time"
+    return f"time {seconds}"
 
 
 def main() -> None:
