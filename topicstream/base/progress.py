@@ -314,7 +314,7 @@ class OneBar(Progress):
         self._began = time.monotonic()
 
     def say(self, line: str) -> None:
-        """Print a warning; a line of progress only goes to the log."""
+        """Print a warning. A line of progress only goes to the log."""
         Progress.say(self, line)
         if line.startswith("warning"):
             print(named(line), flush=True)  # a notebook shows stderr in red

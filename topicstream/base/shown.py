@@ -180,7 +180,7 @@ class ShownTable:
         return self._table
 
     def to_pandas(self, **options: Any) -> Any:
-        """Convert to a ``pandas.DataFrame``; options are those of ``pyarrow.Table.to_pandas``."""
+        """Convert to a ``pandas.DataFrame``, with the options of ``pyarrow.Table.to_pandas``."""
         return self._table.to_pandas(**options)
 
     def to_polars(self) -> Any:
