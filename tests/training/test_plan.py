@@ -160,6 +160,18 @@ def test_more_memory_is_never_planned_worse(name):
     assert (plan.threads, plan.place) == (2, (False, False, 2))
 
 
+def test_a_start_takes_its_seed_topics_in_parts_where_they_do_not_fit():
+    """A thousand topics at 1G: tables in memory, as in the passes; where there is room, whole."""
+    block_words = WORDS_OF[199728]
+    _, plan = plan_for("sparse-bp", 1000, "1G", "documents")
+    assert not plan.place.tables_on_disk
+    assert plan.seed_rows * 4 * 1008 <= planning.LEAST_SEEDS
+    _, roomy = plan_for("sparse-bp", 1000, "8G", "documents")
+    assert roomy.seed_rows == block_words
+    more = roomy.memory.parts["seed topics"] - 2 * 4 * 1008 * block_words
+    assert more == 2 * planning.SEED_RANGE
+
+
 def test_packed_tables_go_to_disk_where_memory_has_no_room():
     name = "gs"
     _, plan = plan_for(name, 1000, "512M")

@@ -326,12 +326,16 @@ class Engine:
         A frozen dataclass derived from ``Options``.
     about
         Facts that commands and reports need before the engine is configured.
+    starts_by_words
+        True if ``start`` takes the rows of the seed topics a part at a time (``rows["phi"].part``),
+        so that they need not fit memory.
     """
 
     name: ClassVar[str] = ""
     cites: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
     about: ClassVar[About] = About()
+    starts_by_words: ClassVar[bool] = False
     options: Any
 
     def __init__(self, shape: Shape, options: Any) -> None:

@@ -82,6 +82,8 @@ class Job:
     sums
         With ``spill``: bytes for the sums of deltas that merge as blocks end; none: deltas wait for
         the end of the round.
+    seed_rows
+        Rows of seed topics that a worker holds at a time, where its engine takes them in parts.
     remote
         With ``--scheduler``: its workers, whose ``executor`` this job is for.  It stays here when
         the job is sent elsewhere.
@@ -96,6 +98,7 @@ class Job:
     prefetch: int = 2
     spill: Path | None = None
     sums: Sums = NO_SUMS
+    seed_rows: int = 1 << 31
     remote: Remote | None = None
 
 

@@ -37,6 +37,8 @@ PLACES = {  # whether tables are on disk, and deltas of a round merge as blocks 
 SEED_RANGE = 3 << 20  # what a worker takes beside seed topics to make a range of them (make_rows)
 LEAST_SUMS = 8 << 20
 """Bytes for the sums of deltas that merge as blocks end, at least."""
+LEAST_SEEDS = 8 << 20
+"""Bytes of seed topics that a worker holds at a time, where its engine takes them in parts."""
 ADVICE = "raise --mem-limit, lower -K, or choose another engine (`topics engines`)"
 
 
@@ -150,6 +152,8 @@ class Plan:
         it in its cache.
     sums
         Bytes for the sums of deltas that merge as blocks end.
+    seed_rows
+        Rows of seed topics that a worker holds at a time.
     """
 
     memory: MemoryPlan
@@ -158,6 +162,7 @@ class Plan:
     advice: str = ""
     spare: bool = True
     sums: Sums = NO_SUMS
+    seed_rows: int = 0
 
     @property
     def threads(self) -> int:
@@ -275,7 +280,7 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     tables = TableBytes(work.engine, work.block)
     task = f"{work.engine.name} with {counted(work.engine.shape.topics, 'topic')}"
     planned = task + " and --tables memory" * (room.tables == "memory")
-    fitting: list[tuple[float, Placement, MemoryPlan, Sums]] = []
+    fitting: list[tuple[float, Placement, MemoryPlan, Sums, int]] = []
     refused: list[DoesNotFit] = []
     aheads = sorted({0, PREFETCH, room.threads // STORAGE_SHARED}, reverse=True)
     for place in [Placement(*where, ahead) for where in PLACES[room.tables] for ahead in aheads]:
@@ -296,10 +301,12 @@ def make_plan(work: Work, room: Allowance) -> Plan:
                 memory, sums, needed = _with_sums(work, tables, memory, stages)
                 slowness *= (1.1 + max(0.0, 1 - sums.passes / needed)) / 1.5
             slowness *= 1 if place.prefetch else 1.1
-            fitting.append((slowness / memory.workers, place, memory, sums))
+            more = max(0, sums.start - min(tables.sums, LEAST_SUMS))
+            memory, rows = _with_seeds(work, memory, stages[1], more)
+            fitting.append((slowness / memory.workers, place, memory, sums, rows))
     if not fitting:
         raise min(refused, key=lambda e: e.least)
-    _, place, memory, sums = min(fitting, key=lambda choice: choice[0])
+    _, place, memory, sums, seed_rows = min(fitting, key=lambda choice: choice[0])
     spare = work.pass_state <= room.limit.bytes // 8
     # block state: of the pass before, of this one and of a checkpoint's
     disk = {
@@ -324,6 +331,7 @@ def make_plan(work: Work, room: Allowance) -> Plan:
         work.engine.smaller_state if disk["block state"] >= MUCH_STATE else "",
         spare,
         sums,
+        seed_rows,
     )
 
 
@@ -348,15 +356,45 @@ def _with_sums(
     parts = list[Counter[str]]()
     bytes_of = list[int]()
     shares = (0.75 if work.start.fixed else 1.0, 1.0)
-    for (fixed, worker), share in zip(stages[1:3], shares, strict=True):
-        each = Counter({name: size * memory.workers for name, size in worker.items()})
-        stage = Counter({"process": memory.parts["process"]}) + Counter(fixed) + each
-        free = replace(memory, parts=stage).free
-        more = max(0, min(most - least, int(free * share)))
-        parts.append(stage + Counter({"deltas": more}))
+    for stage, share in zip(stages[1:3], shares, strict=True):
+        plan = _stage_plan(memory, stage)
+        more = max(0, min(most - least, int(plan.free * share)))
+        parts.append(Counter(plan.parts) + Counter({"deltas": more}))
         bytes_of.append(least + more)
     every = [memory, *(replace(memory, parts=stage) for stage in parts)]
     return max(every, key=lambda plan: plan.total), Sums(*bytes_of), max(1, most * 2 // 3)
+
+
+def _stage_plan(memory: MemoryPlan, stage: Stage) -> MemoryPlan:
+    """Return the plan of one stage of a run that has been planned."""
+    fixed, worker = stage
+    each = Counter({name: size * memory.workers for name, size in worker.items()})
+    parts = Counter({"process": memory.parts["process"]}) + Counter(fixed) + each
+    return replace(memory, parts=parts)
+
+
+def _seed_bytes(work: Work) -> tuple[int, int]:
+    """Count the bytes of the seed topics of a block, and what a worker holds of them at least."""
+    whole = Array((work.block.words, padded(work.engine.shape.topics)), np.float32).nbytes
+    if not work.seeded:
+        return 0, 0
+    return whole, min(whole, LEAST_SEEDS) if work.engine.starts_by_words else whole
+
+
+def _with_seeds(work: Work, memory: MemoryPlan, start: Stage, sums: int) -> tuple[MemoryPlan, int]:
+    """Hold the seed topics of whole blocks, so that none is made twice, where memory has room.
+
+    sums: bytes that the sums of deltas take beyond their least. Returns the plan, and the rows of
+    seed topics that a worker holds at a time.
+    """
+    whole, least = _seed_bytes(work)
+    row = Array((padded(work.engine.shape.topics),), np.float32).nbytes
+    plan = _stage_plan(memory, start)
+    more = Counter({"seed topics": (whole - least) * memory.workers, "deltas": sums})
+    plan = replace(plan, parts=Counter(plan.parts) + more)
+    if plan.total > memory.limit.bytes:
+        return memory, max(1, least // row)
+    return max(memory, plan, key=lambda one: one.total), work.block.words
 
 
 def _spilled(work: Work, tables: TableBytes, place: Placement, sums: Sums) -> int:
@@ -395,7 +433,6 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
     """List the memory of the start, the passes and the end of a run."""
     engine = work.engine
     block = work.block
-    width = padded(work.engine.shape.topics)
     blocks = work.layout.round_blocks
     merges = _merges(work, place)
     waits = place.deltas_spill and not merges
@@ -430,7 +467,8 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
         * tables.window
         * (work.members > 1),  # a range before it was changed, and what changed in it
     }
-    seeds = (Array((block.words, width), np.float32).nbytes + SEED_RANGE) * work.seeded
+    _, seeds = _seed_bytes(work)
+    seeds += SEED_RANGE * work.seeded
     start = Counter(fixed) + Counter({"start": work.start.fixed})
     passes = {"state": 2 * state, "gathered rows": tables.gathered * place.tables_on_disk}
     return [

@@ -92,6 +92,7 @@ class Session:
             plan.place.prefetch,
             spill,
             plan.sums,
+            plan.seed_rows,
         )
         self.executor = run.executor(job)
         self.runner = PassRunner(

@@ -25,6 +25,7 @@ from topicstream.training.executor import (
     run_visit,
     shrunk,
 )
+from topicstream.training.starts.seeds import SeedRows
 from topicstream.training.tables import RunTables
 
 
@@ -152,9 +153,10 @@ class Threads(Executor):
             seeds = assignment.seeds
             if seeds is None:
                 return Visit(block, {}, {}, {}, params, key)
-            rows = Rows(
-                seeds.rows(block.vocab, buffers.seeds), np.arange(len(block.vocab), dtype=np.int64)
-            )
+            words = len(block.vocab)
+            rows: Any = SeedRows(seeds, block.vocab, buffers.seeds, self.job.seed_rows)
+            if not self.engine.starts_by_words:
+                rows = Rows(seeds.rows(block.vocab, buffers.seeds), np.arange(words))
             return Visit(block, {"phi": rows}, {"phi": seeds.totals}, {}, params, key)
         gathered: dict[str, Any] = {}
         for name in assignment.reads:

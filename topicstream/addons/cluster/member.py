@@ -178,7 +178,13 @@ class Member(WorkerPlugin):
         )
         spill = folder if plan.place.deltas_spill else None
         self.executor = Threads(
-            replace(job, workers=self.workers, prefetch=plan.place.prefetch, spill=spill)
+            replace(
+                job,
+                workers=self.workers,
+                prefetch=plan.place.prefetch,
+                spill=spill,
+                seed_rows=plan.seed_rows,
+            )
         )
         self.executor.place(self.tables)
         self.memories: list[BlockMemory] = []  # of the pass

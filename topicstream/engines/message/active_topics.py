@@ -70,40 +70,33 @@ def choose(
 
 
 @kernel
-def open_topics(
+def add_shares(
     cells: CellsByWord,
     base: Floats,
     index: Longs,
     totals: Doubles,
     k_all: int,
+    even: Floats,
     took: Floats,
-    topics: Shorts,
-    theta: Floats,
 ) -> None:
-    """Choose each document's first active topics from seed topics.
+    """Add the shares that some words give the topics of their documents.
 
-    They are the L largest shares of an even mixture after one step of EM.
-
-    A word gives each of its documents p(k | w), its row over its sum. What all topics have of a
-    word alike changes no order, so only what stands out above the row's least entry is added topic
-    by topic: rows of seed documents mixed with the corpus' mean stand out in few. took: float32[D,
-    Kp] scratch; topics: uint16[D, L], ascending; theta: float32[D, L], the shares, adding up to
-    less than n_d by what the other topics have.
+    They are those of an even mixture after one step of EM under the seed topics: a word gives each
+    of its documents p(k | w), its row over its sum. What all topics have of a word alike changes no
+    order, so only what stands out above the row's least entry is added topic by topic: rows of seed
+    documents mixed with the corpus' mean stand out in few. even: float32[D], gains the first; took:
+    float32[D, Kp], the second.
     """
     (ptr, doc, x) = cells
-    width = topics.shape[1]
     columns = base.shape[1]
     inverse = np.zeros(columns, np.float32)
     ratio = np.empty(columns, np.float32)
     out_topic = np.empty(columns + 16, np.uint16)
     out = np.empty(columns + 16, np.float32)
-    even = np.zeros(len(topics), np.float32)
-    chosen = np.empty(width, np.int32)
     nothing = splat(_ZERO)
     # 1 / lam_k of the seed topics
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
-    took[:] = _ZERO
     for u in range(len(ptr) - 1):
         r = index[u] * columns
         # p(k | w): the row over lam, and its sum
@@ -133,10 +126,20 @@ def open_topics(
             even[d] += weight * low
             for j in range(n):
                 took[d, out_topic[j]] += weight * out[j]
-    # the L largest of each document
+
+
+@kernel
+def open_topics(even: Floats, took: Floats, k_all: int, topics: Shorts, theta: Floats) -> None:
+    """Choose each document's first active topics: the L largest shares of ``add_shares``.
+
+    topics: uint16[D, L], ascending; theta: float32[D, L], the shares, adding up to less than n_d by
+    what the other topics have.
+    """
+    width = topics.shape[1]
+    chosen = np.empty(width, np.int32)
     for d in range(len(topics)):
         # padding has share 0 and the highest numbers
-        largest_numbers(took[d], columns, width, chosen)
+        largest_numbers(took[d], took.shape[1], width, chosen)
         for j in range(width):
             topics[d, j] = chosen[j]
             theta[d, j] = even[d] + took[d, chosen[j]] if chosen[j] < k_all else _ZERO

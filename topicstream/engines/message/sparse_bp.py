@@ -202,6 +202,7 @@ class SparseBeliefPropagation(Learning):
         starts=("documents", "kmeans", "best", "anchors", "warm", "random"), random_seeds=True
     )
     options: SparseOptions
+    starts_by_words = True
 
     def __init__(self, shape: Shape, options: SparseOptions) -> None:
         super().__init__(shape, options)
@@ -286,11 +287,16 @@ class SparseBeliefPropagation(Learning):
         sums = visit.totals["phi"]
         new = out.state
         cells = self._by_word(visit.block, out)
-        scores = out.array("scores")
         topics = self.shape.topics
-        active_topics.open_topics(
-            cells, seeds.base, seeds.index, sums, topics, scores, new["topics"], new["theta"]
-        )
+        even = np.zeros(visit.block.n_docs, np.float32)
+        took = out.array("scores")
+        took[:] = 0.0
+        for a in range(0, visit.block.n_words, max(1, seeds.at_once)):
+            b = min(a + seeds.at_once, visit.block.n_words)
+            rows = seeds.part(a, b)
+            some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
+            active_topics.add_shares(some, rows.base, rows.index, sums, topics, even, took)
+        active_topics.open_topics(even, took, topics, new["topics"], new["theta"])
         little = FLAT * sums.sum() / (topics * self.shape.words)
         nobody = np.full(visit.block.n_docs, -1, np.int32)
         self._sweep(visit, out, cells, little, nobody)
@@ -337,17 +343,19 @@ class SparseBeliefPropagation(Learning):
         sort_by_word(block.cells, cells)
         return cells
 
-    def _parts(self, ends: np.ndarray, out: Out) -> np.ndarray:
-        """Cut a block's words into parts of at most ``PART`` entries of the delta, or a word more.
+    def _parts(self, ends: np.ndarray, at_once: int, out: Out) -> np.ndarray:
+        """Cut a block's words into parts of at most ``at_once`` words.
 
-        ends: int64[U], entries up to each word, at most. Returns the first word of each part and
-        the number of words. Where deltas are taken whole there is one part.
+        Where deltas are taken in parts they have at most ``PART`` entries of the delta, or a word
+        more. ends: int64[U], entries up to each word, at most. Returns the first word of each part
+        and the number of words.
         """
         words = len(ends)
-        if out.merge is None or not words:
-            return np.array([0, words])
-        starts = np.flatnonzero(np.diff(ends // PART, prepend=0)) + 1
-        return np.unique(np.concatenate(([0], starts[starts < words], [words])))
+        starts = np.arange(0, words, max(1, at_once))
+        if out.merge is not None:
+            full = np.flatnonzero(np.diff(ends // PART, prepend=0)) + 1
+            starts = np.concatenate((starts, full[full < words]))
+        return np.unique(np.append(starts, [0, words]))
 
     def _sweep(
         self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray
@@ -383,8 +391,9 @@ class SparseBeliefPropagation(Learning):
         scores = out.array("scores", (looked, columns))
         scores[:] = 0.0
         ends = np.cumsum(np.minimum(2 * self.width * np.diff(cells.ptr), columns))
-        edges = self._parts(ends, out)
-        most = int(np.diff(np.append(0, ends)[edges]).max()) + LANES
+        edges = self._parts(ends, phi.at_once, out)
+        entries = np.diff(np.append(0, ends)[edges])
+        most = int(entries.sum() if out.merge is None else entries.max()) + LANES
         out_ptr = out.array("delta ptr")
         out_topic = out.array("delta topic", most)
         out_value = out.array("delta value", most)
@@ -401,16 +410,21 @@ class SparseBeliefPropagation(Learning):
             f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
         )
         messages = (old["messages"], new["messages"])
+        used = 0
         for a, b in zip(edges[:-1].tolist(), edges[1:].tolist()):
             some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
-            ptr = out_ptr[: b - a + 1]
-            read = (some, phi.base, phi.index[a:b], documents, bids, how)
-            n = kernels.sweep(*read, *messages, likely, ptr, out_topic, out_value)
-            delta = SparseDelta(ptr, out_topic[:n], out_value[:n])
+            ptr = out_ptr[a : b + 1]
+            rows = phi.part(a, b)
+            read = (some, rows.base, rows.index, documents, bids, how)
+            changes = (ptr, out_topic[used:], out_value[used:])
+            n = kernels.sweep(*read, *messages, likely, *changes)
             if out.merge is not None:
-                out.merge("phi", a, delta)
+                out.merge("phi", a, SparseDelta(ptr, out_topic[:n], out_value[:n]))
             else:
-                out.delta["phi"] = delta
+                ptr += used
+                used += n
+        if out.merge is None:
+            out.delta["phi"] = SparseDelta(out_ptr, out_topic[:used], out_value[:used])
         theta -= near
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens

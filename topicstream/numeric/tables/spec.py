@@ -192,6 +192,16 @@ class Rows(NamedTuple):
         """Return the index of the counts without constants, int64[U]."""
         return self.index if self.bare is None else self.bare
 
+    @property
+    def at_once(self) -> int:
+        """Return the most rows that ``part`` gives at once: all."""
+        return len(self.index)
+
+    def part(self, first: int, stop: int) -> Rows:
+        """Return local rows ``first`` to ``stop - 1``."""
+        bare = None if self.bare is None else self.bare[first:stop]
+        return Rows(self.base, self.index[first:stop], self.scale, bare)
+
     def portable(self) -> Rows:
         """Copy the rows into new arrays that can be sent to another process."""
         rows = np.arange(len(self.index))

@@ -11,7 +11,7 @@ from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Lon
 from topicstream.numeric.kernels.dirichlet import log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits, stream, uniform
-from topicstream.numeric.tables.spec import Scratch
+from topicstream.numeric.tables.spec import Rows, Scratch
 
 
 class Seeds(Protocol):
@@ -25,6 +25,41 @@ class Seeds(Protocol):
         Several threads may call it. ``scratch`` holds the result until its next use, because new
         memory costs more than writing to it.
         """
+
+
+class SeedRows:
+    """The rows of a seed table for the words of a block, of which some are held at a time.
+
+    It takes the place of ``Rows`` in the start of an engine that ``starts_by_words``.
+
+    Parameters
+    ----------
+    ids
+        int32[U], the words.
+    scratch
+        Holds the rows.
+    at_once
+        How many rows are held.
+    """
+
+    def __init__(self, seeds: Seeds, ids: np.ndarray, scratch: Scratch, at_once: int) -> None:
+        self.at_once = at_once
+        self._seeds = seeds
+        self._ids = ids
+        self._scratch = scratch
+        self._made: tuple[int, np.ndarray] = (0, np.zeros((0, len(seeds.totals)), np.float32))
+
+    def part(self, first: int, stop: int) -> Rows:
+        """Return local rows ``first`` to ``stop - 1``, at most ``at_once``.
+
+        They are valid until the next call.
+        """
+        begin, rows = self._made
+        if not begin <= first <= stop <= begin + len(rows):
+            begin = first
+            rows = self._seeds.rows(self._ids[first : first + self.at_once], self._scratch)
+            self._made = (begin, rows)
+        return Rows(rows, np.arange(first - begin, stop - begin, dtype=np.int64))
 
 
 def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:
