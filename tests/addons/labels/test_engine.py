@@ -20,7 +20,8 @@ from topicstream.base.errors import InputError, StoreError, UsageError
 from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.block import AxisRows
 from topicstream.corpus.reader import Corpus
-from topicstream.engines import find
+from topicstream.engines import find, parts
+from topicstream.engines.base import SparseDelta
 from topicstream.model.edits import edit, view_of
 from topicstream.training.loop import train
 from topicstream.training.plan import state_bytes_of_pass
@@ -240,3 +241,45 @@ def test_what_is_left_out_is_counted_and_what_cannot_be_is_refused(two_a_documen
     )
     with pytest.raises(StoreError, match="no axis 'labels'"):
         run(plain, tmp_path / "m2")
+
+
+class InParts(Driver):
+    """Takes the delta of a block in parts, as ``Out.merge`` does."""
+
+    most = 0  # words of a part
+
+    def _out(self, block):
+        out = super()._out(block)
+        pieces = out.delta["phi"] = []
+
+        def merge(table, first, delta):
+            copies = (delta.ptr.copy(), delta.topic.copy(), delta.value.copy())
+            pieces.append((first, SparseDelta(*copies)))
+
+        out.merge = merge
+        return out
+
+    def _apply(self, target, block, pieces):
+        for first, delta in pieces:
+            self.most = max(self.most, len(delta.ptr) - 1)
+            words = block.vocab[first : first + len(delta.ptr) - 1]
+            for u, w in enumerate(words):
+                cut = slice(delta.ptr[u], delta.ptr[u + 1])
+                np.add.at(target[w], delta.topic[cut], delta.value[cut])
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_a_delta_in_parts_is_the_whole_one(seeded, monkeypatch):
+    monkeypatch.setattr(parts, "PART", 12)
+    x, _ = planted(40, 30, 3, 25, seed=2)
+    labels = [[d % 5] if d % 3 else [d % 4, 4] for d in range(len(x))]
+    seeds = np.random.default_rng(0).random((30, 6)) if seeded else None
+    whole = driver_of(x, labels, 5, cuts=(23,), free=1)
+    taken = InParts(whole.engine, whole.blocks)
+    for driver in (whole, taken):
+        driver.start(seeds)
+        driver.sweep(2)
+    assert taken.most < 15  # of thirty
+    np.testing.assert_array_equal(taken.phi, whole.phi)
+    for one, other in zip(taken.memory, whole.memory, strict=True):
+        np.testing.assert_array_equal(one["messages"], other["messages"])

@@ -47,13 +47,14 @@ from topicstream.engines.base import (
     Out,
     PassEnd,
     Rows,
-    SparseDelta,
     TableSpec,
     Visit,
     option,
     padded,
 )
+from topicstream.engines.parts import PART, DeltaParts
 from topicstream.numeric.kernels.arrays import (
+    Array,
     Bytes,
     CellsByWord,
     Doubles,
@@ -177,7 +178,8 @@ def sweep(
     cells: CellsByWord,
     rows: Topics,
     documents: Documents,
-    key: tuple[int, int, int],
+    streams: Array,
+    place: Longs,
     old: Shorts,
     new: Shorts,
     likely: Doubles,
@@ -186,13 +188,17 @@ def sweep(
     out_topic: Ints,
     out_value: Floats,
 ) -> int:
-    """Visit every cell of a block once, and return the entries of the delta.
+    """Visit the cells of some words of a block once, and return the entries of the delta.
 
     Parameters
     ----------
     mode
-        VISIT. RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first document).
-        SEEDED: first messages from base, rows of seed topics.
+        VISIT. RANDOM: first messages, drawn by ``streams``. SEEDED: first messages from base, rows
+        of seed topics.
+    streams
+        uint64[D], of each document: the state of its draws, which moves on.
+    place
+        int64[1], where the messages of the cells begin, then where they end.
     old, new
         uint16, stored messages, cell by cell.
     likely
@@ -204,13 +210,9 @@ def sweep(
     (base, index, beta, lam, least) = rows
     lists, topics, stored, waits, theta, mass, prior = documents
     n_out = 0
-    at = 0
+    at = place[0]
     out_ptr[0] = 0
     share = np.empty(len(change))
-    state = np.zeros(len(mass) if mode == RANDOM else 0, np.uint64)
-    # RANDOM: a stream of draws for each document
-    for d in range(len(state)):
-        state[d] = stream(key[0], key[1], key[2] + d)
     # word by word, and document by document within a word
     for u in range(len(ptr) - 1):
         for i in range(ptr[u], ptr[u + 1]):
@@ -258,8 +260,8 @@ def sweep(
                     norm += prior[first + j]
                 # a draw of Exp(1), so that the messages are uniform on the simplex
                 elif mode == RANDOM:
-                    p = -log(1.0 - uniform(bits(state[d])))
-                    state[d] = step(state[d])
+                    p = -log(1.0 - uniform(bits(streams[d])))
+                    streams[d] = step(streams[d])
                     share[j] = p
                 else:
                     p = base[index[u], t] / lam[t] if lam[t] > 0.0 else 0.0
@@ -304,7 +306,15 @@ def sweep(
                         change[t] = 0.0
                         n_out += 1
         out_ptr[u + 1] = n_out
+    place[0] = at
     return n_out
+
+
+@kernel
+def begin_streams(seed: int, number: int, first: int, streams: Array) -> None:
+    """Begin the stream of draws of each document, of which ``first`` is the number of the first."""
+    for d in range(len(streams)):
+        streams[d] = stream(seed, number, first + d)
 
 
 def a_topic_a_label(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
@@ -395,8 +405,8 @@ class LabeledBeliefPropagation(Engine):
             "documents of cells": Buffer((2, block.cells), "float64"),
             "change and shares": Buffer((4, topics), "float64"),
             "delta ptr": Buffer(block.words + 1, "int64", keep=True),
-            "delta topic": Buffer(entries, "int32", keep=True),
-            "delta value": Buffer(entries, "float32", keep=True),
+            "delta topic": Buffer(entries, "int32", keep=True, part=PART + topics),
+            "delta value": Buffer(entries, "float32", keep=True, part=PART + topics),
         }
 
     def start(self, visit: Visit, out: Out) -> None:
@@ -473,23 +483,25 @@ class LabeledBeliefPropagation(Engine):
             self.options.label_alpha
         )
         waits = np.zeros(block.n_docs, np.uint8) if mode == SEEDED else (~labelled).astype(np.uint8)
-        most = int(
-            np.minimum(
-                np.bincount(block.words, widths[owner], block.n_words), self.shape.topics
-            ).sum()
-        )
-        out_ptr = out.array("delta ptr")
-        out_topic = out.array("delta topic", most)
-        out_value = out.array("delta value", most)
+        topics_of_words = np.bincount(block.words, widths[owner], block.n_words).astype(np.int64)
+        ends = np.cumsum(np.minimum(topics_of_words, self.shape.topics))
         change = np.zeros(self.shape.topics)
         beta = float(params["beta"][0])
         rows = Topics(phi.base, phi.index, beta, lam, max(self.shape.words * beta, 1e-12))
         documents = Documents(lists, topics, stored, waits, theta, mass, prior)
-        numbers = (*key[:2], block.first_doc)
-        delta = out_ptr, out_topic, out_value
-        entries = sweep(mode, cells, rows, documents, numbers, old, new, likely, change, *delta)
+        streams = np.zeros(block.n_docs, np.uint64)
+        if mode == RANDOM:
+            begin_streams(key.seed, key.pass_number, block.first_doc, streams)
+        place = np.zeros(1, np.int64)
+        messages = (streams, place, old, new)
+        parts = DeltaParts(out, "phi", ends)
+        for a, b in parts:
+            some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
+            of_words = rows._replace(row=phi.index[a:b])
+            parts.add(
+                sweep(mode, some, of_words, documents, *messages, likely, change, *parts.arrays)
+            )
         out.state["messages"] = new[:kept]
-        out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
         tokens = np.bincount(owner, block.counts, block.n_docs)
         out.stats["tokens"][0] = tokens[widths > 0].sum()
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)

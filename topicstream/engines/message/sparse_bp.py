@@ -25,7 +25,6 @@ from topicstream.engines.base import (
     PassEnd,
     Phase,
     Shape,
-    SparseDelta,
     TableSpec,
     Visit,
     learns_priors,
@@ -35,6 +34,7 @@ from topicstream.engines.base import (
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.priors import Learning, reach_option
+from topicstream.engines.parts import PART, DeltaParts
 from topicstream.numeric.kernels.arrays import CellsByWord, sort_by_word
 from topicstream.numeric.kernels.dirichlet import sum_x_log
 
@@ -48,7 +48,6 @@ EAGER = 0.1
 # block K = 2000 fell from
 # 398 to 340 ns a cell (without AVX-512 1,100 to 490), K = 500 from 159 to 155
 GATHERED = 64
-PART = 1 << 19  # entries of a delta that is taken in parts
 # bits of a stored number: its dtype and its largest value, so small that squares sum to whole
 # float32 numbers: with 4095 the first messages of 10,000 articles added up to the tokens only
 # within 1.2e-8
@@ -343,20 +342,6 @@ class SparseBeliefPropagation(Learning):
         sort_by_word(block.cells, cells)
         return cells
 
-    def _parts(self, ends: np.ndarray, at_once: int, out: Out) -> np.ndarray:
-        """Cut a block's words into parts of at most ``at_once`` words.
-
-        Where deltas are taken in parts they have at most ``PART`` entries of the delta, or a word
-        more. ends: int64[U], entries up to each word, at most. Returns the first word of each part
-        and the number of words.
-        """
-        words = len(ends)
-        starts = np.arange(0, words, max(1, at_once))
-        if out.merge is not None:
-            full = np.flatnonzero(np.diff(ends // PART, prepend=0)) + 1
-            starts = np.concatenate((starts, full[full < words]))
-        return np.unique(np.append(starts, [0, words]))
-
     def _sweep(
         self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray
     ) -> np.ndarray:
@@ -391,12 +376,7 @@ class SparseBeliefPropagation(Learning):
         scores = out.array("scores", (looked, columns))
         scores[:] = 0.0
         ends = np.cumsum(np.minimum(2 * self.width * np.diff(cells.ptr), columns))
-        edges = self._parts(ends, phi.at_once, out)
-        entries = np.diff(np.append(0, ends)[edges])
-        most = int(entries.sum() if out.merge is None else entries.max()) + LANES
-        out_ptr = out.array("delta ptr")
-        out_topic = out.array("delta topic", most)
-        out_value = out.array("delta value", most)
+        parts = DeltaParts(out, "phi", ends, LANES, phi.at_once)
         theta += near
         o = self.options
         f32 = np.float32
@@ -410,21 +390,11 @@ class SparseBeliefPropagation(Learning):
             f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
         )
         messages = (old["messages"], new["messages"])
-        used = 0
-        for a, b in zip(edges[:-1].tolist(), edges[1:].tolist()):
+        for a, b in parts:
             some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
-            ptr = out_ptr[a : b + 1]
             rows = phi.part(a, b)
             read = (some, rows.base, rows.index, documents, bids, how)
-            changes = (ptr, out_topic[used:], out_value[used:])
-            n = kernels.sweep(*read, *messages, likely, *changes)
-            if out.merge is not None:
-                out.merge("phi", a, SparseDelta(ptr, out_topic[:n], out_value[:n]))
-            else:
-                ptr += used
-                used += n
-        if out.merge is None:
-            out.delta["phi"] = SparseDelta(out_ptr, out_topic[:used], out_value[:used])
+            parts.add(kernels.sweep(*read, *messages, likely, *parts.arrays))
         theta -= near
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens

@@ -20,10 +20,10 @@ from topicstream.engines.base import (
     Buffer,
     Layout,
     Out,
-    SparseDelta,
     TableSpec,
     Visit,
 )
+from topicstream.engines.parts import PART, DeltaParts
 from topicstream.engines.variational import statistics
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 
@@ -89,10 +89,11 @@ class Memoized(Sparse):
         if self.dense:
             return super().workspace(block)
         most = 2 * self._most_entries(block)
+        part = PART + 2 * self.shape.topics
         return super().workspace(block) | {
             "delta ptr": Buffer(block.words + 1, "int64", keep=True),
-            "delta topics": Buffer(most, "uint16", keep=True),
-            "delta values": Buffer(most, "float32", keep=True),
+            "delta topic": Buffer(most, "uint16", keep=True, part=part),
+            "delta value": Buffer(most, "float32", keep=True, part=part),
         }
 
     def start(self, visit: Visit, out: Out) -> None:
@@ -130,9 +131,8 @@ class Memoized(Sparse):
             old = (np.zeros(block.n_words + 1, np.int32), topic[:0], value[:0])
         else:
             old = (state["ptr"], state["topic"], state["value"])
-        room = n + len(old[1])
-        delta_ptr = out.array("delta ptr")
-        delta_topic = out.array("delta topics", room)
-        delta_value = out.array("delta values", room)
-        n = statistics.change(topics, *old, ptr, topic, value, delta_ptr, delta_topic, delta_value)
-        out.delta["phi"] = SparseDelta(delta_ptr, delta_topic[:n], delta_value[:n])
+        (old_ptr, *before) = old
+        parts = DeltaParts(out, "phi", old_ptr[1:].astype(np.int64) + ptr[1:])
+        for a, b in parts:
+            both = (old_ptr[a : b + 1], *before, ptr[a : b + 1], topic, value)
+            parts.add(statistics.change(topics, *both, *parts.arrays))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from topicstream.engines.base import BlockShape, Buffer, Out, Rule, SparseDelta, TableSpec, Visit
+import numpy as np
+
+from topicstream.engines.base import BlockShape, Buffer, Out, Rule, TableSpec, Visit
+from topicstream.engines.parts import PART, DeltaParts
 from topicstream.engines.variational import statistics
 from topicstream.engines.variational.ovb import Stochastic, StochasticOptions
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
@@ -52,10 +55,11 @@ class StochasticSparse(Stochastic, Sparse):
         if not self.few or self.dense:
             return super().workspace(block)
         most = min(block.cells * self.most, block.words * self.shape.topics)
+        part = PART + self.shape.topics + 1
         return super().workspace(block) | {
             "delta ptr": Buffer(block.words + 1, "int64", keep=True),
-            "delta topics": Buffer(most + 1, "uint16", keep=True),
-            "delta values": Buffer(most, "float32", keep=True),
+            "delta topic": Buffer(most + 1, "uint16", keep=True, part=part),
+            "delta value": Buffer(most + 1, "float32", keep=True, part=part),
         }
 
     def process(self, visit: Visit, out: Out) -> None:
@@ -66,8 +70,10 @@ class StochasticSparse(Stochastic, Sparse):
         if not self.few:
             statistics.sum_cells(*cells, out.delta["phi"])
             return
-        ptr = out.array("delta ptr")
-        topic = out.array("delta topics")
-        value = out.array("delta values")
-        n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
-        out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])
+        (start, *lists) = cells
+        total = out.array("total")
+        ends = np.cumsum(np.minimum(self.most * np.diff(start), self.shape.topics))
+        parts = DeltaParts(out, "phi", ends, spare=1)
+        for a, b in parts:
+            merged = statistics.merge_cells(start[a : b + 1], *lists, total, *parts.arrays)
+            parts.add(merged)
