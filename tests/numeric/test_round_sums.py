@@ -142,11 +142,31 @@ def test_deltas_that_merge_as_blocks_end_give_the_same_bits(
                     )
                 )
             if merge is not None:
-                spilled = any(buffer.runs for buffer in merge.buffers)
+                spilled = any(buffer.runs or buffer.pieces for buffer in merge.buffers)
                 assert spilled == (bound < 1 << 30)
             target.apply(deltas, factor)
         hashes.add(digest(target))
     assert len(hashes) == 1
+
+
+def test_a_range_that_wrote_pieces_has_a_buffer_again_where_there_is_room(tmp_path):
+    """A round that fits nowhere, then two that fit: the first of those counts what comes."""
+    merge = MergeSpace(0, tmp_path)
+    target = table("sparse")
+    plain = table("sparse")
+    deltas = target.new_round(RoundSpace(BLOCKS, tmp_path, merge), 300, TOKENS)
+    waiting = plain.new_round(RoundSpace(BLOCKS), 300, TOKENS)
+    in_pieces = []
+    for number, bound in enumerate((0, 0, 1 << 30)):
+        merge.bound = bound
+        for block in range(BLOCKS):
+            enter(deltas, block, "sparse", 100 * number + block)
+            enter(waiting, block, "sparse", 100 * number + block)
+        in_pieces.append(sum(bool(buffer.pieces) for buffer in merge.buffers))
+        target.apply(deltas)
+        plain.apply(waiting)
+    assert in_pieces[0] and in_pieces[1] and not in_pieces[2]
+    assert digest(target) == digest(plain)
 
 
 def test_the_sum_is_that_of_the_deltas_within_the_quantum():

@@ -359,6 +359,45 @@ def add_entries(
 
 
 @kernel
+def sum_entries(
+    sums: Array,
+    changed: Array,
+    first: int,
+    ids: Ints,
+    ptr: Longs,
+    topic: Array,
+    value: Array,
+    quantum: float,
+) -> None:
+    """Add a sparse delta of a range to the sums of its rows.
+
+    sums: float64[n, columns]; changed: bool[n], gains the rows that have entries.
+    """
+    magic = 1.5 * 2.0**52 * quantum
+    for u in range(len(ids)):
+        w = ids[u] - first
+        row = sums[w]
+        changed[w] |= ptr[u + 1] > ptr[u]
+        for j in range(ptr[u], ptr[u + 1]):
+            row[topic[j]] += rounded(np.float64(value[j]), magic)
+
+
+@kernel
+def add_sums(table: Array, sums: Array, changed: Array, factor: float, change: Doubles) -> None:
+    """Add ``factor`` times the sums to the rows that are ``changed``, as ``add_entries`` does."""
+    for w in range(len(sums)):
+        if not changed[w]:
+            continue
+        old = table[w]
+        row = sums[w]
+        for k in range(sums.shape[1]):
+            was = np.float64(old[k])
+            new = table.dtype.type(was + factor * row[k])
+            old[k] = new
+            change[k] += np.float64(new) - was
+
+
+@kernel
 def add_rows(
     table: Array,
     begin: Longs,

@@ -2,8 +2,10 @@
 
 Each range of a table's rows has a buffer of sums (numeric/kernels/merging.py). All buffers of a run
 share one bound. Where it is reached, the buffer that gains most by it is written behind a scratch
-file, as a run of sorted rows, and begins anew; the runs of a range are read back when its sum is
-added to the table. Sums are exact, so none of this shows in the result.
+file, as a run of sorted rows. From then on a range of sparse deltas has no buffer: what blocks
+bring is written as it is, in pieces, and in the next round from the start, unless there is room
+for all of it. Other ranges begin a small buffer. Runs and pieces are read back when the sum of the
+range is added to the table. Sums are exact, so none of this shows in the result.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from topicstream.numeric.kernels.merging import (
     Buffer,
     add_entries,
     add_rows,
+    add_sums,
     list_entries,
     merge_entries,
     merge_rows,
     move_entries,
     move_rows,
+    sum_entries,
 )
 from topicstream.numeric.tables.rounds import Round, RoundSpace, RowRange
 from topicstream.numeric.tables.spec import Scratch, SparseDelta
@@ -75,6 +79,10 @@ class MergeSpace:
         """Tell whether more is held than the bound allows, as while runs are read back."""
         return self._held > self.bound
 
+    def has_room(self, more: int) -> bool:
+        """Tell whether ``more`` bytes are free."""
+        return self._held + more <= self.bound
+
     def make_room(self, asking: RangeBuffer) -> bool:
         """Spill another buffer than the one that asks.
 
@@ -95,7 +103,7 @@ class MergeSpace:
 
 
 class Spilled(NamedTuple):
-    """Run of sums in a scratch file: its offset, rows and entries.
+    """Run of sums in a scratch file: its offset, rows, entries and their type.
 
     No rows: nothing is there.
     """
@@ -103,6 +111,7 @@ class Spilled(NamedTuple):
     offset: int
     rows: int
     entries: int
+    kind: Any = np.float64
 
 
 class RangeBuffer:
@@ -111,6 +120,9 @@ class RangeBuffer:
     def __init__(self, merged: MergedRound, first: int, rows: int) -> None:
         self.lock = threading.Lock()
         self.runs: list[Spilled] = []
+        self.pieces: list[Spilled] = []
+        self._unmerged = False  # whether what blocks bring is written as it is
+        self._written = 0  # entries that were, in the last round
         self._round = merged
         self._first = first
         self._begin = np.zeros(rows, np.int64)
@@ -126,7 +138,7 @@ class RangeBuffer:
     @property
     def touched(self) -> bool:
         """Tell whether a block has changed a row of the range."""
-        return bool(self.runs) or bool(self._state[1])
+        return bool(self.runs) or bool(self.pieces) or bool(self._state[1])
 
     @property
     def size(self) -> int:
@@ -136,7 +148,8 @@ class RangeBuffer:
     @property
     def may_spill(self) -> bool:
         """Tell whether the buffer has more than the least, and was not spilled in this round."""
-        return not self.runs and self.size > self.least
+        least = 0 if self._round.in_pieces else self.least
+        return not self.runs and self.size > least
 
     @property
     def gain(self) -> int:
@@ -159,7 +172,11 @@ class RangeBuffer:
         came: ``orders`` of a run that is read back.
         """
         self._latest = self._entries(delta, lo, hi)
+        self._choose_pieces()
         while True:
+            if self._unmerged:
+                self.pieces.append(self._round.write_piece(ids, delta, lo, hi))
+                return
             lo = self._merge(ids, delta, lo, hi, block, came)
             if lo == hi:
                 return
@@ -170,6 +187,16 @@ class RangeBuffer:
                 size = self._wanted(coming)
                 self._round.merge.give((self.size - size) * self._round.entry_bytes)
                 self._move(size)
+
+    def _choose_pieces(self) -> None:
+        """Write pieces from the start of a round if the last one did, and there is no room."""
+        if not self._round.in_pieces or self.touched or not self._written:
+            return
+        most = min(self._written, len(self._begin) * self._round.columns)
+        if self._round.merge.has_room(most * self._round.entry_bytes):
+            self._most = max(self._most, most)
+        else:
+            self._unmerged = True
 
     def _entries(self, delta: Any, lo: int, hi: int) -> int:
         if isinstance(delta, SparseDelta):
@@ -206,7 +233,7 @@ class RangeBuffer:
 
         Where the bound leaves none, spill.
 
-        A range that was spilled goes on with a small buffer until the round ends.
+        A range that was spilled goes on in pieces, or with a small buffer, until the round ends.
         """
         space = self._round.merge
         while not self.runs:
@@ -280,8 +307,10 @@ class RangeBuffer:
         runs = [*self.runs, run]
         self.empty()
         self.runs = runs
-        if self.size != self.least:
-            self._hold(self.least)
+        self._unmerged = self._round.in_pieces
+        size = 0 if self._unmerged else self.least
+        if self.size != size:
+            self._hold(size)
 
     def _hold(self, size: int) -> None:
         """Have arrays of ``size`` entries in place of those there are, which hold no sums."""
@@ -300,6 +329,10 @@ class RangeBuffer:
 
     def add_to(self, part: RowRange, factor: float) -> None:
         """Add ``factor`` times the sums to the rows of a table, and forget them."""
+        if self._unmerged:
+            self._add_unmerged(part, factor)
+            self.end()
+            return
         self.read_back()
         if self._round.dense:
             sums = (self._begin, self._length, self._values)
@@ -310,11 +343,26 @@ class RangeBuffer:
             add_entries(part.rows, self._arrays, columns, unit, factor, part.change)
         self.end()
 
+    def _add_unmerged(self, part: RowRange, factor: float) -> None:
+        """Add up run and pieces, and add ``factor`` times the sums to the rows of a table."""
+        sums = np.zeros((len(self._begin), self._round.columns))
+        changed = np.zeros(len(sums), np.bool_)
+        for run in self.runs:
+            if run.rows:
+                ids, delta, _ = self._round.read(run)
+                arrays = (ids, delta.ptr, delta.topic, delta.value)
+                sum_entries(sums, changed, self._first, *arrays, 0.0)
+        for piece in self.pieces:
+            arrays = self._round.read_piece(piece)
+            sum_entries(sums, changed, self._first, *arrays, self._round.quantum)
+        add_sums(part.rows, sums, changed, factor, part.change)
+
     def end(self) -> None:
         """Forget the sums.
 
         The arrays stay for the next round, which needs about as much.
         """
+        self._written = sum(piece.entries for piece in self.runs + self.pieces)
         if self._state[1]:
             self._most = (int(self._state[0]) // 2 + self._round.columns) * 2
         self.empty()
@@ -331,6 +379,8 @@ class RangeBuffer:
         self._peak[:] = 0.0
         self._state[:] = 0
         self.runs = []
+        self.pieces = []
+        self._unmerged = False
 
     def free(self) -> None:
         """Forget the sums and give their memory back."""
@@ -349,12 +399,13 @@ def merging_bytes(rows: int, of_range: int, columns: int, entry: int) -> Merging
     """Bytes of the buffers of a table, whose ranges have ``of_range`` rows at most.
 
     entry: bytes of an entry. A row that has more than half of the topics is laid out by topic, and
-    buffers grow by an eighth.
+    buffers grow by an eighth. A range is read back beside its sums, which are float64 where they
+    were written in pieces.
     """
     return Merging(
         fixed=OF_A_ROW * rows,
         sums=rows * columns * entry * 9 // 8,
-        range=2 * of_range * columns * entry,
+        range=of_range * columns * (entry + max(entry, 8)),
     )
 
 
@@ -393,6 +444,7 @@ class MergedRound(Round):
         self.merge = space.merge
         self.columns = columns
         self.dense = dense
+        self.in_pieces = not dense and not ordered
         self.quantum = quantum
         self._topic = np.dtype(np.uint16 if columns <= 1 << 16 else np.int32)
         self._ordered = ordered
@@ -476,6 +528,20 @@ class MergedRound(Round):
             (ordered, np.uint64),
         )
         return ids, SparseDelta(ptr, topics, values), orders
+
+    def write_piece(self, ids: np.ndarray, delta: SparseDelta, lo: int, hi: int) -> Spilled:
+        """Write local rows ``lo`` to ``hi - 1`` of a delta as they are."""
+        ptr = delta.ptr[lo : hi + 1]
+        entries = slice(int(ptr[0]), int(ptr[-1]))
+        topic = delta.topic[entries].astype(self._topic, copy=False)
+        value = delta.value[entries]
+        run = self.write(hi - lo, len(topic), (ids[lo:hi], ptr - ptr[0], topic, value))
+        return run._replace(kind=value.dtype)
+
+    def read_piece(self, piece: Spilled) -> list[np.ndarray]:
+        """Read a piece: its ids, ptr, topics and values."""
+        entries = ((piece.entries, self._topic), (piece.entries, piece.kind))
+        return self._read(piece, (piece.rows, np.int32), (piece.rows + 1, np.int64), *entries)
 
     def _read(self, run: Spilled, *shapes: tuple[Any, Any]) -> list[np.ndarray]:
         assert self._file is not None
