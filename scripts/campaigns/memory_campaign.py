@@ -1,22 +1,22 @@
 """Every engine, every number of topics, every limit: one pass inside a memory cgroup of exactly the
 limit.
 
-    python scripts/campaigns/memory_campaign.py [--cells 50e6 | --corpus big.zarr] [--only atbp gs
-    ...] [--topics 10 100 1000]
-                                      [--limits 300M 512M 2G] [--tables disk] [--max-seconds 600]
-                                      [--work FOLDER]
+    python scripts/campaigns/memory_campaign.py [--cells 50e6 | --corpus big.zarr]
+        [--only atbp gs ...] [--starts documents warm ...] [--topics 10 100 1000]
+        [--limits 512M 2G least] [--tables disk] [--max-seconds 600] [--work FOLDER]
 
-A run must finish its pass, or refuse before it starts (code 5); the kernel must never kill it.  One
-that takes longer than
---max-seconds is stopped (SIGINT), writes its checkpoint and counts as "ran N s within the limit".
-Prints a Markdown
-table; exit 1 when a run was killed, failed, or refused what it has to do: 10 and 100 topics at 300M
-and 512M, and 1000 topics at 512M, for every engine that does not store dense messages; and at 2G
-everything whose block memory the disk holds."""
+A run must finish its pass, or refuse before it starts (code 5); the kernel must never kill it. One
+that takes longer than --max-seconds is stopped (SIGINT), writes its checkpoint and counts as "ran N
+s within the limit". The limit ``least`` is 512M, or what the refusal of 512M names. Engines that
+need authors, labels or links are left out where the corpus has none. Prints a Markdown table; exit
+1 when a run was killed, failed, or refused what it has to do: 10 and 100 topics at 512M for every
+engine that does not store dense messages, and at 2G everything whose block memory the disk holds.
+"""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import shutil
@@ -33,6 +33,7 @@ from measure import MemoryGroup, heading, table
 
 from topicstream.base import machine
 from topicstream.engines import engines
+from topicstream.engines.base import Engine
 
 TOPICS = [sys.executable, "-m", "topicstream.cli.main"]
 GRACE = 180  # seconds for the checkpoint after a SIGINT
@@ -91,8 +92,9 @@ def process_peak(model: Path) -> int:
 
 def plan_of(text: str) -> str:
     """Threads and placements that the plan chose."""
-    found = re.search(r"memory plan: (\S+ \S+) of [^,]*, (\d+ threads?), tables ([^\n]*)", text)
-    return f"{found[1]}, {found[2]}, tables {found[3]}" if found else ""
+    pattern = r"memory plan: (\S+ \S+) of .*, (\d+ threads?)\n.*\n  (tables [^;\n]*)"
+    found = re.search(pattern, text)
+    return f"{found[1]}, {found[2]}, {found[3]}" if found else ""
 
 
 def keeps_dense_messages(name: str) -> bool:
@@ -113,7 +115,27 @@ def has_to(name: str, topics: int, limit: str) -> bool:
         return topics <= 1000
     if keeps_dense_messages(name):
         return False
-    return size >= 300 << 20 and (topics <= 100 or (topics <= 1000 and size >= 512 << 20))
+    return topics <= 100
+
+
+def suits(kind: type[Engine], corpus: Path) -> bool:
+    """Tell whether an engine can train on the corpus, which has words and perhaps names."""
+    from topicstream import Corpus
+
+    return not kind.about.dense and set(kind.about.axes) <= Corpus.open(corpus).axes.keys()
+
+
+def training(
+    args: argparse.Namespace, corpus: Path, name: str, topics: int, start: str
+) -> list[str]:
+    """The command line of one training, without model and limit."""
+    command = [*TOPICS, "train", "--corpus", str(corpus), "--algo", name]
+    command += ["--passes", "1", "--tol", "0", "--tables", args.tables]
+    if engines()[name].about.topics_axis is None:  # else there is a topic for each name
+        command += ["-K", str(topics)]
+    if start == "warm":
+        return [*command, "--warm", str(args.warm)]
+    return [*command, "--start", start] if start else command
 
 
 def said(result: Result, limit: str) -> str:
@@ -146,7 +168,9 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, help="a store instead")
     parser.add_argument("--only", nargs="*", default=[], help="engines")
     parser.add_argument("--topics", nargs="*", type=int, default=[10, 100, 1000])
-    parser.add_argument("--limits", nargs="*", default=["300M", "512M", "2G"])
+    parser.add_argument("--starts", nargs="*", default=[""], help="starts (default: the engine's)")
+    parser.add_argument("--warm", type=Path, help="model of the start `warm`")
+    parser.add_argument("--limits", nargs="*", default=["512M", "2G"])
     parser.add_argument(
         "--tables", default="auto", help="where the tables are to be (default: as the plan chooses)"
     )
@@ -176,63 +200,42 @@ def main() -> int:
                 str(args.cells),
             ]
             subprocess.run([*make, "--out", str(corpus)], check=True)
-        names = args.only or [n for n, kind in engines().items() if not kind.about.dense]
-        for topics in sorted(args.topics):
-            for name in sorted(names, key=keeps_dense_messages):
-                warm = [
-                    *TOPICS,
-                    "train",
-                    "--corpus",
-                    str(corpus),
-                    "--algo",
-                    name,
-                    "-K",
-                    str(topics),
-                    "--passes",
-                    "1",
-                    "--tol",
-                    "0",
-                    "--tables",
-                    args.tables,
-                ]
-                # the kernels are compiled once outside the group: what the compiler takes is not
-                # what is measured
-                subprocess.run(
-                    [*warm, "--model", str(work / "refused"), "--mem-limit", "1M"],
-                    capture_output=True,
-                    check=False,
+        names = args.only or [n for n, kind in engines().items() if suits(kind, corpus)]
+        names.sort(key=keeps_dense_messages)
+        combinations = itertools.product(sorted(args.topics), names, args.starts)
+        for topics, name, start in combinations:
+            command = training(args, corpus, name, topics, start)
+            # the kernels are compiled once outside the group: what the compiler takes is not what
+            # is measured
+            refused = ["--model", str(work / "refused"), "--mem-limit", "1M"]
+            subprocess.run([*command, *refused], capture_output=True, check=False)
+            for limit in args.limits:
+                model = work / "model"
+                shutil.rmtree(model, ignore_errors=True)
+                least = limit == "least"
+                limit = "512M" if least else limit
+                given = [*command, "--model", str(model), "--mem-limit"]
+                result = run([*given, limit], model, limit, args.max_seconds)
+                named = re.search(r"smallest limit that would do is (\S+?);", result.said)
+                if least and named:
+                    limit = named[1]
+                    result = run([*given, limit], model, limit, args.max_seconds)
+                refused_for_memory = result.how == "refused" and "of disk" not in result.said
+                wrong = result.how in ("killed", "failed") or (
+                    refused_for_memory and has_to(name, topics, limit)
                 )
-                for limit in args.limits:
-                    model = work / "model"
-                    shutil.rmtree(model, ignore_errors=True)
-                    result = run(
-                        [*warm, "--model", str(model), "--mem-limit", limit],
-                        model,
-                        limit,
-                        args.max_seconds,
-                    )
-                    refused_for_memory = result.how == "refused" and "of disk" not in result.said
-                    wrong = result.how in ("killed", "failed") or (
-                        refused_for_memory and has_to(name, topics, limit)
-                    )
-                    bad += wrong
-                    peak = f"{result.process_peak / 2**20:.0f}" if result.process_peak else ""
-                    rows.append(
-                        [
-                            name,
-                            topics,
-                            limit,
-                            said(result, limit) + (" **(has to do)**" if wrong else ""),
-                            peak,
-                            f"{result.group_peak / 2**20:.0f}",
-                            result.plan,
-                        ]
-                    )
-                    print("| " + " | ".join(map(str, rows[-1])) + " |", file=sys.stderr, flush=True)
-                    shutil.rmtree(model, ignore_errors=True)
+                bad += wrong
+                peak = f"{result.process_peak / 2**20:.0f}" if result.process_peak else ""
+                outcome = said(result, limit) + (" **(has to do)**" if wrong else "")
+                group_peak = f"{result.group_peak / 2**20:.0f}"
+                row = [name, topics, start, limit, outcome, peak, group_peak, result.plan]
+                rows.append(row)
+                print("| " + " | ".join(map(str, row)) + " |", file=sys.stderr, flush=True)
+                shutil.rmtree(model, ignore_errors=True)
         columns = [
             "engine",
             "K",
+            "start",
             "limit",
             "one pass",
             "process peak MB",

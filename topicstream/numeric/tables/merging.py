@@ -353,8 +353,8 @@ class RangeBuffer:
                 arrays = (ids, delta.ptr, delta.topic, delta.value)
                 sum_entries(sums, changed, self._first, *arrays, 0.0)
         for piece in self.pieces:
-            arrays = self._round.read_piece(piece)
-            sum_entries(sums, changed, self._first, *arrays, self._round.quantum)
+            entries = self._round.read_piece(piece)
+            sum_entries(sums, changed, self._first, *entries, self._round.quantum)
         add_sums(part.rows, sums, changed, factor, part.change)
 
     def end(self) -> None:
