@@ -33,7 +33,7 @@ def main(
         matrix.create_dataset("data", data=np.ones(sum(map(len, rows)), np.float32))
         for axis, names in (
             ("obs", [f"cell{i}" for i in range(cells)]),
-            ("var", [f"region{i}" for i in range(regions)]),
+            ("var", [f"chr{1 + i % 22}:{1000 * i}-{1000 * i + 500}" for i in range(regions)]),
         ):
             frame = data.create_group(axis)
             frame.attrs["encoding-type"], frame.attrs["encoding-version"] = "dataframe", "0.2.0"

@@ -187,8 +187,8 @@ def test_plain_lines_come_every_ten_seconds(monkeypatch):
     now[0] = 100.0
     shown.step("topics of documents", 2000, 2000, "documents")
     assert stream.getvalue().splitlines() == [
-        "pass 1: 20 %, 2.0 M cells/s, 40 s left",
-        "pass 1: 99 %, 4.7 M cells/s, 0 s left",
+        "pass 1: 20 %, 2.0 M values/s, 40 s left",
+        "pass 1: 99 %, 4.7 M values/s, 0 s left",
         "read 2.0 MB of 4.0 MB, 20 documents, 1/s, 20 s left",
         "joining",
         "topics of documents: 2,000 of 2,000 documents",

@@ -32,13 +32,13 @@ CLUSTER = (
     "{workers} workers, {sent_bytes:size} sent, {waiting_seconds:.2f} s waiting, slowest {slowest}"
 )
 PASS = (
-    "pass {pass}/{passes}: {seconds:.2f} s, {speed:.1f} M cells/s[, running perplexity "
+    "pass {pass}/{passes}: {seconds:.2f} s, {speed:.1f} M values/s[, running perplexity "
     "{running_perplexity:.1f}]"
     "[, held-out {heldout_perplexity:.1f}][, {figures}]" + FETCHED + "[, at most {left:.0f} s left]"
 )
 STEP = "{what}: {done:,}[ of {total:,}] {unit}"
 STEPS = {
-    "cell": "{what}: {share:.0p} %, {speed:.1f} M cells/s, {left}",
+    "cell": "{what}: {share:.0p} %, {speed:.1f} M values/s, {left}",
     "B": "read {done:size}[ of {total:size}], {documents}[{total:?}, {left}]",
     "piece": "{what}: {share:.0p} %",
 }

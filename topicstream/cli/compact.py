@@ -9,7 +9,7 @@ from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.ingestion.upkeep.compact import compact
 
 MERGED = """{store}: {before} -> {after} storage blocks, {bytes_before:size} -> {bytes_after:size}
-{documents_purged:,} removed documents purged, {cells_purged:,} cells
+{documents_purged:,} removed documents purged, {cells_purged:,} values
 models of this corpus keep their topics; an unfinished training of one cannot be resumed"""
 NOTHING = "{store}: nothing to merge and nothing to purge ({before} storage blocks)"
 WAITING = (

@@ -13,7 +13,7 @@ from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.retraining.forget import Forgotten, forget, trained_on
 
-SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
+SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} values
 [not in the store: {first_not_found}]"""
 
 

@@ -24,7 +24,7 @@ CORPUS = """{path}: corpus, generation {generation}, fingerprint {fingerprint:.1
   documents {train.docs:,} training + {aside.docs:,} held out ({heldout_asked})
 [  {none_or_removed}]
   words     {words:,}[ of {summary.words_before:,} before pruning]
-  {cell:8}  {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} \
+  values    {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} \
 bytes each[{weighted:?}, weighted]
   tokens    {tokens:,.0f}
   columns   {columns}"""
@@ -128,7 +128,6 @@ def lines(store: dict[str, Any], verified: bool) -> list[str]:
             f"{name} (list)" if kind == "list" else name for name, kind in store["columns"].items()
         ],
         "cells": cells,
-        "cell": "cells" if summary.get("tokenizer", True) else "values",
         "bytes": size,
         "bytes_a_cell": size / max(cells, 1),
         "tokens": train["tokens"] + aside["tokens"],

@@ -38,7 +38,7 @@ the tokens are theirs]
 [  {drop_words_matches}]
 [  {stopwords_matches}]
 [  {replace_matches}]
-  {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
+  {cells:,} values, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a value
 [  {columns}]
 [  without a value: {missing} (--na NA,NaN names values that mean none)]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
@@ -208,7 +208,6 @@ def lines(summary: dict[str, Any], closed: bool) -> list[str]:
         "joined": _describe_joined(summary.get("joined_words")),
         "missing": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),
         "called_by_place": CALLED_BY_PLACE,
-        "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
         "heldout_missed": heldout if "=" in heldout and not summary["documents_heldout"] else "",
         "counted": [
             f"{n:,} {noun if n > 1 else _PLURAL.sub(_singular, noun)}"

@@ -79,7 +79,7 @@ class Views(Sequence["Document"]):
         aside = f" ({n_heldout:,} held out)" if n_heldout else ""
         return (
             f"Corpus({str(self.path)!r}: {counted(len(self), 'document')}{aside}, "
-            f"{counted(self.n_words, 'word')}, {counted(cells, 'cell')})"
+            f"{counted(self.n_words, 'word')}, {counted(cells, 'value')})"
         )
 
     def _repr_html_(self) -> str:
@@ -91,7 +91,7 @@ class Views(Sequence["Document"]):
             if parts[part].docs:
                 figures = [f"<td>{getattr(parts[part], kind):,.0f}</td>" for kind in kinds]
                 rows += f"<tr><td>{part}</td>{''.join(figures)}</tr>"
-        head = "<tr><th>part</th><th>documents</th><th>tokens</th><th>cells</th></tr>"
+        head = "<tr><th>part</th><th>documents</th><th>tokens</th><th>values</th></tr>"
         columns = ", ".join(sorted({*self.manifest.columns} - {"id", "source"}))
         more = f"<p>metadata: {escape(columns)}</p>" if columns else ""
         table = f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"

@@ -105,7 +105,7 @@ SUMMARY = """{path}: {topics} topics over {words:word}
 [  seed words   {seeded} of {seed_words} topics]
   alpha        {alpha}
   beta         {beta:g} a word
-[  corpus       {corpus.docs:document}[, {corpus.cells:cell}][, {corpus.tokens:,.0f} tokens][, \
+[  corpus       {corpus.docs:document}[, {corpus.cells:value}][, {corpus.tokens:,.0f} tokens][, \
 generation {corpus.generation}][, fingerprint {corpus.fingerprint:.16}]]
 [  sample       {sample:.4g} of the training documents]
 [  seed         {seed}]

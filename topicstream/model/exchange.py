@@ -44,6 +44,8 @@ class Format:
         (path, out, force=) -> summary, and writes a table.
     files
         Files of a folder. Empty: the format is one file.
+    folder
+        True if ``write`` makes a folder, or files with names of its own in one.
     suffix
         Suffix that identifies a file.
     options
@@ -69,6 +71,7 @@ class Format:
     reads_table: bool = False
     edited: bool = True
     numbered: bool = False
+    folder: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 ENTRY_POINTS = {
     "topicstream.formats": {
+        "bed": "topicstream.addons.cells.formats:BED",
         "h5ad": "topicstream.addons.cells.formats:H5AD",
+        "zarr": "topicstream.addons.cells.formats:ZARR",
     },
     "topicstream.readers": {
         "h5ad": "topicstream.addons.cells.h5ad:READER",

@@ -47,13 +47,17 @@ class ExportConfig:
         None, "Topics of documents: only the N largest of each.", min=1, metavar="N"
     )
     words: int | None = option(
-        None, "mallet: words in topic-keys; pyldavis: words per topic.", min=1, metavar="N"
+        None,
+        "mallet: words in topic-keys; pyldavis: words per topic; bed: regions per topic.",
+        min=1,
+        metavar="N",
     )
     into: str | Path | None = option(
         None,
-        "h5ad: write into a copy of this AnnData file, which must be the one that was ingested.",
-        path="file",
-        metavar="FILE",
+        "h5ad, zarr: write into a copy of this AnnData file or Zarr folder, which must be the one "
+        "that was ingested.",
+        path="exists",
+        metavar="PATH",
     )
     edits: bool = option(
         True,

@@ -108,7 +108,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
         with written_together():
             more = resolve_name(kind.write)(job)
     except BaseException:
-        if kind.files and not existed:
+        if (kind.files or kind.folder) and not existed and path.is_dir():
             owned.remove_unused(path, keep=False)
         raise
     size = _size(path)
@@ -132,7 +132,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
 def _size(path: Path) -> int:
     """Count the bytes of a file, or of the files in a folder."""
     files = (
-        [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")]
+        [p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".")]
         if path.is_dir()
         else [path]
     )
@@ -147,6 +147,9 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
     TopicsError
         If one of the files may not be written.
     """
+    if kind.folder:
+        _check_folder(kind, path, force)
+        return
     if not kind.files:
         if path.is_dir():
             raise TopicsError(f"{path}: is a folder, but {kind.name} is a single file; name a file")
@@ -164,6 +167,24 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
             )
     if not path.exists() or not any(path.iterdir()):
         claim(path, "export")
+
+
+def _check_folder(kind: Format, path: Path, force: bool) -> None:
+    """Check a folder whose files only the format knows.
+
+    Raises
+    ------
+    TopicsError
+        If it is there, and not an export of ours that may be written again.
+    """
+    is_of_topics = kind.made_of == "model"  # else the format makes the folder itself, anew
+    if not os.path.lexists(path):
+        check_output(path, "--out", force=force)
+        if is_of_topics:
+            claim(path, "export")
+        return
+    if not is_of_topics or not path.is_dir() or path.is_symlink() or kind_of(path) != "export":
+        raise NotOurs(f"{path}: exists, and --force does not replace it; name a new folder")
 
 
 def _as_shown(model: TopicModel, view: View) -> TopicModel:

@@ -12,14 +12,20 @@ from topicstream.cli.command import Printed, topics_command
 from topicstream.cli.options import config_of, options_of
 
 SUMMARY = (
-    "{out}: {format}, {what}[ (the prior stands for {unknown_cells:cell} "
+    "{out}: {format}, {what}[, {regions}][ (the prior stands for {unknown_cells:cell} "
     "without a known feature)][ (the prior stands for {without_known_word:document} without a "
     "known word)]"
     "[{edited:?} as edited][, topics counted from 0 in the order of their numbers "
     "({topic_ids})], {bytes:size}, "
     "{seconds:.1f} s"
 )
-COUNTED = ("documents", "topics", "words", "tokens", "cells")
+COUNTED = {
+    "documents": "document",
+    "topics": "topic",
+    "words": "word",
+    "tokens": "token",
+    "cells": "value",  # cells are the documents of that field
+}
 
 
 @topics_command(
@@ -38,7 +44,6 @@ def command(**values: Any) -> Printed:
     The help above lists the formats.
     """
     summary = export_model(config_of(ExportConfig, values))
-    contents = [
-        counted(summary[name], name.removesuffix("s")) for name in COUNTED if name in summary
-    ]
-    return summary, render(SUMMARY, {**summary, "what": contents})
+    contents = [counted(summary[name], noun) for name, noun in COUNTED.items() if name in summary]
+    about = {**summary, "what": contents, "regions": summary.get("described")}
+    return summary, render(SUMMARY, about)
