@@ -19,7 +19,7 @@ from topicstream.base.errors import TopicsError, UsageError
 from topicstream.corpus.reader import Corpus
 from topicstream.display.gather import PARENT, describe_documents
 from topicstream.display.metadata import choose_columns
-from topicstream.ingestion.open.inputs_record import file_of, raw_files, reading_of
+from topicstream.ingestion.open.inputs_record import file_of, raw_files, find_reading
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, OF_FILES, ReadOptions
 from topicstream.ingestion.parse.documents import content_kind, raw_value
 from topicstream.ingestion.parts.tasks import Task, pieces
@@ -147,7 +147,7 @@ def _read_file(
         (os.path.basename(place) + source[len(file) :], part): (source, part)
         for source, part in passages
     }
-    reading = reading_of(corpus.path, place)
+    reading = find_reading(corpus.path, place)
     if reading is None:
         reading = corpus.manifest.reading
     options = ReadOptions(on_error="skip").recall(reading, FIELDS, LAYOUT, CUT, OF_FILES)

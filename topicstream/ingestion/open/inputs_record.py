@@ -218,7 +218,7 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
     return find
 
 
-def reading_of(store: Path, path: str) -> dict[str, Any] | None:
+def find_reading(store: Path, path: str) -> dict[str, Any] | None:
     """Return how a raw file was read, or None if that is as the store's manifest says.
 
     Parameters
