@@ -19,7 +19,7 @@ from topicstream.base.errors import TopicsError, UsageError
 from topicstream.corpus.reader import Corpus
 from topicstream.display.gather import PARENT, describe_documents
 from topicstream.display.metadata import choose_columns
-from topicstream.ingestion.open.inputs_record import file_of, raw_files, find_reading
+from topicstream.ingestion.open.inputs_record import file_of, find_reading, raw_files
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, OF_FILES, ReadOptions
 from topicstream.ingestion.parse.documents import content_kind, raw_value
 from topicstream.ingestion.parts.tasks import Task, pieces

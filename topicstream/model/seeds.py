@@ -170,7 +170,7 @@ def find_seed_words(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list
     return ids_by_topic
 
 
-def resolve(
+def resolve_seeds(
     topics: Sequence[SeedTopic],
     vocabulary: Vocabulary,
     n_w: np.ndarray,

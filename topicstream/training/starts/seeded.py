@@ -19,7 +19,7 @@ from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines.base import Engine, padded
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.word_lists import WordList
-from topicstream.model.seeds import SeedEntry, SeedTopic, find_seed_words, read_seeds, resolve
+from topicstream.model.seeds import SeedEntry, SeedTopic, find_seed_words, read_seeds, resolve_seeds
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.documents import SHARE
@@ -54,7 +54,7 @@ def add_seed_words(
         first = shape.topics - corpus.axes[axis].size
         named = {name: first + i for i, name in enumerate(corpus.axes[axis].names().to_pylist())}
     topics = _as_counted(read_seeds(seeds_given), corpus, vocabulary)
-    constants, entries, told = resolve(topics, vocabulary, n_w, shape.topics, named)
+    constants, entries, told = resolve_seeds(topics, vocabulary, n_w, shape.topics, named)
     return type(engine)(replace(shape, seeds=constants), engine.options), entries, told
 
 
