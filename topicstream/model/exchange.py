@@ -241,7 +241,7 @@ def stream_lines(path: Path, skip: int) -> Iterator[pa.RecordBatch]:
 
 # -- checks
 # --------------------------------------------------------------------------------------------------
-def sum_entries(
+def sum_cells(
     path: Path,
     word: np.ndarray,
     topic: np.ndarray,

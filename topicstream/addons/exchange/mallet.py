@@ -25,7 +25,7 @@ from topicstream.model.exchange import (
     fit_for_text,
     read_counts,
     read_table,
-    sum_entries,
+    sum_cells,
     text_lines,
 )
 from topicstream.model.top import topic_table
@@ -93,7 +93,7 @@ def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
     )
     word = find_places(named, listed, path)
     topics = int(topic.max(initial=-1)) + 1
-    lines = sum_entries(path, word, topic, None, (len(listed), topics))
+    lines = sum_cells(path, word, topic, None, (len(listed), topics))
     for k in np.flatnonzero((lines != 1).any(axis=0)).tolist():
         if lines[:, k].max() > 1:
             raise InputError(f"{path}: topic {k}: a word twice")

@@ -23,7 +23,7 @@ from topicstream.model.exchange import (
     fit_for_text,
     open_input,
     stream_lines,
-    sum_entries,
+    sum_cells,
     text_lines,
 )
 
@@ -96,7 +96,7 @@ def read(path: Path, given: Given) -> Imported:
     word = table["typeindex"].to_numpy()
     topic = table["topic"].to_numpy()
     topics = max(int(topic.max(initial=-1)) + 1, len(priors.get("alpha", [])))
-    phi = sum_entries(path, word, topic, None, (int(word.max(initial=-1)) + 1, topics))
+    phi = sum_cells(path, word, topic, None, (int(word.max(initial=-1)) + 1, topics))
     told = "alpha" in priors or given.alpha is not None
     return Imported(
         words=_words(path, table["type"], word, len(phi)),
