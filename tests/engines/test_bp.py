@@ -240,8 +240,10 @@ def test_where_arrays_lie_does_not_touch_the_bits_nor_what_lies_beside_them(topi
     base = np.zeros((block.n_words, width), np.float32)
     np.add.at(base[:, :topics], cells.words, cells.counts[:, None] * mu)
     rows = messages.Topics(base, np.arange(len(base)), base.sum(axis=0, dtype=np.float64))
-    alpha = np.full(topics, 0.1, np.float32)
-    priors = messages.Priors(alpha, np.float32(0.05), np.float32(1.0))
+    alpha = np.zeros((1, width), np.float32)
+    alpha[0, :topics] = 0.1
+    shared = np.zeros(block.n_docs, np.int32)
+    priors = messages.Priors(alpha, shared, np.float32(0.05), np.float32(1.0))
     results = set()
     for gap in (0, 4, 12, 16, 48, 500):
         space = np.full(2 * mu.size + gap + 40, np.float32(-1))

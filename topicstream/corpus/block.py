@@ -40,6 +40,23 @@ class AxisShape(NamedTuple):
     longest: int
 
 
+class CovariateRows(NamedTuple):
+    """The covariates of a block's documents, as sparse rows of numbers (model/design.py).
+
+    Many documents have the same row, so each is there once.
+
+    pattern  int32[D]    the row of each document
+    indptr   int64[U+1]  numbers of row u: indptr[u] .. indptr[u+1]
+    columns  int32[n]    their columns, ascending within a row
+    values   float32[n]
+    """
+
+    pattern: np.ndarray
+    indptr: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+
 @dataclass(frozen=True)
 class Block:
     """A run of documents of a part of a corpus, as cells over U local words.
@@ -62,6 +79,8 @@ class Block:
         Sum of counts.
     axes
         The other axes of the corpus that the block was cut with.
+    covariates
+        What the prior of each document depends on, or None.
 
     Notes
     -----
@@ -76,6 +95,7 @@ class Block:
     vocab: np.ndarray
     tokens: float
     axes: Mapping[str, AxisRows] = field(default_factory=dict)
+    covariates: CovariateRows | None = None
 
     def rows(self, axis: str) -> AxisRows:
         """Return the block's rows on an axis.

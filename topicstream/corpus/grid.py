@@ -159,13 +159,14 @@ class Cutter:
     """A cutter of decoded storage blocks into blocks with local ids.
 
     It marks words in arrays of the vocabulary's size (5 bytes per word) and never sorts. One thread
-    at a time may use it. weights: as in ``Corpus.weights``.
+    at a time may use it. weights, covariates: as in ``Corpus``.
     """
 
-    def __init__(self, n_words: int, weights: Any = None) -> None:
+    def __init__(self, n_words: int, weights: Any = None, covariates: Any = None) -> None:
         self._marker = np.zeros(n_words, np.uint8)
         self._local = np.empty(n_words, np.int32)
         self._weights = weights
+        self._covariates = covariates
         self._lock = threading.Lock()
 
     def local(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -212,6 +213,7 @@ class Cutter:
             vocab,
             float(grid.tokens[number]),
             axes,
+            None if self._covariates is None else self._covariates.read(number),
         )
         weighted: Block = block if self._weights is None else self._weights.block(block)
         return weighted

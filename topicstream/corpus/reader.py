@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -112,6 +113,9 @@ class Corpus(Views):
         self.weights: Any = (
             None  # what turns the counts of its blocks into weights (model/weighting.py)
         )
+        self.covariates: Any = (
+            None  # the rows of each block of a grid that its documents' priors depend on
+        )
         self._verified: set[str] = set()
         self._gone: dict[tuple[int, int], np.ndarray] | None = None
         self._axes: dict[str, AxisEntry] | None = None
@@ -160,6 +164,15 @@ class Corpus(Views):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.RLock(), _opening=None)
+
+    def with_covariates(self, covariates: Any) -> Corpus:
+        """Return the same corpus, whose blocks of one grid have covariates.
+
+        ``covariates.read(number)`` returns the ``CovariateRows`` of a block of that grid.
+        """
+        twin = copy(self)
+        twin.covariates = covariates
+        return twin
 
     def has_fingerprint(self, fingerprint: str | None) -> bool:
         """Return True if a fingerprint is that of this store, before or after a compaction."""
@@ -481,7 +494,7 @@ class Corpus(Views):
             if isinstance(order, str)
             else np.asarray(order, np.int64)
         )
-        cutter = Cutter(self.n_words, self.weights)
+        cutter = Cutter(self.n_words, self.weights, self.covariates)
         for raw, number in zip(self.decoded(numbers, grid, prefetch, axes), numbers.tolist()):
             yield cutter.block(grid, number, raw)
 

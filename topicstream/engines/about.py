@@ -87,6 +87,8 @@ class About:
     real_cells, constants, dense, learns_priors
         Whether it takes real-valued cells; pseudo-counts of words beside ``phi``; a store of dense
         rows (and nothing else); and ``learn_priors``.
+    covariates
+        Whether a document's alpha may depend on its covariates (``Shape.covariates``).
     products
         Whether its visits leave products of matrices to NumPy's BLAS, which then runs them in one
         thread.
@@ -122,6 +124,7 @@ class About:
     constants: bool = True
     dense: bool = False
     learns_priors: bool = True
+    covariates: bool = False
     products: bool = False
     axes: tuple[str, ...] = ()
     topics_axis: str = ""

@@ -14,6 +14,47 @@ from topicstream.numeric.tables.spec import DOCUMENTS, WORDS, bytes_of
 
 
 @dataclass(frozen=True)
+class PriorShape:
+    """The covariates that the documents' alpha depends on: alpha_dk = exp(x_d lambda_k).
+
+    Attributes
+    ----------
+    names
+        Of the columns of x, the intercept first.
+    term_of
+        int64[F], the term of each column; 0 for the intercept.
+    norms
+        float64[terms], the largest sum of a document's absolute numbers of each term.
+    patterns
+        Bound of the distinct rows x; 0: as many as there are documents.
+    longest
+        Bound of the non-zero numbers of a row.
+    slope_sd, intercept_sd
+        Standard deviations of the normal priors of the coefficients.
+    begin
+        float64[F, K], the coefficients that training begins with, or None.
+    """
+
+    names: tuple[str, ...]
+    term_of: np.ndarray
+    norms: np.ndarray
+    patterns: int = 0
+    longest: int = 1
+    slope_sd: float = 1.0
+    intercept_sd: float = 10.0
+    begin: np.ndarray | None = None
+
+    @property
+    def columns(self) -> int:
+        """Return the number of columns, F."""
+        return len(self.names)
+
+    def most_rows(self, docs: int) -> int:
+        """Bound the distinct rows of so many documents."""
+        return min(docs, self.patterns) if self.patterns else docs
+
+
+@dataclass(frozen=True)
 class Shape:
     """The size of the training problem.
 
@@ -25,6 +66,7 @@ class Shape:
            ``docs``)
     seeds  pseudo-counts of seed words: constants of the table ``phi``, which rows and totals of a
            visit have in them
+    covariates  what the documents' alpha depends on; None: alpha is the same for all
     """
 
     docs: int
@@ -37,6 +79,7 @@ class Shape:
     rows: int = 0
     bare: Mapping[str, int] = field(default_factory=dict)
     seeds: Constants | None = None
+    covariates: PriorShape | None = None
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ float64, so the result has the same bits for any block size and number of thread
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol, cast
@@ -24,12 +25,14 @@ from topicstream.base.cluster import Cluster
 from topicstream.base.errors import InputError
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.covariates import covariate_views, explain_mean_prior
 from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import Item, known_block, visit_blocks
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
+from topicstream.inference.priors import document_priors
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.weighting import CountedWords, Weights
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs
@@ -181,11 +184,15 @@ class PreparedPart:
         For each part of the corpus, its blocks and the keys of its documents, uint64[D].
     word_keys
         uint64[W of the corpus].
+    views
+        For each part, the corpus whose blocks have the covariates of their documents; empty: the
+        corpus.
     """
 
     corpus: Corpus
     parts: list[tuple[Grid, np.ndarray]]
     word_keys: np.ndarray
+    views: tuple[Corpus, ...] = ()
 
     @property
     def docs(self) -> int:
@@ -336,6 +343,7 @@ class _Visit:
     ) -> None:
         self.scored = scored
         self.split = split
+        self.coefficients = getattr(scored.topics, "coefficients", None)
         self.rows = TopicRows(cast(TopicModel, scored.topics))
         self.method: Any = find_method(fold_in)(self.rows)
         self.word_keys = prepared.word_keys
@@ -372,6 +380,8 @@ class _Visit:
         block, keys = item
         docs = known_block(block, self.scored.index)
         seen, rest, scored = split_documents(docs, keys, self.word_keys, self.split)
+        if self.coefficients is not None and block.covariates is not None:
+            seen = replace(seen, priors=document_priors(block.covariates, self.coefficients))
         theta, iterations = self.method.fold_in(seen)
         sums = scored.sum(), len(rest.words), iterations, docs.unknown.sum(), block.tokens
         return *self._score(rest, theta), np.array(sums, np.float64)
@@ -466,7 +476,11 @@ def score_blocks(
     tokens = 0.0
     documents_done = 0
     sums = np.zeros(5)
-    results = (visit_blocks(visit, prepared.corpus, *part, threads) for part in prepared.parts)
+    views = prepared.views or (prepared.corpus,) * len(prepared.parts)
+    results = (
+        visit_blocks(visit, view, *part, threads)
+        for view, part in zip(views, prepared.parts, strict=True)
+    )
     for of_documents, scored, of_block in chain.from_iterable(results):
         loglik = add_in_order(loglik, of_documents)
         tokens = add_in_order(tokens, scored)
@@ -508,12 +522,20 @@ def score_model(
     fold_in: str = "bp",
     progress: Callable[[int, int], None] | None = None,
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
+    covariates: bool = True,
 ) -> Score:
     """Score parts of an open ``Corpus`` under a model, by ``score_blocks``.
 
-    Words are matched by text where the vocabularies differ.
+    Words are matched by text where the vocabularies differ. Where a model's alpha depends on
+    covariates that the corpus has, each document is scored with its own, unless ``covariates`` is
+    False.
     """
     topics = ScoredTopics.of_model(model, match_words(model.vocabulary, corpus))
     prepared = prepare_heldout(corpus, parts, split=split is not None, topics=model.n_topics)
     more: dict[str, Any] = {"progress": progress, "each": each}
-    return score_blocks(topics, prepared, split=split, threads=threads, fold_in=fold_in, **more)
+    with ExitStack() as stack:
+        if covariates and not explain_mean_prior(model, corpus, threads):
+            grids = [grid for grid, _ in prepared.parts]
+            views = stack.enter_context(covariate_views(model, corpus, grids))
+            prepared = replace(prepared, views=views)
+        return score_blocks(topics, prepared, split=split, threads=threads, fold_in=fold_in, **more)

@@ -21,6 +21,7 @@ from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_learned
 from topicstream.evaluation.completion import Score, score_model
+from topicstream.evaluation.covariates import explain_mean_prior
 from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.likelihood import ClusterScore, PointScore, score_clusters
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
@@ -28,6 +29,8 @@ from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.model.topic_model import TopicModel
 
 TITLES = {"heldout": "held-out", "whole": "whole documents", "training": "training"}
+MEAN_PRIOR = "_mean_prior"
+"""Of the entry of documents that all have the mean of the documents' priors."""
 POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"
 PERPLEXITY = """{title:22}{value}
 [  {nats_a_document} nats a document]
@@ -39,11 +42,18 @@ IMPOSSIBLE = "infinite: the model gives a word there no probability (its beta is
 
 
 def score_part(
-    run: Scoring, name: str, store: Corpus, split: float | None, parts: tuple[str, ...]
+    run: Scoring,
+    name: str,
+    store: Corpus,
+    split: float | None,
+    parts: tuple[str, ...],
+    *,
+    covariates: bool = True,
 ) -> Score | ClusterScore | PointScore:
     """Score parts of a store.
 
-    Without ``split`` all cells are scored, and theta is folded in on the same cells.
+    Without ``split`` all cells are scored, and theta is folded in on the same cells. Without
+    ``covariates`` all documents have the model's mean prior.
     """
     if model_kind(run.model) != "topics":
         return score_clusters(run.model, store, parts, run.visitors, run.step(name))
@@ -55,7 +65,35 @@ def score_part(
         parts=parts,
         fold_in=run.config.fold_in,
         progress=run.step(name),
+        covariates=covariates,
     )
+
+
+def score_entries(
+    run: Scoring,
+    name: str,
+    store: Corpus,
+    split: float | None,
+    parts: tuple[str, ...],
+    documents: str,
+) -> dict[str, Entry]:
+    """Score parts of a store, with a second entry where documents have priors of their own.
+
+    ``documents`` says which they are.
+    """
+    title = TITLES[name]
+    entry = run.model.manifest.covariates
+    if entry is None:
+        return {name: Entry(score_part(run, title, store, split, parts), documents)}
+    mean = score_part(run, title, store, split, parts, covariates=False)
+    reason = explain_mean_prior(run.model, store, run.visitors)
+    if reason:
+        return {name: Entry(mean, f"{documents}; the mean prior of all documents, for {reason}")}
+    score = score_part(run, title, store, split, parts)
+    return {
+        name: Entry(score, f"{documents}; each with the prior of its covariates, {entry.formula}"),
+        name + MEAN_PRIOR: Entry(mean, f"{documents}; the mean prior of all documents"),
+    }
 
 
 def score_documents(
@@ -120,7 +158,7 @@ class HeldOutOptions:
 def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str]:
     store, parts, documents = run.scored_documents()
     if options.per_document is None:
-        return {"heldout": Entry(score_part(run, "held-out", store, run.split, parts), documents)}
+        return score_entries(run, "heldout", store, run.split, parts, documents)
     check_table_file(options.per_document, "--per-document", force=options.force)
     if run.config.heldout is not True:
         raise UsageError("--per-document requires --heldout of the corpus itself")
@@ -148,8 +186,7 @@ class WholeOptions:
 
 
 def _whole(run: Scoring, options: WholeOptions) -> Mapping[str, Entry]:
-    score = score_part(run, "whole", run.corpus, None, ("heldout",))
-    return {"whole": Entry(score, "documents set aside")}
+    return score_entries(run, "whole", run.corpus, None, ("heldout",), "documents set aside")
 
 
 @dataclass(frozen=True)
@@ -161,17 +198,13 @@ class TrainingOptions:
 
 def _training(run: Scoring, options: TrainingOptions) -> Mapping[str, Entry]:
     learned = select_learned(run.corpus, run.model.manifest.sample)
-    return {
-        "training": Entry(
-            score_part(run, "training", learned, None, ("train",)),
-            f"training {noun_of(run.model.manifest.width)}",
-        )
-    }
+    documents = f"training {noun_of(run.model.manifest.width)}"
+    return score_entries(run, "training", learned, None, ("train",), documents)
 
 
 def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
     """Perplexity of documents, or likelihood of points."""
-    title = TITLES[name]
+    title = TITLES[name.removesuffix(MEAN_PRIOR)]
     if "points" in score:
         return render(POINTS, {**score, "title": title, "loglik": -score["nats_per_point"]})
     value = (
@@ -180,8 +213,9 @@ def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
         else f"{score['perplexity']:.1f}   ({score['nats_per_token']:.4f} nats a token)"
     )
     nats = f"{-score['nats_per_point']:.4f}" if "nats_per_point" in score else None
+    title = title if name.startswith("whole") else f"{title} perplexity"
     about = {
-        "title": title if name == "whole" else f"{title} perplexity",
+        "title": "  with the mean prior" if name.endswith(MEAN_PRIOR) else title,
         "value": value,
         "nats_a_document": nats,
     }

@@ -181,7 +181,8 @@ def other_corpus(
     """Open a corpus store, or ingest raw text into a temporary one.
 
     Raw text is read with the model's tokenizer and keeps all words, so that the out-of-vocabulary
-    rate is known. meta: fields of raw documents to keep, by the name of the column.
+    rate is known. meta: fields of raw documents to keep, by the name of the column. Covariates of
+    the model are kept where the documents have them.
     """
     width = model.manifest.width
     path = Path(places().resolve(path) if str(path).endswith(".zarr") else path)
@@ -207,11 +208,14 @@ def other_corpus(
     with tempfile.TemporaryDirectory(prefix="topics-heldout-") as folder:
         out = Path(folder) / "corpus.zarr"
         read = ReadOptions(**reading).recall(model.manifest.reading, FIELDS, LAYOUT)
+        entry = model.manifest.covariates
+        wanted = [] if entry is None else [c for c in entry.design().columns if c not in meta]
+        meta = {**meta, **{column: column for column in wanted}}
         if meta:
             # a field that is called as its column may have another name in the model's input
             earlier = remembered_meta(model.manifest.reading)
             named = {c: earlier.get(c, c) if field == c else field for c, field in meta.items()}
-            read = replace(read, meta=named)
+            read = replace(read, meta=named, recalled_columns=tuple(wanted))
         words = Recipe.from_json(recipe)
         ingest(
             [Path(path)],

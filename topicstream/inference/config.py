@@ -80,6 +80,12 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
         metavar="COLUMN,...",
         parse=listed_names,
     )
+    covariates: bool = option(
+        True,
+        "With a model of `train --covariates`: read the covariates of the documents, from the same "
+        "fields; without them a document has the mean prior.",
+        flags=("--covariates/--no-covariates",),
+    )
     follow: bool = option(
         False, "Read standard input and answer each line as soon as it is complete."
     )

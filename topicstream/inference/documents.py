@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,21 @@ from topicstream.numeric.kernels.jit import kernel
 
 _BASIS = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
+
+
+class DocumentPriors(NamedTuple):
+    """Priors of documents that depend on their covariates.
+
+    Attributes
+    ----------
+    alphas
+        float32[A, KP], zero in the padding.
+    row_of
+        int32[D], the row of each document.
+    """
+
+    alphas: np.ndarray
+    row_of: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,8 @@ class Documents:
         Metadata by name, an Arrow array of D values each.
     integer_ids
         The ids are whole numbers in the input.
+    priors
+        Their own priors, or None where all have the model's.
     """
 
     ids: pa.Array
@@ -50,6 +67,7 @@ class Documents:
     unknown: np.ndarray
     columns: Mapping[str, pa.Array] = field(default_factory=dict)
     integer_ids: bool = False
+    priors: DocumentPriors | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -94,6 +112,7 @@ class Documents:
         """Select documents in the order of ``which``, int64[n]."""
         indptr, cells = ragged_rows(self.indptr, which)
         places = pa.array(which)
+        priors = self.priors
         return replace(
             self,
             ids=self.ids.take(places),
@@ -103,6 +122,7 @@ class Documents:
             tokens=self.tokens[which],
             unknown=self.unknown[which],
             columns={name: column.take(places) for name, column in self.columns.items()},
+            priors=None if priors is None else priors._replace(row_of=priors.row_of[which]),
         )
 
 

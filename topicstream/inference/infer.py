@@ -43,6 +43,7 @@ from topicstream.inference.output import (
     keep,
     open_answers,
 )
+from topicstream.inference.priors import CovariateReader
 from topicstream.inference.source import TEXT, TEXTS, StoredDocuments, open_source
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
@@ -135,9 +136,14 @@ class Answers:
                 f"answers"
             )
         columns = dict.fromkeys([*listed_names(config.with_columns), *self.method.columns])
-        self.source = open_source(replace(config, with_columns=list(columns)), model, self.plan)
+        wanted = self._covariate_columns()
+        self.source = open_source(
+            replace(config, with_columns=list(columns)), model, self.plan, wanted
+        )
+        self.covariates = CovariateReader(model, list(self.source.columns)) if wanted else None
         self.view = None if self.method.dense else view_of(model, edits=config.edits)
-        shown = self.source.columns
+        shown = {name: kind for name, kind in self.source.columns.items() if name in columns}
+        self._shown = list(shown)
         self._labels = None
         named = self.view is not None and config.edits and bool(model.manifest.label_docs)
         if named and self.view is not None and NAMES not in shown:
@@ -147,6 +153,19 @@ class Answers:
         facts = not self.method.dense
         integer_ids = self.source.integer_ids
         self.schema = answer_schema(shown, facts=facts, integer_ids=integer_ids)
+
+    def _covariate_columns(self) -> list[str]:
+        """Return the columns that the documents' priors depend on, none where they are not used."""
+        entry = self.model.manifest.covariates
+        if entry is None or self.model.coefficients is None or not self.config.covariates:
+            return []
+        if not self.method.takes_priors:
+            self.progress.say(
+                f"covariates: --method {self.method.name} gives all documents the mean prior of "
+                f"the model; bp and vb give each its own"
+            )
+            return []
+        return entry.design().columns
 
     def encoded(self, encode: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
         """Encode the answers of every block, in input order.
@@ -174,8 +193,12 @@ class Answers:
             self.progress.step(
                 "topics of documents", self.tally.documents, self.source.total or None, "documents"
             )
+        for line in [] if self.covariates is None else self.covariates.lines():
+            self.progress.say(f"covariates: {line}")
 
     def _answer(self, docs: Documents) -> pa.RecordBatch:
+        if self.covariates is not None:
+            docs = self.covariates.add_priors(docs)
         shares = self.method.shares(docs)
         view = self.view
         lists = keep(
@@ -189,7 +212,7 @@ class Answers:
             beside.append(
                 pa.ListArray.from_arrays(offsets, self._labels.take(pa.array(lists.topics)))
             )
-        beside += [docs.columns[name] for name in self.source.columns]
+        beside += [docs.columns[name] for name in self._shown]
         return answer_batch(self.schema, typed_ids(docs.ids, docs.integer_ids), lists, beside)
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -80,6 +80,8 @@ class Method(ABC):
     Options
         A dataclass of ``topicstream.base.options.option`` fields: options of ``topics infer`` and
         of ``topicstream.infer``.
+    takes_priors
+        True if it uses the priors of documents (``Documents.priors``); otherwise all have the mean.
     weighs_cells
         True if it weighs the cells of new documents as a model trained with ``--weighting`` does.
     needs_all
@@ -111,6 +113,7 @@ class Method(ABC):
     name: ClassVar[str]
     cites: ClassVar[str]
     Options: ClassVar[type] = NoOptions
+    takes_priors: ClassVar[bool] = False
     weighs_cells: ClassVar[bool] = False
     needs_all: bool = False
     columns: ClassVar[tuple[str, ...]] = ()

@@ -129,7 +129,12 @@ class StoredDocuments(DocumentSource):
     batches: tuple[int, int | None] = (0, None)
 
     def __init__(
-        self, model: TopicModel, plan: InferencePlan, corpus: Corpus, config: InferConfig
+        self,
+        model: TopicModel,
+        plan: InferencePlan,
+        corpus: Corpus,
+        config: InferConfig,
+        wanted: Sequence[str] = (),
     ) -> None:
         super().__init__(model, plan)
         self.check_width(corpus.width, corpus.path)
@@ -139,7 +144,8 @@ class StoredDocuments(DocumentSource):
             corpus = view(corpus, model.manifest.sample) if len(sampled) == 1 else corpus
             self.parts = tuple(dict.fromkeys("train" if p in sampled else p for p in self.parts))
         self.corpus = corpus
-        self.columns = find_column_types(corpus, listed_names(config.with_columns))
+        there = [name for name in wanted if name in corpus.manifest.columns]
+        self.columns = find_column_types(corpus, [*listed_names(config.with_columns), *there])
         self.integer_ids = corpus.manifest.ids == "integer"
         self.total = sum(corpus.part(p == "heldout").docs for p in self.parts)
 
@@ -165,10 +171,15 @@ class RawDocuments(DocumentSource):
     """Documents of files or in memory, read as the model's corpus was."""
 
     def __init__(
-        self, model: TopicModel, plan: InferencePlan, inputs: Any, config: InferConfig
+        self,
+        model: TopicModel,
+        plan: InferencePlan,
+        inputs: Any,
+        config: InferConfig,
+        wanted: Sequence[str] = (),
     ) -> None:
         super().__init__(model, plan)
-        names = listed_names(config.with_columns)
+        names = list(dict.fromkeys([*listed_names(config.with_columns), *wanted]))
         if set(config.of_parts()) != set(PARTS):
             raise UsageError("--part requires a corpus store, but these are raw documents")
         fields = remembered_meta(model.manifest.reading) if isinstance(inputs, list) else {}
@@ -181,6 +192,9 @@ class RawDocuments(DocumentSource):
             options = replace(options, vectors=True, split=None, min_tokens=0)
         elif isinstance(inputs, list):
             options = options.recall(model.manifest.reading, FIELDS, LAYOUT)
+        asked = listed_names(config.with_columns)
+        left_out = tuple(name for name in wanted if name not in asked)
+        options = replace(options, recalled_columns=left_out)  # where an input lacks them
         self.columns = {name: TEXTS if name in LISTS else TEXT for name in names}
         self.inputs = inputs
         self.options = options
@@ -277,8 +291,12 @@ def find_column_types(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.Data
     return {name: TEXTS if known_columns[name] == "list" else TEXT for name in names}
 
 
-def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> DocumentSource:
+def open_source(
+    config: InferConfig, model: TopicModel, plan: InferencePlan, wanted: Sequence[str] = ()
+) -> DocumentSource:
     """Open the documents that a configuration names.
+
+    ``wanted`` are columns that are read where the documents have them.
 
     Raises
     ------
@@ -298,13 +316,13 @@ def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> 
     if config.follow:
         if [str(p) for p in files] != ["-"]:
             raise UsageError("--follow reads standard input: give - as the only input")
-        return FollowedDocuments(model, plan, inputs, config)
+        return FollowedDocuments(model, plan, inputs, config, wanted)
     stores = [p for p in files if isinstance(p, Corpus) or (Path(p) / "manifest.json").exists()]
     if not stores:
-        return RawDocuments(model, plan, inputs, config)
+        return RawDocuments(model, plan, inputs, config, wanted)
     corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], dense=True)
     if len(files) > 1:
         raise InputError(f"{stores[0]}: a corpus store cannot be combined with other inputs")
     if reading := sorted(config.non_defaults()):
         raise InputError(f"{stores[0]}: is a corpus store; {reading[0]} is for raw documents")
-    return StoredDocuments(model, plan, corpus, config)
+    return StoredDocuments(model, plan, corpus, config, wanted)

@@ -20,10 +20,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
-from math import isfinite, prod
+from math import fsum, isfinite, prod, sqrt
 
 import numpy as np
-from scipy.interpolate import BSpline
 
 from topicstream.base.dates import ordinal, parse
 from topicstream.base.errors import InputError, UsageError
@@ -36,6 +35,8 @@ SMOOTH_DF = 10
 DEGREE = 3
 DAYS = 365.25
 """Of a year."""
+ABSENT = "(missing)"
+"""Name of the category of documents without a value."""
 _FACTOR = re.compile(
     r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)|(?P<name>[\w.-]+))\s*"
 )
@@ -163,6 +164,18 @@ class Covariate:
         Interior knots of the curve, float64[n].
     missing
         Values of a column of numbers that say that there is none (``NA``).
+    most
+        Categories at most.
+    listed
+        Categories that one document has at most, where it may have several; 0: it has one. Each has
+        a column then, the most frequent one too.
+    keeps_absent
+        Whether documents without a value are coded: as a category of their own or, in a column of
+        numbers, by the mean and an indicator. (Those of lists have no category.)
+    absent
+        Documents without a value, where they are coded.
+    scale
+        Standard deviation of a column of numbers.
     """
 
     column: str
@@ -176,6 +189,11 @@ class Covariate:
     mean: float = 0.0
     knots: np.ndarray = field(default_factory=lambda: np.zeros(0))
     missing: frozenset[str] = frozenset()
+    most: int = MOST_LEVELS
+    listed: int = 0
+    keeps_absent: bool = False
+    absent: int = 0
+    scale: float = 1.0
 
     def choose_coding(self) -> None:
         """Decide from the counted values between numbers, dates and categories.
@@ -185,9 +203,12 @@ class Covariate:
         InputError
             If the column cannot be coded, or does not vary.
         """
-        numbers = {value: as_number(value, self.column) for value in self.counts}
         if not self.counts:
             raise InputError(f"column {self.column}: no document has a value")
+        if self.listed:
+            self._code_categories(next(iter(self.counts)))
+            return
+        numbers = {value: as_number(value, self.column) for value in self.counts}
         known = {value: number for value, number in numbers.items() if number is not None}
         others = numbers.keys() - known.keys()
         distinct = known if others <= NO_NUMBER and known else numbers
@@ -198,6 +219,8 @@ class Covariate:
             )
         if known and others <= NO_NUMBER:
             self.missing = frozenset(others)
+            if self.keeps_absent:
+                self.absent += sum(self.counts[value] for value in others)
             self._code_numbers(known)
         else:
             text = next(value for value in numbers if value not in known)
@@ -220,7 +243,9 @@ class Covariate:
         )
         dated = dated and self.low >= 1  # axes of dates begin with the year 1
         self.kind = "date" if dated else "whole" if integers else "number"
-        self.mean = float(np.average(values, weights=weights))
+        documents = float(weights.sum())
+        self.mean = fsum(values * weights) / documents  # the same on every processor
+        self.scale = sqrt(fsum((values - self.mean) ** 2 * weights) / documents)
         if self.df:
             self.df = max(1, min(self.df, len(values) - 1))
             quantiles = np.linspace(0, 1, max(0, self.df - DEGREE) + 2)[1:-1]
@@ -244,26 +269,27 @@ class Covariate:
         self.levels = sorted(
             self.counts, key=lambda value: (value != self.reference, -self.counts[value], value)
         )
-        if len(self.levels) > MOST_LEVELS:
+        if len(self.levels) > self.most:
             raise InputError(
                 f"column {self.column}: {text[:40]!r} is neither a number nor a date, and of "
                 f"{len(self.levels):,} different groups "
-                f"at most {MOST_LEVELS} can be compared; --date-format of `topics ingest` reads "
+                f"at most {self.most:,} can be compared; --date-format of `topics ingest` reads "
                 f"other dates"
             )
 
     def names(self) -> list[str]:
         """Name the columns of ``matrix``."""
         if self.levels:
-            return [f"{self.column}={level}" for level in self.levels[1:]]
-        return (
-            [f"s({self.column}).{i + 1}" for i in range(len(self.knots) + DEGREE)]
-            if self.df
-            else [self.column]
-        )
+            names = [f"{self.column}={level}" for level in self.levels[self.listed == 0 :]]
+        elif self.df:
+            names = [f"s({self.column}).{i + 1}" for i in range(len(self.knots) + DEGREE)]
+        else:
+            names = [self.column]
+        own_category = self.absent and not self.listed
+        return [*names, f"{self.column}={ABSENT}"] if own_category else names
 
     def matrix(self, values: Sequence[str | float]) -> np.ndarray:
-        """Code values as columns of numbers, float64[D, columns].
+        """Code values as columns of numbers, float64[D, columns], without that of absent ones.
 
         Parameters
         ----------
@@ -271,8 +297,9 @@ class Covariate:
             Text, or numbers of a column of numbers; none is missing.
         """
         if self.levels:
-            codes = np.array([self.levels.index(str(value)) for value in values], np.int64)
-            return np.eye(len(self.levels))[codes][:, 1:]
+            place = {level: i for i, level in enumerate(self.levels)}
+            codes = np.array([place[str(value)] for value in values], np.int64)
+            return np.eye(len(self.levels))[codes][:, self.listed == 0 :]
         x = np.array(
             [
                 value if isinstance(value, float) else as_number(str(value), self.column)
@@ -283,6 +310,8 @@ class Covariate:
         if not self.df:
             # from the mean, so that other terms are effects there and not in the year 0
             return (x - self.mean)[:, None]
+        from scipy.interpolate import BSpline  # a fifth of a second, which manifests need not take
+
         left = np.repeat(self.low, DEGREE + 1)
         right = np.repeat(self.high, DEGREE + 1)
         spline = BSpline.design_matrix(
@@ -294,16 +323,21 @@ class Covariate:
 class Design:
     """The design matrix of a formula: an intercept, then the columns of each term."""
 
-    def __init__(self, terms: Sequence[Term], covariates: Mapping[Factor, Covariate]) -> None:
+    def __init__(
+        self,
+        terms: Sequence[Term],
+        covariates: Mapping[Factor, Covariate],
+        most: int = MOST_COLUMNS,
+    ) -> None:
         self.terms = list(terms)
         self.covariates = dict(covariates)
         self.names = ["(intercept)"]
         for term in self.terms:
             parts = product(*(self.covariates[factor].names() for factor in term))
             self.names += [":".join(part) for part in parts]
-        if len(self.names) > MOST_COLUMNS:
+        if len(self.names) > most:
             raise InputError(
-                f"the formula has {len(self.names)} coefficients, at most {MOST_COLUMNS} can be "
+                f"the formula has {len(self.names):,} coefficients, at most {most:,} can be "
                 f"estimated; drop a term"
             )
 

@@ -26,6 +26,7 @@ from topicstream.base.records import (
     write_record,
 )
 from topicstream.corpus.vocabulary import Vocabulary
+from topicstream.model.design import CovariatesEntry
 from topicstream.model.seeds import SeedEntry, constants_of
 from topicstream.model.weighting import Weighting
 from topicstream.numeric.kernels.constants import Constants
@@ -177,6 +178,8 @@ class Origin(Record, omit_defaults=True):
         Training documents of each label, for the last topics.
     sample
         Share of the training documents that it learned from.
+    covariates
+        What alpha of each document depends on; the table ``lambda`` holds the coefficients.
     """
 
     engine: str | None = None
@@ -199,6 +202,7 @@ class Origin(Record, omit_defaults=True):
     weighting: Weighting | None = None
     seed_words: list[SeedEntry] | None = None
     sample: Share | None = None
+    covariates: CovariatesEntry | None = None
     imported: dict[str, Any] | None = None
     tables: dict[TableName, TableEntry] = {}
 

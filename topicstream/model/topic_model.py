@@ -322,6 +322,19 @@ class TopicModel:
         return StoredTable(self.path, self.manifest, name)
 
     @cached_property
+    def coefficients(self) -> np.ndarray | None:
+        """Return the coefficients of the documents' covariates, float64[F, K], or None.
+
+        alpha of a document is exp(x @ coefficients), with x of ``manifest.covariates.design()``.
+        """
+        if self.path is None or self.manifest.covariates is None:
+            return None
+        if "lambda" not in self.manifest.tables:  # saved without it
+            return None
+        table = self.table("lambda")
+        return table.gather(np.arange(table.n_rows)).astype(np.float64)
+
+    @cached_property
     def cluster_sizes(self) -> np.ndarray | None:
         """Return the documents of each cluster, float64[K], or None for a topic model.
 

@@ -26,7 +26,7 @@ from topicstream.base.progress import Told, listener, screen
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import describe_mismatch
 from topicstream.model import edits
-from topicstream.model.manifest import read_manifest
+from topicstream.model.manifest import ModelManifest, read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.config import TrainConfig
 from topicstream.training.loop import Trained, figures_of, train
@@ -155,6 +155,7 @@ def train_on(
         seed_words=manifest.seed_words,
         sample=manifest.sample,
         weighting=manifest.weighting.kind if manifest.weighting else "none",
+        **_covariates_of(manifest),
         block_cells=manifest.layout.get("block_cells"),
         round_blocks=manifest.layout.get("round_blocks"),
         options=options,
@@ -163,6 +164,22 @@ def train_on(
         **limits,
     )
     return Updated(trained.model, trained.passes, trained.reason, trained.last, trained.topics)
+
+
+def _covariates_of(manifest: ModelManifest) -> dict[str, Any]:
+    """Return the keywords of ``train`` that continue a model's covariates.
+
+    Their design stays as it is: new categories have no coefficients, and new dates beyond the range
+    count as its end.
+    """
+    entry = manifest.covariates
+    if entry is None:
+        return {}
+    return {
+        "covariates": entry.formula,
+        "covariate_sd": entry.slope_sd,
+        "intercept_sd": entry.intercept_sd,
+    }
 
 
 @configured(UpdateConfig)

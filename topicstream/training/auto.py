@@ -51,7 +51,12 @@ class Choice:
     begun: bool = False
 
 
-def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "prediction") -> Choice:
+def choose(
+    shape: Shape,
+    options_given: Mapping[str, Any],
+    aim: str = "prediction",
+    covariates: bool = False,
+) -> Choice:
     """Choose engine, sparsity and priors by the corpus, K and the user's options.
 
     What the machine has free never counts, so the same command gives the same model. Engines with
@@ -68,6 +73,9 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
         Engine options of the user. None leaves an option to this function.
     aim
         ``prediction`` or ``reading``.
+    covariates
+        Whether alpha depends on the documents' covariates. It is not pulled then: their
+        coefficients have a prior, and with a pull acl got worse.
 
     Raises
     ------
@@ -91,10 +99,10 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
     if sparse.get("sparsity") is None:
         sparse["sparsity"] = 16 if length < FEW_DISTINCT and shape.cells >= LARGE else 32
     if learn:
-        few = {"prior_pull": HELD} if shape.docs < 2 * shape.topics else {}
-        sparse |= {
-            name: value for name, value in (PRIORS | few).items() if sparse.get(name) is None
-        }
+        own = PRIORS | ({"prior_pull": 0.0} if covariates else {})
+        if shape.docs < 2 * shape.topics:
+            own |= {"prior_pull": HELD}
+        sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
     return Choice(
         BEST,
         f"lowest perplexity in the least time; {sparse['sparsity']} active topics a document "
@@ -109,7 +117,7 @@ def choose_engine(config: TrainConfig, shape: Shape) -> Choice:
     folder = Path(config.model)
     begun = None if config.force else RunRecord.read(folder)
     if begun is None:
-        return choose(shape, options_given, config.aim)
+        return choose(shape, options_given, config.aim, config.covariates is not None)
     options = {**options_given, **read_decided_options(folder, "auto", options_given)}
     return Choice(begun.engine, "the run in this folder uses it", options, begun=True)
 
@@ -122,7 +130,8 @@ def choose_smaller(config: TrainConfig, choice: Choice, error: DoesNotFit) -> Ch
     DoesNotFit
         ``error``, where another engine is not permitted.
     """
-    if choice.algo == SMALLEST or config.aim == "reading" or choice.begun:
+    others_alike = config.aim != "reading" and config.covariates is None
+    if choice.algo == SMALLEST or not others_alike or choice.begun:
         raise error
     # what is free now does not decide which model a command makes
     stated = config.memory.stated and not isinstance(error, DiskTooSmall)

@@ -132,6 +132,34 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         show=True,
         recorded=True,
     )
+    covariates: str | None = option(
+        None,
+        "Let each document's alpha depend on its metadata: a formula over columns of the store, "
+        "such as 'party + s(date)' (as in `topics effects`; a column of lists counts each value). "
+        "For sparse-bp, bp, cvb0 and sparselda.",
+        metavar="FORMULA",
+        recorded=True,
+    )
+    covariate_sd: float = option(
+        1.0,
+        "With --covariates: standard deviation of the prior of each coefficient, of categories and "
+        "of numbers in standard deviations; smaller holds documents closer together.",
+        above=0,
+        max=1e3,
+        show=True,
+        advanced=True,
+        recorded=True,
+    )
+    intercept_sd: float = option(
+        10.0,
+        "With --covariates: standard deviation of the prior of each topic's log alpha around its "
+        "initial value.",
+        above=0,
+        max=1e3,
+        show=True,
+        advanced=True,
+        recorded=True,
+    )
     tables: str = option(
         "auto", "Where to keep the large tables.", choices=("auto", "memory", "disk"), show=True
     )

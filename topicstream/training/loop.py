@@ -35,6 +35,7 @@ from topicstream.model.topic_kinds import dead_warning
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.training.config import TrainConfig
+from topicstream.training.covariates import TABLE
 from topicstream.training.executor import Executor, Job, MakeExecutor, Remote
 from topicstream.training.plan import Allowance, wider_rounds
 from topicstream.training.rehearsal import rehearsal_config, rehearse
@@ -307,6 +308,7 @@ def write_model(session: Session, reason: str) -> None:
     """
     run = session.run
     params = session.params
+    session.set_mean_prior()
     with ModelWriter(run.folder, run.corpus.n_words, run.record.topics) as writer:
         _write_tables(writer, session)
         writer.commit(
@@ -332,6 +334,11 @@ def _write_tables(writer: ModelWriter, session: Session) -> None:
             write(start, rows)
     if isinstance(engine, VectorEngine):
         writer.write_rows(0, engine.model_rows(session.params))
+    if run.design is not None:
+        coefficients = session.params[TABLE]
+        columns = iter([pa.array(run.design.names, pa.large_string())])
+        (rows, topics) = coefficients.shape
+        writer.add_table(TABLE, rows, topics, names=columns).write_rows(0, coefficients)
     for name in engine.about.stored_params:
         value = np.atleast_2d(session.params[name])
         writer.add_table(name, *value.shape).write_rows(0, value)
@@ -378,6 +385,8 @@ def _origin(session: Session, reason: str) -> Origin:
         topic_names = {str(seed.topic): seed.name for seed in record.seed_words} | topic_names
     if record.sample is not None:
         manifest["sample"] = record.sample
+    if run.design is not None:
+        manifest["covariates"] = run.design.entry(record.covariate_sd, record.intercept_sd)
     return origin_of(as_origin(manifest), topic_names=topic_names)
 
 

@@ -20,6 +20,7 @@ from topicstream.base.text import counted
 from topicstream.corpus.format import CELLS, DOCS
 from topicstream.corpus.grid import Grid
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule, padded, workspace_bytes
+from topicstream.engines.covariates import prior_stats
 from topicstream.numeric.tables.layouts import LAYOUTS
 from topicstream.numeric.tables.table import Footprint, Sizes
 
@@ -429,6 +430,17 @@ def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
     return most if place.deltas_spill else max(0, own + most - deltas)
 
 
+def _prior_bytes(engine: Engine, block: BlockShape) -> StartMemory:
+    """Count the bytes of coefficients and their step, and of a block's covariates."""
+    prior = engine.shape.covariates
+    if prior is None:
+        return NOTHING
+    coefficients = Array((12, prior.columns, engine.shape.topics), np.float64)
+    rows = prior.most_rows(block.docs)
+    coded = [Array((block.docs,), np.int32), Array((rows, 1 + prior.longest), np.int64)]
+    return StartMemory(coefficients.nbytes, total_bytes(coded))
+
+
 def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
     """List the memory of the start, the passes and the end of a run."""
     engine = work.engine
@@ -443,7 +455,12 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
         "vocabulary": WORD_BYTES * engine.shape.words,
     }
     numbers = Array((blocks, block.words), np.int32).nbytes
+    prior = _prior_bytes(engine, block)
+    figures = total_bytes(
+        [Array((size,), np.float64) for size in prior_stats(engine.shape).values()]
+    )
     fixed = always | {
+        "covariates": figures * (blocks + 2) + prior.fixed,
         "deltas": tables.buffers + min(tables.sums, LEAST_SUMS) + numbers * (tables.waiting > 0)
         if merges
         else tables.delta * blocks * (not place.deltas_spill) + numbers,
@@ -457,6 +474,7 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
     ]
     cutting = [Array((5, engine.shape.words), np.int8), Array((block.cells,), np.int32)]
     worker = {
+        "covariates": figures + prior.worker,
         "blocks": total_bytes([*cells, *cutting]),
         "visits": tables.scratch
         + tables.delta * waits

@@ -22,9 +22,11 @@ from topicstream.engines.base import (
     new_stats,
     phase_of,
 )
+from topicstream.evaluation.covariates import CovariateFile
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.table import Table
 from topicstream.training.course import Course, check_pass
+from topicstream.training.covariates import TABLE, mean_prior, write_rows_of_run
 from topicstream.training.executor import Job
 from topicstream.training.passes import START, Pass, PassRunner
 from topicstream.training.setup import TrainingRun
@@ -81,10 +83,16 @@ class Session:
         self.tables = RunTables(
             run.engine, run.n_w, self.workers, self.work if plan.place.tables_on_disk else None
         )
+        corpus = run.corpus
+        self._covariates: CovariateFile | None = None
+        if run.design is not None:
+            rows = self.work / "covariates.bin"
+            self._covariates = write_rows_of_run(corpus, run.grid, run.design, rows, run.progress)
+            corpus = corpus.with_covariates(self._covariates)
         spill = self.work if plan.place.deltas_spill else None
         job = Job(
             run.engine,
-            run.corpus,
+            corpus,
             run.grid,
             run.layout,
             run.block,
@@ -451,6 +459,13 @@ class Session:
             return False
         self._rewind(best, False)
         return True
+
+    def set_mean_prior(self) -> None:
+        """Set alpha to the mean of the documents' own, where it depends on their covariates."""
+        if self._covariates is None:
+            return
+        mean = mean_prior(self._covariates, self.run.grid, self.params[TABLE])
+        self.params["alpha"][:] = mean
 
     def end(self, reason: str) -> None:
         """Record that the run is finished: the model is stored."""

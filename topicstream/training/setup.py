@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,13 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_sample
 from topicstream.engines import engines, find
 from topicstream.engines.base import TOPICS, About, BlockShape, Engine, Layout, Shape, passes_needed
+from topicstream.engines.shapes import PriorShape
+from topicstream.model.design import PriorDesign
 from topicstream.model.manifest import read_manifest
 from topicstream.model.weighting import Weights
 from topicstream.training.auto import choose_engine, choose_smaller, name_least_limit
 from topicstream.training.config import TrainConfig
+from topicstream.training.covariates import find_design, prior_shape
 from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import Allowance, Plan, Work, make_plan, state_bytes_of_pass
 from topicstream.training.starts.best import pays
@@ -63,6 +67,8 @@ class TrainingRun:
         float64[W], training tokens (or weights) of each word.
     plan
         Its memory and disk.
+    design
+        What the documents' priors depend on, or None.
     """
 
     folder: Path
@@ -78,6 +84,7 @@ class TrainingRun:
     plan: Plan
     executor: MakeExecutor
     progress: Progress
+    design: PriorDesign | None = None
 
 
 def resolve(config: TrainConfig, progress: Progress) -> TrainingRun:
@@ -123,7 +130,8 @@ def resolve_with_engine(config: TrainConfig, corpus: Corpus, progress: Progress)
         See ``resolve``.
     """
     n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
-    engine, seed_words = make_engine_of_run(config, corpus, n_w, progress)
+    design = find_design(config, corpus, progress)
+    engine, seed_words = make_engine_of_run(config, corpus, n_w, progress, design)
     start_name = choose_start(config, engine)
     start = make_start(start_name, engine, config.warm, config.warm_share)
     start.check(engine)
@@ -160,6 +168,7 @@ def resolve_with_engine(config: TrainConfig, corpus: Corpus, progress: Progress)
         plan=make_plan(work, find_allowance(config, engine, stopping)),
         executor=executor_of(config.executor),
         progress=progress,
+        design=design,
     )
 
 
@@ -266,10 +275,17 @@ def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
     return engine.Options(**checked(engine.Options, given, engine.name, beside=TrainConfig))
 
 
-def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | None) -> Engine:
+def make_engine(
+    kind: type[Engine],
+    store: Corpus,
+    options: Any,
+    topics: int | None,
+    prior: Callable[[int], PriorShape | None] = lambda topics: None,
+) -> Engine:
     """Make an engine for a store.
 
-    ``topics`` is the requested number of topics, None if the user gave none.
+    ``topics`` is the requested number of topics, None if the user gave none. ``prior`` returns what
+    the documents' priors depend on, of so many topics.
     """
     about = kind.about
     axes = {name: store.axes[name].size for name in about.axes}
@@ -277,7 +293,7 @@ def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | N
     shape = replace(shape, axes=axes, rows=sum(entry.docs for entry in store.part().blocks))
     if about.topics_axis:
         shape = replace(shape, bare={about.topics_axis: bare_cells(store, about.topics_axis)})
-    return kind(shape, options)
+    return kind(replace(shape, covariates=prior(shape.topics)), options)
 
 
 def engine_facts(algo: str) -> About:
@@ -300,7 +316,11 @@ def bare_cells(store: Corpus, axis: str) -> int:
 
 
 def make_engine_of_run(
-    config: TrainConfig, store: Corpus, n_w: np.ndarray, progress: Progress
+    config: TrainConfig,
+    store: Corpus,
+    n_w: np.ndarray,
+    progress: Progress,
+    design: PriorDesign | None = None,
 ) -> tuple[Engine, Any]:
     """Make the engine for this corpus, and the seed words for the run's record.
 
@@ -323,7 +343,8 @@ def make_engine_of_run(
     options = dict(config.options or {})
     if not config.force:
         options |= read_decided_options(Path(config.model), algo, options)
-    engine = make_engine(kind, store, make_options(kind, options), config.topics)
+    prior = partial(prior_shape, design, config)
+    engine = make_engine(kind, store, make_options(kind, options), config.topics, prior)
     engine, seed_words, warnings = add_seed_words(engine, config.seed_words, store, n_w)
     topics = engine.shape.topics
     docs = engine.shape.docs

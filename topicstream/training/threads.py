@@ -33,7 +33,8 @@ class WorkerBuffers:
     """The buffers that one worker reuses from visit to visit."""
 
     def __init__(self, job: Job) -> None:
-        self.cutter = Cutter(job.corpus.n_words, job.corpus.weights)
+        corpus = job.corpus
+        self.cutter = Cutter(corpus.n_words, corpus.weights, corpus.covariates)
         self.work = Scratch()
         self.kept = Scratch()
         self.state = Scratch()

@@ -44,6 +44,19 @@ from topicstream.engines.base import (
     option,
     padded,
 )
+from topicstream.engines.covariates import (
+    LAMBDA,
+    block_priors,
+    count_prior,
+    count_topics,
+    initial_coefficients,
+    is_counted,
+    prior_stats,
+    prior_workspace,
+    round_stats,
+    rows_of,
+    step_coefficients,
+)
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import (
     BINS,
@@ -144,6 +157,7 @@ def count_moves(
 # one state of the chain is about 1 % of perplexity behind the mean of a few
 # (docs/internals/decisions/sampler-priors.md)
 SAMPLES = 5
+DOCUMENTS = 512  # whose topics are counted at a time for the coefficients of covariates
 LARGE_TABLE = 30_000_000  # entries; of more, the sum of samples would take hundreds of megabytes
 # with so many topics 200 passes do not bring the random start to the perplexity of seed documents
 # (docs/internals/decisions/starts.md)
@@ -293,10 +307,45 @@ class Chain(Engine):
             "doc_loglik": 1,
             "topic_bins": bins,
             "lengths": 2 * BINS,
+            **prior_stats(self.shape),
         }
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        return {**super().initial_params(), "passes": np.zeros(1)}
+        params = {**super().initial_params(), "passes": np.zeros(1)}
+        prior = self.shape.covariates
+        if prior is not None:
+            params[LAMBDA] = initial_coefficients(prior, params["alpha"])
+        return params
+
+    def priors(self, visit: Visit, out: Out) -> tuple[np.ndarray, np.ndarray]:
+        """Return alpha of the documents: rows float64[A, >= K], and each document's, int32[D].
+
+        Without covariates all have the same.
+        """
+        if self.shape.covariates is None:
+            return visit.params["alpha"][None], np.zeros(visit.block.n_docs, np.int32)
+        rows = rows_of(visit.block)
+        alphas = out.array("priors", (len(rows.indptr) - 1, padded(self.shape.topics)))
+        return block_priors(rows, visit.params[LAMBDA], alphas), rows.pattern
+
+    def _count_prior(self, visit: Visit, out: Out) -> None:
+        """Add the topics of a block's documents to the statistics of their priors."""
+        if self.shape.covariates is None or not is_counted(
+            visit.key.pass_number, self.options.learn_after
+        ):
+            return
+        block = visit.block
+        rows = rows_of(block)
+        ends = np.concatenate(([0], np.cumsum(block.counts)))[block.indptr]
+        alphas = out.array("priors", (len(rows.indptr) - 1, padded(self.shape.topics)))
+        theta = out.array("documents by topic")
+        for first in range(0, block.n_docs, DOCUMENTS):
+            last = min(first + DOCUMENTS, block.n_docs)
+            count_topics(ends[first : last + 1], out.state["z"], theta)
+            some = rows._replace(pattern=rows.pattern[first:last])
+            held = self.options.prior_pull > 0.0
+            count_prior(self.shape, some, theta[: last - first], None, alphas, out.stats, held)
+        round_stats(self.shape, out.stats)
 
     @property
     def layout(self) -> Layout:
@@ -322,7 +371,15 @@ class Chain(Engine):
             "ptr": Buffer(block.words + 1, "int64", keep=True),
             "topic": Buffer(changes, "int32", keep=True),
             "value": Buffer(changes, "int32", keep=True),
+            **self._prior_workspace(block),
         }
+
+    def _prior_workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        if self.shape.covariates is None:
+            return {}
+        theta = Buffer((min(block.docs, DOCUMENTS), self.shape.topics), "float32")
+        own = {"documents by topic": theta, "ends of documents": Buffer(2 * block.cells, "int64")}
+        return own | prior_workspace(self.shape, block, "float64")
 
     def start(self, visit: Visit, out: Out) -> None:
         """Draw a random topic for each token, or one from the seed topics.
@@ -388,6 +445,7 @@ class Chain(Engine):
         stats["doc_loglik"][0] = figures[7]
         stats["tokens"][0] = figures[8]
         out.delta["phi"] = self._changes(visit.block, visit.state["z"], z, out)
+        self._count_prior(visit, out)
 
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
         """Redraw every token's topic in place in ``out.state["z"]``.
@@ -443,6 +501,9 @@ class Chain(Engine):
         }
         params["passes"] += 1
         passes = int(params["passes"][0])
+        first_alpha = self.initial_params()["alpha"]
+        held = Pull(float(first_alpha[0]), o.prior_pull, o.prior_pull)
+        figures |= step_coefficients(self.shape, params, stats, first_alpha, pull=held)
         if (
             o.learn_priors
             and passes > o.learn_after
@@ -451,8 +512,11 @@ class Chain(Engine):
             bounds = o.prior_low, o.prior_high
             documents = topic_counts(stats["topic_bins"], k), length_counts(stats["lengths"])
             rate = o.prior_pull * float(stats["documents"][0])
-            pull = Pull(float(self.initial_params()["alpha"][0]), rate, rate)
-            params["alpha"][:] = fit_alpha(params["alpha"], *documents, digamma_rise, *bounds, pull)
+            pull = Pull(float(first_alpha[0]), rate, rate)
+            if self.shape.covariates is None:
+                params["alpha"][:] = fit_alpha(
+                    params["alpha"], *documents, digamma_rise, *bounds, pull
+                )
             params["beta"][0] = fit_beta(
                 beta, Histogram(times, counts), 1.0, n_k, self.shape.words, digamma_rise, *bounds
             )

@@ -20,13 +20,16 @@ z
 start, length, arena
     Packed rows of the block's words (numeric/kernels/packed.py).
 n_t, inv, alpha, coef
-    float64[K]: tokens of a topic, 1 / (beta W + n_t), prior, (alpha_t + n_td) inv_t.
+    float64[K]: tokens of a topic, 1 / (beta W + n_t), prior of the document, (alpha_t + n_td)
+    inv_t.
 n_td, topics, slot
     int64[K]: topics of the present document, dense; the topics with n_td > 0; their places in
     ``topics``.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,7 +70,8 @@ def sweep(
     n_t: Doubles,
     inv: Doubles,
     coef: Doubles,
-    alpha: Doubles,
+    alphas: Doubles,
+    row_of: Ints,
     beta: float,
     mass: float,
     seed: int,
@@ -84,6 +88,8 @@ def sweep(
 
     Parameters
     ----------
+    alphas, row_of
+        float64[A, >= K] and int32[D]: document d has the prior alphas[row_of[d]].
     mass
         beta W.
     figures
@@ -94,7 +100,9 @@ def sweep(
     -1, or the number of the first token whose topic its word's row does not have (then z and table
     do not belong together).
     """
-    n_all = len(alpha)
+    n_all = len(n_t)
+    alpha = alphas[0, :n_all]
+    several = len(alphas) > 1
     bits_m = np.int64(m)
     one = np.int64(1) << bits_m
     mask = one - 1
@@ -124,6 +132,12 @@ def sweep(
         if n_d == 0:
             continue
         state = stream(seed, pass_number, first_doc + d)
+        # the document's own prior
+        if several:
+            alpha = alphas[row_of[d], :n_all]
+            alpha_sum = alpha.sum()
+            for t in range(n_all):
+                coef[t] = alpha[t] * inv[t]
         # counts and list of the document's topics
         n_topics = np.int64(0)
         for j in range(i, i + n_d):
@@ -336,6 +350,7 @@ class SparseLDA(Chain):
     """
 
     name = "sparselda"
+    about = replace(Chain.about, covariates=True)
     cites = (
         "Yao, Mimno & McCallum 2009, Efficient methods for topic model inference, section 3.4, "
         "eq. (6)-(10)"
@@ -375,7 +390,7 @@ class SparseLDA(Chain):
         phi.copy(0, block.n_words, start, arena)
         real = out.array("coefficients")
         whole = out.array("document topics")
-        alpha = params["alpha"]
+        alphas, row_of = self.priors(visit, out)
         beta = float(params["beta"][0])
         stray = sweep(
             block.indptr,
@@ -389,7 +404,8 @@ class SparseLDA(Chain):
             n_t,
             real[0],
             real[1],
-            alpha,
+            alphas,
+            row_of,
             beta,
             beta * self.shape.words,
             key.seed,

@@ -24,8 +24,11 @@ def choose(
     chosen: Ints,
     topics: Shorts,
     theta: Floats,
-    alpha: Doubles,
+    alphas: Floats,
+    row_of: Ints,
+    eager: float,
     gain: float,
+    k_all: int,
     next_topics: Shorts,
 ) -> None:
     """Exchange a document's weak topics for inactive ones with high bids.
@@ -35,10 +38,10 @@ def choose(
     scores[c, k] is the factor by which one step would multiply a share of topic k in the document
     (the gradient of its log-likelihood), counted over the words for which k is strong. From the
     best newcomer and the weakest topic on, they change places while gain * alpha_k * score_k
-    exceeds the weak topic's theta (float32[D, L], counts).
+    exceeds the weak topic's theta (float32[D, L], counts). alpha of document d is
+    alphas[row_of[d]], float32[K], in which more than ``eager`` counts as that.
     """
     width = topics.shape[1]
-    k_all = len(alpha)
     used = np.zeros(scores.shape[1], np.uint8)
     for d in range(len(chosen)):
         next_topics[d] = topics[d]
@@ -48,8 +51,9 @@ def choose(
         for j in range(width):
             used[topics[d, j]] = 1
         bid = scores[c]
+        alpha = alphas[row_of[d]]
         for k in range(k_all):
-            bid[k] = _ZERO if used[k] else bid[k] * gain * np.float32(alpha[k])
+            bid[k] = _ZERO if used[k] else bid[k] * gain * min(alpha[k], eager)
         for j in range(width):
             used[topics[d, j]] = 0
         while True:

@@ -28,6 +28,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
+from topicstream.engines.covariates import rows_of
 from topicstream.engines.message import messages
 from topicstream.engines.message.messages import CELL, NOTHING, TOKEN
 from topicstream.engines.message.priors import Learning, reach_option
@@ -140,22 +141,39 @@ class DenseMessages(Learning):
 
     def process(self, visit: Visit, out: Out) -> None:
         thetas = out.array("theta")
-        self._update(visit, out, thetas, None)
-        self.count_for_priors(visit, thetas, out)
+        alphas = self.document_priors(visit, out)
+        self._update(visit, out, thetas, None, alphas)
+        self.count_for_priors(visit, thetas, out, None, alphas)
+
+    def _priors(self, visit: Visit, alphas: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return alpha as the kernel takes it, with the row of each document."""
+        if alphas is not None:
+            return alphas, rows_of(visit.block).pattern
+        alpha = np.zeros((1, padded(self.shape.topics)), np.float32)
+        alpha[0, : self.shape.topics] = visit.params["alpha"]
+        return alpha, np.zeros(visit.block.n_docs, np.int32)
 
     def _update(
-        self, visit: Visit, out: Out, thetas: np.ndarray, links: messages.Links | None
+        self,
+        visit: Visit,
+        out: Out,
+        thetas: np.ndarray,
+        links: messages.Links | None,
+        alphas: np.ndarray | None = None,
     ) -> None:
-        """Compute the block's new messages from the old ones."""
+        """Compute the block's new messages from the old ones.
+
+        ``alphas`` are those of ``document_priors``.
+        """
         phi = visit.rows["phi"]
         beta = visit.params["beta"][0]
         topics = messages.Topics(phi.base, phi.index, visit.totals["phi"])
-        alpha = visit.params["alpha"].astype(np.float32)
+        alpha, row_of = self._priors(visit, alphas)
         smooth = np.float32(self.shape.words * beta)
         out.stats["loglik"][0] = messages.visit(
             visit.block.cells,
             topics,
-            messages.Priors(alpha, np.float32(beta), smooth),
+            messages.Priors(alpha, row_of, np.float32(beta), smooth),
             self.exclude,
             self._asynchronous,
             visit.state["messages"],
@@ -177,6 +195,7 @@ class BeliefPropagation(DenseMessages):
     name = "bp"
     cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (7), Fig. 3"
     exclude = CELL
+    about = replace(DenseMessages.about, covariates=True)
 
 
 class ZeroOrderCollapsedVariational(DenseMessages):
@@ -194,7 +213,7 @@ class ZeroOrderCollapsedVariational(DenseMessages):
     name = "cvb0"
     cites = "Asuncion et al. 2009 via Zeng, Cheung & Liu 2013, section 2.5, eq. (23)"
     exclude = TOKEN
-    about = replace(DenseMessages.about, real_cells=False)
+    about = replace(DenseMessages.about, real_cells=False, covariates=True)
 
 
 class SimplifiedBeliefPropagation(DenseMessages):

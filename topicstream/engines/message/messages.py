@@ -26,8 +26,8 @@ old, new
     float32[nnz, K], messages.
 delta
     float32[U, Kp].
-alpha, beta, smooth
-    float32[K], float32, float32 = W beta.
+beta, smooth
+    float32, float32 = W beta.
 
 Kp is a multiple of 16. A row is worked on 16 topics at a time: a sum over topics has sixteen lanes
 and then a tree (``simd.total``), on every processor. Rows of K end within a vector, so the last
@@ -52,6 +52,7 @@ from topicstream.numeric.kernels.arrays import (
     Doubles,
     Float,
     Floats,
+    Ints,
     Longs,
     address_of,
     load,
@@ -82,9 +83,13 @@ class Topics(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """Priors as float32: alpha[K], beta and smooth = W beta."""
+    """Priors as float32: alpha, beta and smooth = W beta.
+
+    alpha float32[A, Kp], zero in the padding; document d has row row_of[d], int32[D]
+    """
 
     alpha: Floats
+    row_of: Ints
     beta: Float
     smooth: Float
 
@@ -293,18 +298,18 @@ def visit(
     """
     (indptr, words, counts) = cells
     (base, index, totals) = topics
-    (alpha, beta, smooth) = priors
+    (alpha, row_of, beta, smooth) = priors
     k_all = old.shape[1]
     width = delta.shape[1]
-    # lam_k + W beta, the denominator of eq. (7), and the sum of alpha
+    # lam_k + W beta, the denominator of eq. (7), and the sums of alpha
     lam = np.ones(width, np.float32)
     p = np.empty(width, np.float32)
     nothing = np.zeros(width, np.float32)
-    prior = _padded(alpha, width, 0.0)
-    mass = 0.0
+    masses = np.zeros(len(alpha))
     for k in range(k_all):
         lam[k] = totals[k] + smooth
-        mass += np.float64(alpha[k])
+        for r in range(len(alpha)):
+            masses[r] += np.float64(alpha[r, k])
     delta[:] = _ZERO
     old_ = address_of(old)
     new_ = address_of(new)
@@ -313,9 +318,10 @@ def visit(
     lam_ = address_of(lam)
     p_ = address_of(p)
     nothing_ = address_of(nothing)
-    prior_ = address_of(prior)
     loglik = 0.0
     for d in range(len(indptr) - 1):
+        prior_ = address_of(alpha) + 4 * width * np.int64(row_of[d])
+        mass = masses[row_of[d]]
         # theta_dk from the stored messages
         n = gather_theta(indptr[d], indptr[d + 1], counts, old, thetas[d])
         theta_ = address_of(thetas) + 4 * width * d

@@ -21,7 +21,28 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.engines.base import BlockShape, Buffer, Engine, Out, PassEnd, Visit, option
+from topicstream.engines.base import (
+    BlockShape,
+    Buffer,
+    Engine,
+    Out,
+    PassEnd,
+    Visit,
+    option,
+    padded,
+)
+from topicstream.engines.covariates import (
+    LAMBDA,
+    block_priors,
+    count_prior,
+    initial_coefficients,
+    is_counted,
+    prior_stats,
+    prior_workspace,
+    round_stats,
+    rows_of,
+    step_coefficients,
+)
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import Histogram, Pull, fit_alpha, fit_beta, psi
 from topicstream.numeric.kernels.jit import kernel
@@ -178,6 +199,8 @@ class Learning(Engine):
     """
 
     _warned = False
+    learns_after = 0
+    """Passes before the priors are learned."""
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -185,33 +208,62 @@ class Learning(Engine):
 
         The number of sampled words is among them.
         """
+        figures = {**super().stats, **prior_stats(self.shape)}
         if not self.options.learn_priors:
-            return super().stats
+            return figures
         bins = {
             "topic_bins": self.shape.topics * BINS,
             "length_bins": BINS,
             "row_bins": BINS,
             "sampled": 1,
         }
-        return {**super().stats, **bins}
+        return {**figures, **bins}
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        return {"weight": Buffer(block.words, "float64")} if self.options.learn_priors else {}
+        weight = {"weight": Buffer(block.words, "float64")} if self.options.learn_priors else {}
+        return {**weight, **prior_workspace(self.shape, block)}
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        params = super().initial_params()
+        prior = self.shape.covariates
+        if prior is not None:
+            params[LAMBDA] = initial_coefficients(prior, params["alpha"])
+        return params
+
+    def document_priors(self, visit: Visit, out: Out) -> np.ndarray | None:
+        """Return alpha of a block's distinct rows of covariates, float32[U, padded(K)], or None."""
+        if self.shape.covariates is None:
+            return None
+        rows = rows_of(visit.block)
+        shape = len(rows.indptr) - 1, padded(self.shape.topics)
+        return block_priors(rows, visit.params[LAMBDA], out.array("priors", shape))
 
     def count_for_priors(
-        self, visit: Visit, theta: np.ndarray, out: Out, active: np.ndarray | None = None
+        self,
+        visit: Visit,
+        theta: np.ndarray,
+        out: Out,
+        active: np.ndarray | None = None,
+        alphas: np.ndarray | None = None,
     ) -> None:
         """Add a block to the histograms, if priors are learned.
 
         They count the documents' topics (``count_documents``) and the block's share of the sampled
-        rows of phi, without the pseudo-counts of seed words.
+        rows of phi, without the pseudo-counts of seed words. ``alphas`` (``document_priors``):
+        documents count for the coefficients of their covariates instead.
         """
-        if not self.options.learn_priors:
-            return
         block = visit.block
+        if alphas is not None and is_counted(visit.key.pass_number, self.learns_after):
+            held = getattr(self.options, "prior_pull", 0.0) > 0.0
+            count_prior(self.shape, rows_of(block), theta, active, alphas, out.stats, held)
+            round_stats(self.shape, out.stats)
+        if not self.options.learn_priors or visit.key.pass_number <= self.learns_after:
+            return
         phi = visit.rows["phi"]
         topics = self.shape.topics
-        count_documents(theta, topics, active, out.stats["topic_bins"], out.stats["length_bins"])
+        if alphas is None:
+            bins = out.stats["topic_bins"], out.stats["length_bins"]
+            count_documents(theta, topics, active, *bins)
         rows = (out.stats["row_bins"], out.stats["sampled"])
         weight = out.array("weight")
         count_words(
@@ -230,10 +282,19 @@ class Learning(Engine):
         params = end.params
         stats = end.stats
         reach = self.options.prior_reach
-        if not self.options.learn_priors or not stats["length_bins"].any():
-            return {}
         first = self.initial_params()
         topics = self.shape.topics
+        if self.shape.covariates is not None:
+            length = self.shape.tokens / max(self.shape.docs, 1) / SAYS_LITTLE
+            mean = min(float(first["alpha"][0]), MOST / topics)
+            held = Pull(mean, pull, pull * min(1.0, length**2))
+            figures = step_coefficients(self.shape, params, stats, first["alpha"], fixed, held)
+            if self.options.learn_priors and stats["sampled"][0] > 0:
+                self._fit_beta(end, float(first["beta"][0]))
+                figures["beta"] = float(params["beta"][0])
+            return figures
+        if not self.options.learn_priors or not stats["length_bins"].any():
+            return {}
         a = float(first["alpha"][0])
         b = float(first["beta"][0])
         low = np.full(topics, a / reach)
@@ -244,15 +305,7 @@ class Learning(Engine):
         params["alpha"][:] = fit_alpha(
             params["alpha"], of_topics, of_lengths, expected_rise, low, high, held_to
         )
-        sampled = float(stats["sampled"][0])
-        lam = end.totals["phi"][:topics]
-        beta = float(params["beta"][0])
-        if sampled > 0:
-            rows = Histogram(stats["row_bins"], bin_values())
-            words = self.shape.words
-            params["beta"][0] = fit_beta(
-                beta, rows, words / sampled, lam, words, expected_rise, b / reach, b * reach
-            )
+        self._fit_beta(end, b)
         n = count_at_bounds(params["alpha"][: topics - fixed], a, reach) + count_at_bounds(
             params["beta"], b, reach
         )
@@ -268,3 +321,22 @@ class Learning(Engine):
             "beta": float(params["beta"][0]),
             "priors_held": n,
         }
+
+    def _fit_beta(self, end: PassEnd, began: float) -> None:
+        """Update beta in place, within ``prior_reach`` of its value as training began."""
+        stats = end.stats
+        reach = self.options.prior_reach
+        sampled = float(stats["sampled"][0])
+        if sampled > 0:
+            rows = Histogram(stats["row_bins"], bin_values())
+            words = self.shape.words
+            end.params["beta"][0] = fit_beta(
+                float(end.params["beta"][0]),
+                rows,
+                words / sampled,
+                end.totals["phi"][: self.shape.topics],
+                words,
+                expected_rise,
+                began / reach,
+                began * reach,
+            )

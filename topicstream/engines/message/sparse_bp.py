@@ -31,6 +31,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
+from topicstream.engines.covariates import rows_of
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.priors import Learning, reach_option
@@ -198,7 +199,9 @@ class SparseBeliefPropagation(Learning):
     )
     Options = SparseOptions
     about = About(
-        starts=("documents", "kmeans", "best", "anchors", "warm", "random"), random_seeds=True
+        starts=("documents", "kmeans", "best", "anchors", "warm", "random"),
+        random_seeds=True,
+        covariates=True,
     )
     options: SparseOptions
     starts_by_words = True
@@ -298,7 +301,7 @@ class SparseBeliefPropagation(Learning):
         active_topics.open_topics(even, took, topics, new["topics"], new["theta"])
         little = FLAT * sums.sum() / (topics * self.shape.words)
         nobody = np.full(visit.block.n_docs, -1, np.int32)
-        self._sweep(visit, out, cells, little, nobody)
+        self._sweep(visit, out, cells, little, nobody, self._priors(visit, out))
         kernels.sum_theta(cells, new["messages"], new["theta"])
         new["wanted"][:] = new["topics"]
 
@@ -310,17 +313,42 @@ class SparseBeliefPropagation(Learning):
         theta[topics != visit.state["topics"]] = 0.0
         look = self._looks(visit.block, visit.key.pass_number)
         chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
-        scores = self._sweep(
-            visit, out, self._by_word(visit.block, out), float(visit.params["beta"][0]), chosen
-        )
-        eager = np.minimum(visit.params["alpha"], EAGER)
+        priors = self._priors(visit, out)
+        beta = float(visit.params["beta"][0])
+        scores = self._sweep(visit, out, self._by_word(visit.block, out), beta, chosen, priors)
         gain = np.float32(self.options.gain)
-        active_topics.choose(scores, chosen, topics, theta, eager, gain, out.state["wanted"])
-        if visit.key.pass_number > self.options.learn_after:
-            self.count_for_priors(visit, theta, out, topics)
+        active_topics.choose(
+            scores,
+            chosen,
+            topics,
+            theta,
+            *priors,
+            np.float32(EAGER),
+            gain,
+            self.shape.topics,
+            out.state["wanted"],
+        )
+        own = None if visit.block.covariates is None else priors[0]
+        self.count_for_priors(visit, theta, out, topics, own)
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         return self.learn(end, self.options.prior_pull, fixed=int(self.options.background > 0))
+
+    @property
+    def learns_after(self) -> int:  # type: ignore[override]
+        return self.options.learn_after
+
+    def _priors(self, visit: Visit, out: Out) -> tuple[np.ndarray, np.ndarray]:
+        """Return alpha of the documents: rows float32[U, columns], and each document's, int32[D].
+
+        Without covariates all have the same.
+        """
+        alphas = self.document_priors(visit, out)
+        if alphas is not None:
+            return alphas, rows_of(visit.block).pattern
+        alpha = np.zeros((1, self.columns), np.float32)
+        alpha[0, : self.shape.topics] = visit.params["alpha"]
+        return alpha, np.zeros(visit.block.n_docs, np.int32)
 
     def _looks(self, block: Block, pass_number: int) -> np.ndarray:
         """Select the documents that consider inactive topics in this pass.
@@ -343,12 +371,18 @@ class SparseBeliefPropagation(Learning):
         return cells
 
     def _sweep(
-        self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray
+        self,
+        visit: Visit,
+        out: Out,
+        cells: CellsByWord,
+        beta: float,
+        chosen: np.ndarray,
+        priors: tuple[np.ndarray, np.ndarray],
     ) -> np.ndarray:
         """Sweep the cells once and return scores of inactive topics.
 
         theta holds the documents' counts before and after. The scores are those of the documents
-        that are ``chosen``.
+        that are ``chosen``. ``priors`` are those of ``_priors``.
         """
         block = visit.block
         phi = visit.rows["phi"]
@@ -363,12 +397,11 @@ class SparseBeliefPropagation(Learning):
         before = old["topics"]
         theta = new["theta"]
         # padding: an infinite lam gives the topics that are not there no share
-        alpha = np.zeros(columns, np.float32)
         lam = np.full(columns, np.inf, np.float32)
-        alpha[:n] = visit.params["alpha"]
         lam[:n] = sums[:n] + self.shape.words * beta
         inverse = (1.0 / lam).astype(np.float32)
-        near = alpha[topics]
+        alphas, row_of = priors
+        near = alphas[0][topics] if len(alphas) == 1 else alphas[row_of[:, None], topics]
         mass = (kernels.document_tokens(cells, block.n_docs) + near.sum(1)).astype(np.float32)
         rows, lanes = np.nonzero(before != topics)
         left = np.searchsorted(rows, np.arange(block.n_docs + 1))
@@ -387,7 +420,7 @@ class SparseBeliefPropagation(Learning):
         top = f32(STORED[o.message_bits][1])
         rare = columns // GATHERED
         how = kernels.Step(
-            f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
+            f32(alphas[:, :n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
         )
         messages = (old["messages"], new["messages"])
         for a, b in parts:

@@ -17,7 +17,14 @@ import numpy as np
 from topicstream.base.options import option
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method
-from topicstream.numeric.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step
+from topicstream.numeric.kernels.local_step import (
+    EVEN,
+    INNER,
+    POINT,
+    TOLERANCE,
+    local_step,
+    own_local_step,
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class BP(Method):
     cites: ClassVar[str] = "Zeng et al. 2012"
     Options: ClassVar[type] = BPOptions
     weighs_cells: ClassVar[bool] = True
+    takes_priors: ClassVar[bool] = True
     options: BPOptions
 
     def shares(self, docs: Documents) -> np.ndarray:
@@ -51,8 +59,8 @@ class BP(Method):
         r = self.rows
         out = np.empty((len(docs), r.topics), np.float32)
         cells, base = r.gather(docs)
-        prior = (r.beta, r.inverse, r.alpha)
-        (tol, inner) = (self.options.tol, self.options.inner)
-        return out, local_step(
-            docs.indptr, cells, docs.counts, base, *prior, POINT, EVEN, tol, inner, out
-        )
+        step = (docs.indptr, cells, docs.counts, base, r.beta, r.inverse)
+        how = (POINT, EVEN, self.options.tol, self.options.inner, out)
+        if docs.priors is None:
+            return out, local_step(*step, r.alpha, *how)
+        return out, own_local_step(*step, *docs.priors, *how)

@@ -29,7 +29,7 @@ from topicstream.base.options import option
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.gibbs import require_prior
-from topicstream.numeric.kernels.arrays import Floats, Longs
+from topicstream.numeric.kernels.arrays import Floats, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import (
     DIRICHLET,
@@ -42,6 +42,7 @@ from topicstream.numeric.kernels.local_step import (
     dirichlet_weights,
     fill,
     local_step,
+    own_local_step,
     padded_floats,
     sweep_cells,
     take_counts,
@@ -167,6 +168,42 @@ def sparse_step(
     return sweeps
 
 
+@kernel
+def own_sparse_step(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    alphas: Floats,
+    row_of: Ints,
+    from_prior: bool,
+    tol: float,
+    inner: int,
+    most: int,
+    shares: Floats,
+) -> int:
+    """Run ``sparse_step`` where document d has the prior alphas[row_of[d]]."""
+    sweeps = 0
+    for d in range(len(indptr) - 1):
+        sweeps += sparse_step(
+            indptr[d : d + 2],
+            rows,
+            counts,
+            base,
+            beta,
+            inverse,
+            alphas[row_of[d]],
+            from_prior,
+            tol,
+            inner,
+            most,
+            shares[d : d + 1],
+        )
+    return sweeps
+
+
 @dataclass(frozen=True)
 class VBOptions:
     """Options of variational inference."""
@@ -203,6 +240,7 @@ class VB(Method):
     cites: ClassVar[str] = "Blei et al. 2003; Hughes and Sudderth 2015"
     Options: ClassVar[type] = VBOptions
     weighs_cells: ClassVar[bool] = True
+    takes_priors: ClassVar[bool] = True
     options: VBOptions
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
@@ -229,8 +267,14 @@ class VB(Method):
             cells, base = dirichlet_rows(cells, base, beta, self._norms, len(inverse))
             beta = 0.0
             inverse = self._ones
-        step = (docs.indptr, cells, docs.counts, base, beta, inverse, self.rows.alpha)
+        step = (docs.indptr, cells, docs.counts, base, beta, inverse)
         from_prior = options.begin == "prior"
+        bounds = options.tol, options.inner
         if self.most > 0:
-            return out, sparse_step(*step, from_prior, options.tol, options.inner, self.most, out)
-        return out, local_step(*step, DIRICHLET, from_prior, options.tol, options.inner, out)
+            if docs.priors is None:
+                alpha = self.rows.alpha
+                return out, sparse_step(*step, alpha, from_prior, *bounds, self.most, out)
+            return out, own_sparse_step(*step, *docs.priors, from_prior, *bounds, self.most, out)
+        if docs.priors is None:
+            return out, local_step(*step, self.rows.alpha, DIRICHLET, from_prior, *bounds, out)
+        return out, own_local_step(*step, *docs.priors, DIRICHLET, from_prior, *bounds, out)

@@ -38,7 +38,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.numeric.kernels import simd as lanes
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Longs
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, psi
 from topicstream.numeric.kernels.gather import highest
 from topicstream.numeric.kernels.jit import kernel
@@ -393,6 +393,45 @@ def local_step(
         # theta_k = (n_k + alpha_k) / (n_d + sum alpha)
         for k in range(topics):
             shares[d, k] = (n[k] + alpha[k]) / mass if mass > 0.0 else 1.0 / topics
+    return sweeps
+
+
+@kernel
+def own_local_step(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    alphas: Floats,
+    row_of: Ints,
+    dirichlet: bool,
+    from_prior: bool,
+    tol: float,
+    inner: int,
+    shares: Floats,
+) -> int:
+    """Run ``local_step`` where document d has the prior alphas[row_of[d]].
+
+    alphas: float32[A, KP]; row_of: int32[D]. The other arguments are those of ``local_step``.
+    """
+    sweeps = 0
+    for d in range(len(indptr) - 1):
+        sweeps += local_step(
+            indptr[d : d + 2],
+            rows,
+            counts,
+            base,
+            beta,
+            inverse,
+            alphas[row_of[d]],
+            dirichlet,
+            from_prior,
+            tol,
+            inner,
+            shares[d : d + 1],
+        )
     return sweeps
 
 

@@ -63,6 +63,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
     seed_words: list[SeedEntry] | None = None
     sample: float | None = None
     weighting: str = "none"
+    covariates: str | None = None
+    covariate_sd: float = 1.0
+    intercept_sd: float = 10.0
     layout: dict[str, int]
     corpus: str
     versions: dict[str, str]

@@ -1,0 +1,265 @@
+"""``topics train --covariates``: the prior of each document depends on its metadata."""
+
+from __future__ import annotations
+
+import signal
+from itertools import count
+
+import numpy as np
+import pytest
+from checkpoint_bits import content_hash
+
+import topicstream
+from topicstream.base.errors import InputError, Interrupted, TopicsError, UsageError
+from topicstream.base.progress import Shown
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.completion import score_model
+from topicstream.model.topic_model import TopicModel
+from topicstream.training.covariates import MOST_COEFFICIENTS
+from topicstream.training.loop import train
+from topicstream.training.passes import PassRunner
+
+PARTIES = ("blue", "green", "red")
+ENGINES = ("bp", "cvb0", "sparse-bp", "sparselda")
+FORMULA = "party + s(date, 4) + labels"
+
+
+def documents(number: int, seed: int = 0) -> list[dict]:
+    """Short documents: each party has a topic of its own, a fourth one grows over the years."""
+    rng = np.random.default_rng(seed)
+    listed = []
+    for d in range(number):
+        party = d % 3
+        year = int(rng.integers(1990, 2020))
+        shares = np.full(4, 0.05)
+        shares[party] = 0.7
+        shares[3] = 0.02 + 0.03 * (year - 1990)
+        topics = rng.choice(4, int(rng.integers(4, 12)), p=shares / shares.sum())
+        words = [
+            f"{'abcd'[k] * 3}{'efghijklmn'[i]}" for k, i in zip(topics, rng.integers(0, 10, 12))
+        ]
+        document = {
+            "id": f"d{d}",
+            "text": " ".join(words),
+            "party": PARTIES[party],
+            "date": f"{year}-05-01",
+            "labels": ["odd"] if d % 7 == 0 else [],
+        }
+        if d % 11 == 0:
+            del document["party"]
+        listed.append(document)
+    return listed
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("covariates") / "corpus.zarr"
+    topicstream.ingest(
+        documents(900),
+        out=path,
+        meta={name: name for name in ("party", "date", "labels")},
+        heldout=0.1,
+        min_df=1,
+        progress=False,
+    )
+    return path
+
+
+def run(corpus, model, algo="sparse-bp", **given):
+    options = {"topics": 4, "passes": 9, "tol": 0, "threads": 1, "covariates": FORMULA}
+    if algo == "sparselda":
+        given = {"learn_after": 0, **given}
+    keywords = {**options, "block_cells": 1000, "round_blocks": 3, "progress": Shown(-1), **given}
+    return train(corpus, model, algo=algo, **keywords)
+
+
+@pytest.fixture(scope="module")
+def model(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "model"
+    run(corpus, folder, passes=40, block_cells=None, round_blocks=None)
+    return folder
+
+
+@pytest.mark.parametrize("algo", ENGINES)
+def test_documents_are_predicted_from_their_covariates(corpus, tmp_path, algo):
+    run(corpus, tmp_path / "own", algo, passes=30)
+    run(corpus, tmp_path / "shared", algo, passes=30, covariates=None)
+    store = Corpus.open(corpus)
+    scores = {}
+    for name in ("own", "shared"):
+        scores[name] = score_model(TopicModel.open(tmp_path / name), store, split=0.2).perplexity
+    assert scores["own"] < 0.93 * scores["shared"]
+
+
+def test_a_model_names_its_coefficients(model):
+    opened = TopicModel.open(model)
+    entry = opened.manifest.covariates
+    assert entry.formula == FORMULA and (entry.slope_sd, entry.intercept_sd) == (1.0, 10.0)
+    names = opened.table("lambda").names.to_pylist()
+    assert names == entry.design().names
+    parties = [f"party={level}" for level in entry.columns[0].levels[1:]]
+    assert names[:5] == ["(intercept)", *parties, "party=(missing)", "s(date).1"]
+    assert names[-1] == "labels=odd"
+    coefficients = opened.coefficients
+    shares = np.exp(coefficients[0] + coefficients[1:4])
+    # green, red and, as the reference, blue have the largest alpha in different topics
+    assert len({int(np.exp(coefficients[0]).argmax()), *shares[:2].argmax(1).tolist()}) == 3
+    assert opened.alpha == pytest.approx(opened.alpha.clip(1e-4, 10))
+
+
+def test_alpha_of_a_model_is_the_mean_of_its_documents(corpus, model):
+    opened = TopicModel.open(model)
+    design = opened.manifest.covariates.design()
+    rows = []
+    for batch in Corpus.open(corpus).documents(["party", "date", "labels"], parts=("train",)):
+        values = {name: batch.column(name) for name in design.columns}
+        rows.append(design.rows(values).dense(len(design.names)))
+    alpha = np.exp(np.concatenate(rows) @ opened.coefficients).mean(0)
+    np.testing.assert_allclose(opened.alpha, alpha, rtol=1e-5)
+
+
+@pytest.mark.parametrize("algo", ["sparse-bp", "sparselda"])
+def test_threads_leave_no_trace(corpus, tmp_path, algo):
+    hashes = set()
+    for threads in (1, 2, 4):
+        folder = tmp_path / f"{threads}"
+        run(corpus, folder, algo, threads=threads)
+        hashes.add(content_hash(folder))
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("algo", ["sparse-bp", "bp"])
+def test_a_run_that_was_stopped_ends_in_the_same_bits(corpus, tmp_path, algo, monkeypatch):
+    run(corpus, tmp_path / "whole", algo)
+    enter = PassRunner._apply
+    rounds = count(1)
+
+    def stop(*arguments):
+        enter(*arguments)
+        if next(rounds) == 11:  # within pass 6, whose documents are counted
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(PassRunner, "_apply", stop)
+        run(corpus, tmp_path / "model", algo)
+    run(corpus, tmp_path / "model", algo, threads=2)
+    assert content_hash(tmp_path / "model") == content_hash(tmp_path / "whole")
+
+
+def test_a_run_with_another_formula_is_not_continued(corpus, tmp_path):
+    run(corpus, tmp_path / "model", passes=3)
+    with pytest.raises(TopicsError, match=r"--covariates .* -> party"):
+        run(corpus, tmp_path / "model", passes=5, covariates="party")
+    run(corpus, tmp_path / "model", passes=5)
+
+
+def test_an_intercept_alone_changes_nothing_before_it_is_learned(corpus, tmp_path):
+    """Until its first step a run is that without covariates."""
+    given = {"passes": 2, "learn_priors": False}
+    run(corpus, tmp_path / "with", **given)
+    run(corpus, tmp_path / "without", covariates=None, **given)
+    own, shared = (TopicModel.open(tmp_path / name) for name in ("with", "without"))
+    words = np.arange(own.n_words)
+    np.testing.assert_allclose(own.rows(words), shared.rows(words), rtol=1e-4, atol=1e-4)
+    assert own.alpha == pytest.approx(shared.alpha)
+
+
+def test_permuted_covariates_do_no_harm(tmp_path):
+    listed = documents(900, seed=3)
+    order = np.random.default_rng(1).permutation(len(listed)).tolist()
+    for document, other in zip(listed, order):
+        document["other"] = PARTIES[other % 3]
+    store = tmp_path / "corpus.zarr"
+    meta = {"other": "other"}
+    topicstream.ingest(listed, out=store, meta=meta, heldout=0.2, min_df=1, progress=False)
+    scores = []
+    for number, deviation in enumerate((1.0, 1e-3)):  # the second has intercepts alone
+        folder = tmp_path / str(number)
+        given = {"covariates": "other", "covariate_sd": deviation, "tol": 0}
+        train(store, folder, topics=4, passes=40, progress=False, **given)
+        scores.append(score_model(TopicModel.open(folder), Corpus.open(store)).perplexity)
+    assert scores[0] < 1.01 * scores[1]
+
+
+@pytest.mark.parametrize("algo", ["atbp", "gs", "vb", "sibp"])
+def test_other_engines_refuse_in_one_line(corpus, tmp_path, algo):
+    with pytest.raises(UsageError, match=f"{algo} has .*choose bp, cvb0, sparse-bp, sparselda"):
+        run(corpus, tmp_path / "model", algo)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("covariates", "error", "told"),
+    [
+        ("partei", InputError, "no such column"),
+        ("party +", UsageError, "expected a column"),
+        ("s(party)", InputError, "neither a number nor a date"),
+        ("s(labels)", InputError, "several values"),
+    ],
+)
+def test_a_formula_that_cannot_be_is_refused(corpus, tmp_path, covariates, error, told):
+    with pytest.raises(error, match=told):
+        run(corpus, tmp_path / "model", covariates=covariates)
+
+
+def test_too_many_coefficients_are_refused_with_the_number_that_would_do(corpus, tmp_path):
+    with pytest.raises(InputError, match="use at most 250,000 topics") as refused:
+        run(corpus, tmp_path / "model", topics=300_000, algo="bp", covariates="party")
+    assert f"{MOST_COEFFICIENTS:,}" in str(refused.value)
+
+
+def test_a_sample_has_its_own_covariates(corpus, tmp_path):
+    run(corpus, tmp_path / "model", sample=0.5)
+    entry = TopicModel.open(tmp_path / "model").manifest.covariates
+    party = entry.columns[0]
+    assert sum(party.documents) + party.absent < 0.6 * Corpus.open(corpus).n_docs
+
+
+def test_evaluation_prints_both_figures(corpus, model):
+    scores = topicstream.evaluate(model, corpus, heldout=True, split=0.2, progress=False)
+    own, mean = scores["heldout"], scores["heldout_mean_prior"]
+    assert own["perplexity"] < 0.95 * mean["perplexity"]
+    assert own["measured"].endswith(f"each with the prior of its covariates, {FORMULA}")
+    assert mean["measured"].endswith("the mean prior of all documents")
+
+
+def test_new_documents_bring_their_covariates(model, tmp_path):
+    given = {"top": 1, "progress": False}
+    text = "aaae bbbf"  # as much of blue as of green
+    new = [{"text": text, "party": p, "date": "1991-01-01"} for p in ("blue", "green", "yellow")]
+    answers = topicstream.infer(model, [*new, {"text": text}], **given)
+    blue, green, _, nothing = answers["topics"].to_pylist()
+    assert blue != green
+    plain = topicstream.infer(model, [text], **given)
+    assert plain["shares"].to_pylist()[0] == answers["shares"].to_pylist()[3]
+    assert plain["topics"].to_pylist()[0] == nothing
+    assert set(answers.column_names) == set(plain.column_names)
+    without = topicstream.infer(model, new, covariates=False, **given)
+    assert without["shares"].to_pylist() == plain["shares"].to_pylist() * 3
+
+
+def test_what_the_model_has_not_met_is_said(model, capsys):
+    new = [{"text": "aaae", "party": "yellow", "date": "2050-01-01"}, {"text": "aaae"}]
+    topicstream.infer(model, new, progress=Shown(0))
+    told = capsys.readouterr().err
+    assert "party: 1 document has a value that the model has not met ('yellow')" in told
+    assert "date: 1 document lies outside of 1990.33 to 2019.33" in told
+    assert "1 document without party, date, labels has the mean prior" in told
+
+
+def test_an_update_keeps_the_design(corpus, tmp_path, capsys):
+    store = tmp_path / "corpus.zarr"
+    meta = {name: name for name in ("party", "date", "labels")}
+    topicstream.ingest(documents(300), out=store, meta=meta, min_df=1, progress=False)
+    run(store, tmp_path / "model")
+    before = TopicModel.open(tmp_path / "model")
+    began = before.coefficients
+    new = [{**d, "id": "new" + d["id"], "party": "yellow"} for d in documents(30, seed=5)]
+    topicstream.ingest(new, out=store, append=True, meta=meta, progress=False)
+    topicstream.update(store, tmp_path / "model", passes=4, progress=Shown(0))
+    after = TopicModel.open(tmp_path / "model")
+    assert after.manifest.covariates == before.manifest.covariates
+    told = capsys.readouterr().err
+    assert "documents have a value that the model has not met ('yellow')" in told
+    moved = np.abs(after.coefficients - began).max()
+    assert 0 < moved < 1.5  # it began where the model had ended

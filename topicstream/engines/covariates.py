@@ -1,0 +1,474 @@
+"""A Dirichlet prior of each document that depends on its covariates.
+
+A document d with the row x_d (x_d0 = 1) has alpha_dk = exp(x_d lambda_k). This is the
+Dirichlet-multinomial regression of Mimno & McCallum (2008); the estimation is another one. With
+n_dk the document's counts, n_d their sum and A_d the sum of alpha_dk, two bounds of Minka (2000)
+make the likelihood of lambda_k a Poisson regression, for each topic by itself:
+
+    Q_k = sum_d [a_dk x_d lambda_k - b_d exp(x_d lambda_k)] - sum_f (lambda_kf - m_kf)^2 / (2 s_f^2)
+    a_dk = alpha_dk E[psi(n_dk + alpha_dk) - psi(alpha_dk)],    b_d = psi(n_d + A_d) - psi(A_d)
+
+With x = 1 its maximum is the fixed point of ``--learn-priors``. Steps of Newton's method are made
+at the ends of passes, ``FIRST`` in a row and then one in ``EVERY``. The matrix is the pooled one of
+all topics, M = sum_d b_d A_d x_d x_d', scaled by what each topic has of each column:
+
+    g_k = sum_d x_d (a_dk - b_d alpha_dk) - (lambda_k - m_k) / s^2
+    h_kf = sum_d b_d alpha_dk |x_df| sum_e |x_de|
+    H_k = S_k M S_k + 1 / s^2,    S_kf^2 = h_kf / sum_k h_kf
+
+A pull (``--prior-pull``) holds the mean of alpha_dk over the documents near its initial value, as
+it holds alpha without covariates: a gamma prior of the mean, whose logarithm is bounded by its
+tangent.
+
+diag(h_k) is never below the second derivative of Q_k (x x' <= diag(|x_f| sum |x_e|)), so it tells
+how far a step may go without passing the maximum: Q_k never falls (``bound_steps``).
+
+g, h, M and the sums of the pull are sums over documents. Those of a block are rounded to a quantum
+(numeric/tables/spec.py), so their order does not matter. Arrays have the topics last: lambda is
+float64[F, K].
+
+References
+----------
+Mimno & McCallum (2008). Topic models conditioned on arbitrary features with
+Dirichlet-multinomial regression. UAI 2008.
+
+Minka (2000). Estimating a Dirichlet distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from topicstream.corpus.block import Block, CovariateRows
+from topicstream.engines.shapes import BlockShape, Buffer, PriorShape, Shape
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import FREE, Pull, digamma, exp, logs
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.tables.spec import padded, quantum_of
+
+LAMBDA = "lambda"
+FIRST = 20
+EVERY = 3
+"""The coefficients make so many steps pass after pass, then one in every third pass: with fewer,
+held-out perplexity of acl was 0.4 % (2 % where a fifth of a document is read) higher after 40
+passes. A step costs 5 to 9 % of a pass."""
+WAIT = 2
+"""Passes before the first one: topics that are not there yet have no covariates."""
+LOWEST = -13.8  # log of the least and the largest alpha of a document
+HIGHEST = 4.6
+LEAST_SUM = 1e-3  # of alpha of a document, for the bound of b
+CURVED = 0.72
+"""exp(y) <= 1 + y + 0.72 y^2 for |y| <= 1."""
+ROUNDS = 50
+"""Steps of the conjugate gradients, at most."""
+SMALL = 1e-10  # squared residual, as a share of the first, that ends them
+
+
+@kernel
+def fill_priors(
+    indptr: Longs, columns: Ints, values: Floats, coefficients: Doubles, topics: int, out: Floats
+) -> None:
+    """Compute alpha of each distinct row: out[u, k] = exp(x_u lambda_k), 0 in the padding.
+
+    coefficients: float64[F, K]; out: float32[U, >= K].
+    """
+    eta = np.empty(topics)
+    for u in range(len(indptr) - 1):
+        eta[:] = 0.0
+        for j in range(indptr[u], indptr[u + 1]):
+            f = columns[j]
+            x = np.float64(values[j])
+            for k in range(topics):
+                eta[k] += x * coefficients[f, k]
+        for k in range(topics):
+            out[u, k] = exp(min(max(eta[k], LOWEST), HIGHEST))
+        for k in range(topics, out.shape[1]):
+            out[u, k] = 0.0
+
+
+@kernel(inline="always")
+def _rise(count: float, prior: float) -> float:
+    """Compute E[psi(n + prior) - psi(prior)], n the whole numbers next to ``count``.
+
+    See ``expected_rise`` (engines/message/priors.py).
+    """
+    whole = np.floor(count)
+    rise = (count - whole) / (whole + prior)
+    if whole > 0.0:
+        rise += digamma(whole + prior) - digamma(prior)
+    return rise  # type: ignore[no-any-return]
+
+
+@kernel
+def add_documents(
+    theta: Array,
+    active: Array,
+    order: Longs,
+    ends: Longs,
+    indptr: Longs,
+    columns: Ints,
+    values: Floats,
+    alphas: Floats,
+    held: bool,
+    gradient: Doubles,
+    curvature: Doubles,
+    slope: Doubles,
+    spread: Doubles,
+    pooled: Doubles,
+    sums: Doubles,
+) -> None:
+    """Add a block's documents to the sums behind g, h and M (symbols: the module's docstring).
+
+    Parameters
+    ----------
+    theta, active
+        Counts of a document's topics, [D, L], and the topics, uint16[D, L]; ``active`` without
+        columns: topic j is column j.
+    order, ends
+        int64[D], documents by their row x; int64[U], where those of each row end.
+    indptr, columns, values
+        The distinct rows x (``CovariateRows``).
+    alphas
+        float32[U, >= K], alpha of each of them.
+    held
+        Whether ``slope`` and ``spread`` are needed.
+    gradient, curvature
+        float64[F, K], sums of x (a - b alpha) and of b alpha |x| sum |x|, added to.
+    slope, spread
+        float64[F, K], sums of alpha x and of alpha |x| sum |x|, added to.
+    pooled
+        float64[F, F], added to.
+    sums
+        float64[2 K + 2], sums of alpha and of a over the documents, their number, and the sum of b,
+        added to.
+    """
+    topics = gradient.shape[1]
+    each = active.shape[1] == 0
+    width = min(theta.shape[1], topics) if each else theta.shape[1]
+    own = np.empty(topics)
+    first = np.int64(0)
+    for u in range(len(ends)):
+        if ends[u] == first:
+            continue
+        own[:] = 0.0
+        total = 0.0
+        for k in range(topics):
+            total += np.float64(alphas[u, k])
+        # a of each topic and b, summed over the documents of the row
+        below = 0.0
+        docs = 0.0
+        for i in range(first, ends[u]):
+            d = order[i]
+            length = 0.0
+            for j in range(width):
+                count = np.float64(theta[d, j])
+                k = j if each else np.int64(active[d, j])  # type: ignore[assignment]
+                if count > 0.0 and k < topics:
+                    length += count
+                    alpha = np.float64(alphas[u, k])
+                    own[k] += alpha * _rise(count, alpha)
+            if length > 0.0:
+                below += _rise(length, total)
+                docs += 1.0
+        first = ends[u]
+        if docs == 0.0:
+            continue
+        sums[2 * topics] += docs
+        sums[2 * topics + 1] += below
+        for k in range(topics):
+            sums[k] += docs * np.float64(alphas[u, k])
+            sums[topics + k] += own[k]
+        norm = 0.0
+        for j in range(indptr[u], indptr[u + 1]):
+            norm += abs(np.float64(values[j]))
+        for j in range(indptr[u], indptr[u + 1]):
+            f = columns[j]
+            x = np.float64(values[j])
+            reach = abs(x) * norm
+            for k in range(topics):
+                alpha = np.float64(alphas[u, k])
+                gradient[f, k] += x * (own[k] - below * alpha)
+                curvature[f, k] += reach * below * alpha
+                if held:
+                    slope[f, k] += x * docs * alpha
+                    spread[f, k] += reach * docs * alpha
+            for i in range(indptr[u], indptr[u + 1]):
+                pooled[f, columns[i]] += below * total * x * np.float64(values[i])
+
+
+@kernel
+def count_topics(ends: Longs, z: Array, theta: Floats) -> None:
+    """Count the tokens of each topic in some documents into float32[D, K].
+
+    ends: int64[D + 1], where their tokens begin in z, and the end of the last.
+    """
+    for d in range(len(ends) - 1):
+        theta[d, :] = np.float32(0.0)
+        for i in range(ends[d], ends[d + 1]):
+            theta[d, z[i]] += np.float32(1.0)
+
+
+@kernel
+def solve_scaled(
+    pooled: Doubles, scale: Doubles, ridge: Doubles, right: Doubles, out: Doubles
+) -> None:
+    """Solve (S_k M S_k + ridge) y = right for all topics by conjugate gradients.
+
+    pooled: float64[F, F], M; scale, right, out: float64[F, K]; ridge: float64[F].
+    """
+    columns, topics = right.shape
+    residual = right.copy()
+    precise = np.empty((columns, topics))
+    along = np.empty((columns, topics))
+    image = np.empty((columns, topics))
+    scaled = np.empty((columns, topics))
+    before = np.zeros(topics)
+    first = np.zeros(topics)
+    after = np.zeros(topics)
+    curve = np.zeros(topics)
+    out[:] = 0.0
+    for f in range(columns):
+        for k in range(topics):
+            precise[f, k] = 1.0 / (scale[f, k] * scale[f, k] * pooled[f, f] + ridge[f])
+            along[f, k] = residual[f, k] * precise[f, k]
+            before[k] += residual[f, k] * along[f, k]
+    first[:] = before
+    for _ in range(min(ROUNDS, 2 * columns)):
+        for f in range(columns):
+            for k in range(topics):
+                scaled[f, k] = scale[f, k] * along[f, k]
+        curve[:] = 0.0
+        for f in range(columns):
+            image[f, :] = 0.0
+            for e in range(columns):
+                m = pooled[f, e]
+                if m != 0.0:
+                    for k in range(topics):
+                        image[f, k] += m * scaled[e, k]
+            for k in range(topics):
+                image[f, k] = scale[f, k] * image[f, k] + ridge[f] * along[f, k]
+                curve[k] += along[f, k] * image[f, k]
+        after[:] = 0.0
+        going = False
+        for k in range(topics):
+            # a topic that has its solution stays where it is
+            curve[k] = before[k] / curve[k] if before[k] > SMALL * first[k] else 0.0
+            going = going or curve[k] > 0.0
+        if not going:
+            break
+        for f in range(columns):
+            for k in range(topics):
+                out[f, k] += curve[k] * along[f, k]
+                residual[f, k] -= curve[k] * image[f, k]
+                after[k] += residual[f, k] * residual[f, k] * precise[f, k]
+        for k in range(topics):
+            curve[k] = after[k] / before[k] if before[k] > 0.0 else 0.0
+            before[k] = after[k]
+        for f in range(columns):
+            for k in range(topics):
+                along[f, k] = residual[f, k] * precise[f, k] + curve[k] * along[f, k]
+
+
+def coefficient_priors(prior: PriorShape, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means float64[F, K] and standard deviations float64[F] of the coefficients."""
+    means = np.zeros((prior.columns, len(alpha)))
+    means[0] = logs(alpha)
+    deviations = np.full(prior.columns, prior.slope_sd)
+    deviations[0] = prior.intercept_sd
+    return means, deviations
+
+
+def initial_coefficients(prior: PriorShape, alpha: np.ndarray) -> np.ndarray:
+    """Return the coefficients that training begins with, float64[F, K]."""
+    if prior.begin is not None:
+        return np.array(prior.begin, np.float64)
+    return coefficient_priors(prior, alpha)[0]
+
+
+def prior_stats(shape: Shape) -> dict[str, int]:
+    """Declare the statistics of a visit, none without covariates."""
+    if shape.covariates is None:
+        return {}
+    columns = shape.covariates.columns
+    entries = columns * shape.topics
+    return {
+        "prior_gradient": entries,
+        "prior_curvature": entries,
+        "prior_slope": entries,
+        "prior_spread": entries,
+        "prior_pooled": columns * columns,
+        "prior_sums": 2 * shape.topics + 2,
+    }
+
+
+def prior_workspace(shape: Shape, block: BlockShape, dtype: str = "float32") -> dict[str, Buffer]:
+    """Declare the arrays of a visit that its documents' priors take."""
+    prior = shape.covariates
+    if prior is None:
+        return {}
+    rows = prior.most_rows(block.docs)
+    return {
+        "priors": Buffer((rows, padded(shape.topics)), dtype),
+        "covariates": Buffer(block.docs * 3 + rows * (2 + 2 * prior.longest), "int64"),
+    }
+
+
+def block_priors(rows: CovariateRows, coefficients: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Fill alpha of a block's distinct rows into ``out``, float32[U, >= K]."""
+    topics = coefficients.shape[1]
+    fill_priors(rows.indptr, rows.columns, rows.values, coefficients, topics, out)
+    return out
+
+
+def rows_of(block: Block) -> CovariateRows:
+    """Return the covariates of a block of a run that has some."""
+    assert block.covariates is not None, "a block without covariates"
+    return block.covariates
+
+
+def is_counted(pass_number: int, after: int) -> bool:
+    """Decide whether the coefficients make a step at the end of a pass.
+
+    ``after`` is the number of passes before priors are learned.
+    """
+    since = pass_number - max(after, WAIT)
+    return 0 < since <= FIRST or (since > FIRST and since % EVERY == 0)
+
+
+def count_prior(
+    shape: Shape,
+    rows: CovariateRows,
+    theta: np.ndarray,
+    active: np.ndarray | None,
+    alphas: np.ndarray,
+    stats: Mapping[str, np.ndarray],
+    held: bool = False,
+) -> None:
+    """Add documents to a block's statistics, which ``round_stats`` completes.
+
+    theta, active, held: as of ``add_documents``. alphas: of ``block_priors``.
+    """
+    prior = shape.covariates
+    assert prior is not None
+    entries = prior.columns, shape.topics
+    order = np.argsort(rows.pattern, kind="stable")
+    ends = np.cumsum(np.bincount(rows.pattern, minlength=len(rows.indptr) - 1))
+    nothing = np.zeros((len(theta), 0), np.uint16)
+    add_documents(
+        theta,
+        nothing if active is None else active,
+        order,
+        ends,
+        rows.indptr,
+        rows.columns,
+        rows.values,
+        alphas,
+        held,
+        stats["prior_gradient"].reshape(entries),
+        stats["prior_curvature"].reshape(entries),
+        stats["prior_slope"].reshape(entries),
+        stats["prior_spread"].reshape(entries),
+        stats["prior_pooled"].reshape(prior.columns, prior.columns),
+        stats["prior_sums"],
+    )
+
+
+def round_stats(shape: Shape, stats: Mapping[str, np.ndarray]) -> None:
+    """Round a block's statistics to quanta, so that their sum does not depend on the order.
+
+    a_dk and b_d alpha_dk add up to at most the document's tokens over all topics, and a document's
+    numbers to at most the norms of all terms; alpha is bounded.
+    """
+    prior = shape.covariates
+    assert prior is not None
+    norm = float(prior.norms.sum())
+    mass = 128.0 * (shape.rows or shape.docs)
+    bounds = {
+        "prior_gradient": 2.0 * norm * shape.tokens,
+        "prior_curvature": norm * norm * shape.tokens,
+        "prior_slope": norm * mass,
+        "prior_spread": norm * norm * mass,
+        "prior_pooled": norm * norm * shape.tokens,
+        "prior_sums": max(mass, shape.tokens / LEAST_SUM),
+    }
+    for name, bound in bounds.items():
+        quantum = quantum_of(2.0 * bound)
+        figures = stats[name]
+        np.divide(figures, quantum, out=figures)
+        np.rint(figures, out=figures)
+        np.multiply(figures, quantum, out=figures)
+
+
+def step_coefficients(
+    shape: Shape,
+    params: dict[str, np.ndarray],
+    stats: Mapping[str, np.ndarray],
+    first_alpha: np.ndarray,
+    fixed: int = 0,
+    pull: Pull = FREE,
+) -> dict[str, float]:
+    """Make one step of the coefficients, and set alpha to its mean over the documents.
+
+    Nothing happens where no document has been counted.
+
+    Parameters
+    ----------
+    params
+        ``lambda`` and ``alpha`` change in place.
+    first_alpha
+        float64[K], alpha that training began with: the mean of the intercepts' prior.
+    fixed
+        The last topics whose alpha does not change.
+    pull
+        Holds the mean of alpha over the documents, with rates a document.
+
+    Returns
+    -------
+    dict
+        Figures for the history.
+    """
+    prior = shape.covariates
+    if prior is None or not stats["prior_sums"][-2] > 0:
+        return {}
+    entries = prior.columns, shape.topics
+    coefficients = params[LAMBDA]
+    means, deviations = coefficient_priors(prior, first_alpha)
+    ridge = 1.0 / deviations**2
+    curvature = stats["prior_curvature"].reshape(entries)
+    gradient = stats["prior_gradient"].reshape(entries) - (coefficients - means) * ridge[:, None]
+    whole = np.cumsum(curvature, axis=1)[:, -1:]
+    mean, own, (docs, below) = np.split(stats["prior_sums"], [shape.topics, 2 * shape.topics])
+    mean = mean / docs
+    rate = np.where(own < below * pull.mean, pull.below, pull.above)
+    gradient += rate * (pull.mean / mean - 1.0) * stats["prior_slope"].reshape(entries)
+    curvature = curvature + rate * stats["prior_spread"].reshape(entries)
+    scale = np.sqrt(np.divide(curvature, whole, out=np.zeros(entries), where=whole > 0))
+    steps = np.empty(entries)
+    pooled = stats["prior_pooled"].reshape(prior.columns, prior.columns)
+    solve_scaled(pooled, scale, ridge, gradient, steps)
+    steps *= bound_steps(prior, gradient, curvature + ridge[:, None], steps)
+    steps[:, shape.topics - fixed :] = 0.0
+    coefficients += steps
+    params["alpha"][: shape.topics - fixed] = mean[: shape.topics - fixed]
+    return {
+        "alpha_sum": float(params["alpha"].sum()),
+        "covariates_moved": float(np.abs(steps).max(initial=0.0)),
+    }
+
+
+def bound_steps(
+    prior: PriorShape, gradient: np.ndarray, curvature: np.ndarray, steps: np.ndarray
+) -> np.ndarray:
+    """Find how much of each topic's step cannot lower Q, float64[K], at most 1.
+
+    Where no x_d times the step exceeds 1, Q rises by at least t g'y - CURVED t^2 y' diag(h) y.
+    """
+    reach = np.zeros(steps.shape[1])
+    for term, norm in enumerate(prior.norms.tolist()):
+        reach += norm * np.abs(steps[prior.term_of == term]).max(axis=0)
+    rise = np.cumsum(gradient * steps, axis=0)[-1]
+    fall = CURVED * np.cumsum(curvature * steps**2, axis=0)[-1]
+    share = np.divide(rise, fall, out=np.zeros(len(rise)), where=fall > 0)
+    return np.asarray(np.clip(np.minimum(share, 1.0 / np.maximum(reach, 1.0)), 0.0, 1.0))

@@ -1,0 +1,466 @@
+"""The design of a prior: documents' covariates as sparse rows of numbers.
+
+A document d has the row x_d: 1 for the intercept, then the columns of each term of the formula
+(model/formula.py), which ``topics effects`` has too. Rows are sparse, because a category has one
+column for each value. Numbers are in standard deviations from their mean, so that one prior suits
+the slopes of all. A number beyond the range that a model has learned from counts as the end of the
+range, and a category that it has not met has no column: its slopes are 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.base.records import Count, Record
+from topicstream.base.text import counted
+from topicstream.corpus.block import CovariateRows
+from topicstream.corpus.columns import flatten_lists, mark_missing
+from topicstream.model.formula import (
+    DEGREE,
+    Covariate,
+    Design,
+    Factor,
+    as_number,
+    parse_formula,
+)
+
+MOST_CATEGORIES = 1_000
+MOST_COLUMNS = 1_000
+"""Categories of a column, and columns of a design, at most."""
+
+
+class SparseRows(NamedTuple):
+    """Rows of numbers, of which most are 0.
+
+    Attributes
+    ----------
+    indptr
+        int64[D + 1], where each row begins.
+    columns
+        int64[n], ascending within a row.
+    values
+        float64[n].
+    """
+
+    indptr: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+    def take(self, rows: np.ndarray) -> SparseRows:
+        """Select rows by their numbers, int64[n]."""
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.concatenate(([0], np.cumsum(lengths)))
+        places = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
+        return SparseRows(indptr, self.columns[places], self.values[places])
+
+    def dense(self, width: int) -> np.ndarray:
+        """Return the rows as float64[D, width]."""
+        out = np.zeros((len(self.indptr) - 1, width))
+        out[np.repeat(np.arange(len(out)), np.diff(self.indptr)), self.columns] = self.values
+        return out
+
+
+def sparse_rows(dense: np.ndarray) -> SparseRows:
+    """Make sparse rows of float64[D, width]."""
+    rows, columns = np.nonzero(dense)
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(dense)))))
+    return SparseRows(indptr.astype(np.int64), columns, dense[rows, columns])
+
+
+def multiply_rows(first: SparseRows, second: SparseRows, width: int) -> SparseRows:
+    """Compute all products of a number of one row and one of the other, row by row.
+
+    ``width`` is the number of columns of ``second``.
+    """
+    lengths = np.diff(second.indptr)
+    owner = np.repeat(np.arange(len(lengths)), np.diff(first.indptr))
+    each = lengths[owner]
+    indptr = np.concatenate(([0], np.cumsum(np.diff(first.indptr) * lengths)))
+    left = np.repeat(np.arange(len(owner)), each)
+    begin = np.concatenate(([0], np.cumsum(each)))[:-1]
+    right = np.arange(len(left)) - begin[left] + second.indptr[owner[left]]
+    return SparseRows(
+        indptr,
+        first.columns[left] * width + second.columns[right],
+        first.values[left] * second.values[right],
+    )
+
+
+def join_rows(pieces: Sequence[SparseRows], widths: Sequence[int]) -> SparseRows:
+    """Put the columns of several sets of rows side by side."""
+    docs = len(pieces[0].indptr) - 1
+    first = np.concatenate(([0], np.cumsum(widths)))
+    owner = np.concatenate([np.repeat(np.arange(docs), np.diff(p.indptr)) for p in pieces])
+    order = np.argsort(owner, kind="stable")
+    columns = np.concatenate([p.columns + at for p, at in zip(pieces, first, strict=False)])
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=docs))))
+    values = np.concatenate([p.values for p in pieces])
+    return SparseRows(indptr.astype(np.int64), columns[order], values[order])
+
+
+class CovariateEntry(Record, omit_defaults=True):
+    """A ``Covariate`` as a model's manifest has it.
+
+    Attributes
+    ----------
+    documents
+        Training documents of each level.
+    """
+
+    column: str
+    df: Count = 0
+    kind: str = "category"
+    levels: list[str] = []
+    documents: list[Count] = []
+    low: float = 0.0
+    high: float = 0.0
+    mean: float = 0.0
+    scale: float = 1.0
+    knots: list[float] = []
+    missing: list[str] = []
+    listed: Count = 0
+    absent: Count = 0
+
+    def covariate(self) -> Covariate:
+        """Return the coding of the column."""
+        return Covariate(
+            self.column,
+            self.df,
+            counts=Counter(dict(zip(self.levels, self.documents, strict=False))),
+            levels=list(self.levels),
+            kind=self.kind,
+            low=self.low,
+            high=self.high,
+            mean=self.mean,
+            knots=np.array(self.knots),
+            missing=frozenset(self.missing),
+            most=MOST_CATEGORIES,
+            listed=self.listed,
+            keeps_absent=True,
+            absent=self.absent,
+            scale=self.scale,
+        )
+
+
+def entry_of(covariate: Covariate, df: int) -> CovariateEntry:
+    """Describe a covariate, whose formula asks for ``df`` degrees of freedom."""
+    return CovariateEntry(
+        column=covariate.column,
+        df=df,
+        kind=covariate.kind,
+        levels=covariate.levels,
+        documents=[covariate.counts[level] for level in covariate.levels],
+        low=covariate.low,
+        high=covariate.high,
+        mean=covariate.mean,
+        scale=covariate.scale,
+        knots=covariate.knots.tolist(),
+        missing=sorted(covariate.missing),
+        listed=covariate.listed,
+        absent=covariate.absent,
+    )
+
+
+class CovariatesEntry(Record):
+    """The design of a model's prior, as its manifest has it.
+
+    Attributes
+    ----------
+    formula
+        As it was given.
+    slope_sd, intercept_sd
+        Standard deviations of the priors of the coefficients.
+    columns
+        The covariates of the formula's factors, in order.
+    """
+
+    formula: str
+    slope_sd: float
+    intercept_sd: float
+    columns: list[CovariateEntry]
+
+    def __post_init__(self) -> None:
+        if len(self.columns) != len(factors_of(self.formula)):
+            raise ValueError("covariates: not one column for each variable of the formula")
+
+    def design(self) -> PriorDesign:
+        """Return the design."""
+        covariates = [entry.covariate() for entry in self.columns]
+        return PriorDesign.of(
+            self.formula, dict(zip(factors_of(self.formula), covariates, strict=True))
+        )
+
+
+def factors_of(formula: str) -> list[Factor]:
+    """List the distinct variables of a formula."""
+    return list(dict.fromkeys(factor for term in parse_formula(formula) for factor in term))
+
+
+@dataclass
+class Unseen:
+    """Values that a model has not learned from, and so takes for others.
+
+    Attributes
+    ----------
+    levels
+        Documents with each new category of a column.
+    beyond
+        Documents whose number or date lies outside of the range, by column.
+    """
+
+    levels: dict[str, Counter[str]] = field(default_factory=dict)
+    beyond: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Unseen) -> None:
+        """Add the values of other documents."""
+        for column, new in other.levels.items():
+            self.levels.setdefault(column, Counter()).update(new)
+        self.beyond.update(other.beyond)
+
+    def lines(self, design: PriorDesign) -> list[str]:
+        """Say how they are taken, a line for each column."""
+        lines = []
+        for column, new in self.levels.items():
+            names = [f"{name!r:.40}" for name, _ in new.most_common(3)]
+            more = ", ..." if len(new) > len(names) else ""
+            verb = "has" if new.total() == 1 else "have"
+            lines.append(
+                f"{column}: {counted(new.total(), 'document')} {verb} a value that the model has "
+                f"not met ({', '.join(names)}{more}); its coefficients are 0"
+            )
+        ranges = {c.column: c for c in design.covariates.values()}
+        for column, number in self.beyond.items():
+            covariate = ranges[column]
+            verb = "lies" if number == 1 else "lie"
+            lines.append(
+                f"{column}: {counted(number, 'document')} {verb} outside of {covariate.low:.6g} to "
+                f"{covariate.high:.6g}, the range that the model learned from; the effect is held "
+                f"at its end"
+            )
+        return lines
+
+
+class PriorDesign(Design):
+    """A design whose rows are sparse, and which codes documents without a value.
+
+    Attributes
+    ----------
+    formula
+        As it was given.
+    names
+        Of the columns, the intercept first.
+    """
+
+    formula: str
+
+    @classmethod
+    def of(cls, formula: str, covariates: Mapping[Factor, Covariate]) -> PriorDesign:
+        """Make the design of a formula with coded covariates."""
+        design = cls(parse_formula(formula), covariates, MOST_COLUMNS)
+        design.formula = formula
+        return design
+
+    @property
+    def columns(self) -> list[str]:
+        """List the columns of metadata that it reads."""
+        return list(dict.fromkeys(c.column for c in self.covariates.values()))
+
+    @property
+    def patterns(self) -> int:
+        """Bound the number of distinct rows; 0: as many as there are documents."""
+        unlike = {c.column: c for c in self.covariates.values()}.values()
+        if any(c.listed or not c.levels for c in unlike):
+            return 0
+        return prod(len(c.levels) + 1 for c in unlike)
+
+    def entry(self, slope_sd: float, intercept_sd: float) -> CovariatesEntry:
+        """Describe the design for a model's manifest."""
+        columns = [entry_of(c, factor.df) for factor, c in self.covariates.items()]
+        return CovariatesEntry(
+            formula=self.formula, slope_sd=slope_sd, intercept_sd=intercept_sd, columns=columns
+        )
+
+    def rows(self, values: Mapping[str, Any], unseen: Unseen | None = None) -> SparseRows:
+        """Code documents.
+
+        Parameters
+        ----------
+        values
+            Arrow arrays of the columns, of text or of lists of text; null: no value.
+        unseen
+            Receives the values that are taken for others.
+        """
+        coded = {}
+        first_of_column = set[str]()
+        for factor, covariate in self.covariates.items():
+            tell = unseen if covariate.column not in first_of_column else None
+            first_of_column.add(covariate.column)
+            coded[factor] = encode(covariate, values[covariate.column], tell)
+        docs = len(next(iter(values.values())))
+        pieces = [SparseRows(np.arange(docs + 1), np.zeros(docs, np.int64), np.ones(docs))]
+        widths = [1]
+        for term in self.terms:
+            rows = coded[term[0]]
+            width = len(self.covariates[term[0]].names())
+            for factor in term[1:]:
+                more = len(self.covariates[factor].names())
+                rows = multiply_rows(rows, coded[factor], more)
+                width *= more
+            pieces.append(rows)
+            widths.append(width)
+        return join_rows(pieces, widths)
+
+    def notes(self) -> list[str]:
+        """Say how documents without a value are coded, a line for each column that has some."""
+        lines = []
+        for covariate in {c.column: c for c in self.covariates.values()}.values():
+            if not covariate.absent:
+                continue
+            how = (
+                "no category"
+                if covariate.listed
+                else "a category of their own"
+                if covariate.levels
+                else "the mean and an indicator"
+            )
+            lines.append(
+                f"{covariate.column}: {counted(covariate.absent, 'document')} without a value, "
+                f"coded as {how}"
+            )
+        return lines
+
+
+def encode(covariate: Covariate, values: Any, unseen: Unseen | None = None) -> SparseRows:
+    """Code the values of a column, an Arrow array.
+
+    ``unseen`` receives the values that are taken for others.
+    """
+    if pa.types.is_nested(values.type):
+        return _encode_lists(covariate, values, unseen)
+    words = mark_missing(values, covariate.missing).dictionary_encode()
+    if isinstance(words, pa.ChunkedArray):
+        words = words.combine_chunks()
+    texts = words.dictionary.to_pylist()
+    codes = words.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(np.int64)
+    times = np.bincount(codes, minlength=len(texts) + 1)
+    table = _dictionary_rows(covariate, texts, times, unseen)
+    return sparse_rows(table).take(codes)
+
+
+def _dictionary_rows(
+    covariate: Covariate, texts: list[str], times: np.ndarray, unseen: Unseen | None
+) -> np.ndarray:
+    """Code distinct values and, in the last row, none: float64[n + 1, columns].
+
+    times: documents with each.
+    """
+    width = len(covariate.names())
+    table = np.zeros((len(texts) + 1, width))
+    own = width - bool(covariate.absent)
+    if covariate.absent:
+        table[-1, own] = 1.0
+    if covariate.levels:
+        place = {level: i for i, level in enumerate(covariate.levels)}
+        for row, text in enumerate(texts):
+            at = place.get(text, -1)
+            if at > 0:
+                table[row, at - 1] = 1.0
+            elif at < 0 and unseen is not None:
+                unseen.levels.setdefault(covariate.column, Counter())[text] += int(times[row])
+        return table
+    numbers = [as_number(text, covariate.column) for text in texts]
+    known = np.array([number is not None for number in numbers], np.bool_)
+    x = np.array([number for number in numbers if number is not None], np.float64)
+    table[np.flatnonzero(~known)] = table[-1]  # text where numbers were expected
+    outside = (x < covariate.low) | (x > covariate.high)
+    if unseen is not None and outside.any():
+        unseen.beyond[covariate.column] += int(times[:-1][known][outside].sum())
+    if len(x):
+        inside = np.clip(x, covariate.low, covariate.high).tolist()
+        scale = 1.0 if covariate.df else covariate.scale or 1.0
+        table[np.flatnonzero(known), :own] = covariate.matrix(inside) / scale
+    return table
+
+
+def _encode_lists(covariate: Covariate, values: Any, unseen: Unseen | None) -> SparseRows:
+    """Code a column of lists: each of a document's distinct values has a one."""
+    flat, docs = flatten_lists(values)
+    words = flat.dictionary_encode()
+    if isinstance(words, pa.ChunkedArray):
+        words = words.combine_chunks()
+    place = {level: i for i, level in enumerate(covariate.levels)}
+    texts = words.dictionary.to_pylist()
+    table = np.array([*(place.get(text, -1) for text in texts), -2], np.int64)
+    indices = words.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    codes = table[indices]
+    if unseen is not None:
+        new = Counter(texts[i] for i in indices[codes == -1].tolist())
+        if new:
+            unseen.levels.setdefault(covariate.column, Counter()).update(new)
+    width = max(1, len(covariate.levels))
+    pairs = np.unique(docs[codes >= 0] * width + codes[codes >= 0])
+    owner, columns = np.divmod(pairs, width)
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(values)))))
+    return SparseRows(indptr.astype(np.int64), columns, np.ones(len(columns)))
+
+
+def group_rows(rows: SparseRows) -> CovariateRows:
+    """Find the distinct rows of some documents, as a block has them."""
+    docs = len(rows.indptr) - 1
+    lengths = np.diff(rows.indptr)
+    padded = np.zeros((docs, 2 * int(lengths.max(initial=0)) + 1), np.int32)
+    padded[:, 0] = lengths
+    owner = np.repeat(np.arange(docs), lengths)
+    place = 2 * (np.arange(len(owner)) - rows.indptr[owner]) + 1
+    padded[owner, place] = rows.columns
+    padded[owner, place + 1] = rows.values.astype(np.float32).view(np.int32)
+    whole = np.ascontiguousarray(padded).view(f"V{padded.shape[1] * 4}").ravel()
+    _, first, pattern = np.unique(whole, return_index=True, return_inverse=True)
+    chosen = rows.take(first)
+    return CovariateRows(
+        pattern.astype(np.int32).ravel(),
+        chosen.indptr,
+        chosen.columns.astype(np.int32),
+        chosen.values.astype(np.float32),
+    )
+
+
+def columns_of_terms(design: PriorDesign) -> Iterator[tuple[str, range, float]]:
+    """Yield each term, as in the formula, the range of its columns, and its norm.
+
+    The norm is the largest sum of the absolute numbers of one document.
+    """
+    start = 1
+    for term in design.terms:
+        width = prod(len(design.covariates[factor].names()) for factor in term)
+        norm = prod(_norm(design.covariates[factor]) for factor in term)
+        yield ":".join(map(str, term)), range(start, start + width), norm
+        start += width
+
+
+def _norm(covariate: Covariate) -> float:
+    if covariate.levels or covariate.df:
+        return max(1.0, float(covariate.listed))
+    furthest = max(covariate.mean - covariate.low, covariate.high - covariate.mean)
+    return max(1.0, furthest / (covariate.scale or 1.0))
+
+
+def longest_row(design: PriorDesign) -> int:
+    """Bound the numbers of a document's row."""
+    longest = 1
+    for term in design.terms:
+        longest += prod(_most_numbers(design.covariates[factor]) for factor in term)
+    return longest
+
+
+def _most_numbers(covariate: Covariate) -> int:
+    if covariate.levels:
+        return max(1, covariate.listed)
+    return DEGREE + 1 if covariate.df else 1

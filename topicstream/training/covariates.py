@@ -1,0 +1,159 @@
+"""The covariates of a run: its design, what the engine needs of it, and the file of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.files import ownership as owned
+from topicstream.base.progress import Progress
+from topicstream.base.text import counted
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
+from topicstream.engines import engines, find
+from topicstream.engines.covariates import block_priors
+from topicstream.engines.shapes import PriorShape
+from topicstream.evaluation.covariates import CovariateFile, survey_covariates, write_covariates
+from topicstream.model.design import (
+    CovariatesEntry,
+    PriorDesign,
+    Unseen,
+    columns_of_terms,
+    longest_row,
+)
+from topicstream.model.manifest import ModelManifest, read_manifest
+from topicstream.model.store import StoredTable
+from topicstream.numeric.tables.spec import padded
+from topicstream.training.config import TrainConfig
+
+MOST_COEFFICIENTS = 1_000_000
+"""Topics times columns. The statistics of a block are four times as many float64."""
+TABLE = "lambda"
+"""Of a model: the coefficients, columns by topics."""
+
+
+def find_design(config: TrainConfig, corpus: Corpus, progress: Progress) -> PriorDesign | None:
+    """Read the design that a configuration asks for from the training documents.
+
+    A warm start from a model with the same formula keeps the design of that model.
+
+    Raises
+    ------
+    UsageError
+        If the engine has no such prior, or there are too many coefficients.
+    InputError
+        If a column cannot be coded.
+    """
+    if config.covariates is None:
+        return None
+    if not find(config.algo).about.covariates:
+        able = [name for name, kind in engines().items() if kind.about.covariates]
+        raise UsageError(
+            f"--covariates: --algo {config.algo} has one alpha for all documents; choose "
+            f"{', '.join(sorted(able))}"
+        )
+    entry = continued_entry(config)
+    if entry is None:
+        design = survey_covariates(corpus, config.covariates)
+        for line in design.notes():
+            progress.say(f"covariates: {line}")
+    else:
+        design = entry.design()
+    progress.say(
+        f"covariates: {config.covariates}: {counted(len(design.names) - 1, 'coefficient')} a topic "
+        f"beside the intercept"
+    )
+    return design
+
+
+def continued_entry(config: TrainConfig) -> CovariatesEntry | None:
+    """Return the design of the model that a run starts from, if it has the same formula."""
+    if config.warm is None:
+        return None
+    manifest = read_manifest(Path(config.warm))
+    entry = manifest.covariates
+    return entry if entry is not None and entry.formula == config.covariates else None
+
+
+def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) -> PriorShape | None:
+    """Describe a design to the engine.
+
+    Raises
+    ------
+    InputError
+        If there are too many coefficients.
+    """
+    if design is None:
+        return None
+    columns = len(design.names)
+    if columns * topics > MOST_COEFFICIENTS:
+        raise InputError(
+            f"--covariates: {columns:,} columns of {topics:,} topics make {columns * topics:,} "
+            f"coefficients, at most {MOST_COEFFICIENTS:,} can be estimated; use at most "
+            f"{MOST_COEFFICIENTS // columns:,} topics (-K) or {MOST_COEFFICIENTS // topics:,} "
+            f"columns"
+        )
+    term_of = np.zeros(columns, np.int64)
+    norms = [1.0]
+    for number, (_, places, norm) in enumerate(columns_of_terms(design), 1):
+        term_of[places.start : places.stop] = number
+        norms.append(norm)
+    return PriorShape(
+        tuple(design.names),
+        term_of,
+        np.array(norms),
+        design.patterns,
+        longest_row(design),
+        config.covariate_sd,
+        config.intercept_sd,
+        _begin(config, columns, topics),
+    )
+
+
+def _begin(config: TrainConfig, columns: int, topics: int) -> np.ndarray | None:
+    """Read the coefficients of the model that a run continues, float64[F, K], or None."""
+    if continued_entry(config) is None:
+        return None
+    coefficients = read_coefficients(Path(str(config.warm)), read_manifest(Path(str(config.warm))))
+    return coefficients if coefficients.shape == (columns, topics) else None
+
+
+def read_coefficients(folder: Path, manifest: ModelManifest) -> np.ndarray:
+    """Read the coefficients of a model, float64[F, K]."""
+    table = StoredTable(folder, manifest, TABLE)
+    return table.gather(np.arange(table.n_rows)).astype(np.float64)
+
+
+def write_rows_of_run(
+    corpus: Corpus, grid: Grid, design: PriorDesign, path: Path, progress: Progress
+) -> CovariateFile:
+    """Write the rows of a run's documents, and say what its design does not know."""
+    unseen = Unseen()
+    owned.reserve(path)
+    file = write_covariates(corpus, grid, design, path, unseen)
+    for line in unseen.lines(design):
+        progress.say(f"covariates: {line}")
+    return file
+
+
+def mean_prior(file: CovariateFile, grid: Grid, coefficients: np.ndarray) -> np.ndarray:
+    """Compute the mean of alpha over all documents, float64[K]."""
+    total = np.zeros(coefficients.shape[1])
+    for alphas, times in _priors_of_blocks(file, grid, coefficients):
+        total += np.cumsum(alphas * times[:, None], axis=0, dtype=np.float64)[-1]
+    return total / float(grid.docs.sum())
+
+
+def _priors_of_blocks(
+    file: CovariateFile, grid: Grid, coefficients: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield alpha of each block's distinct rows, float32[U, K], and their documents."""
+    topics = coefficients.shape[1]
+    for number in range(len(grid)):
+        rows = file.read(number)
+        out = np.empty((len(rows.indptr) - 1, padded(topics)), np.float32)
+        alphas = block_priors(rows, coefficients, out)[:, :topics]
+        yield alphas, np.bincount(rows.pattern, minlength=len(alphas))
