@@ -85,6 +85,14 @@ class Train:
         example="seeds.toml",
     )
     weighting: str = like(TrainConfig, "weighting", example="tfidf")
+    covariates: str | None = like(
+        TrainConfig,
+        "covariates",
+        help="Formula of metadata that each document's alpha depends on.",
+        example="party + s(date)",
+    )
+    covariate_sd: float = like(TrainConfig, "covariate_sd", example=0.5)
+    intercept_sd: float = like(TrainConfig, "intercept_sd", example=5.0)
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def limits(self) -> dict[str, Any]:

@@ -96,6 +96,12 @@ def other_model(manifest: ModelManifest, train: Train) -> str | None:
         return f"the config asks for {train.topics} topics, the model has {manifest.topics}"
     if train.algo not in ("auto", manifest.engine):
         return f"the config asks for {train.algo}, the model was made by {manifest.engine}"
+    formula = None if manifest.covariates is None else manifest.covariates.formula
+    if train.covariates != formula:
+        return (
+            f"the config asks for the covariates {train.covariates or 'none'}, the model has "
+            f"{formula or 'none'}"
+        )
     if "warm" not in engine_facts(str(manifest.engine)).starts:
         return f"{manifest.engine} cannot start from a model"
     return None
