@@ -33,7 +33,8 @@ from topicstream.model.formula import (
 
 MOST_CATEGORIES = 1_000
 MOST_COLUMNS = 1_000
-"""Categories of a column, and columns of a design, at most."""
+MOST_LISTED = 200
+"""Categories of a column, columns of a design, and categories that a view lists, at most."""
 
 
 class SparseRows(NamedTuple):
@@ -316,6 +317,18 @@ class PriorDesign(Design):
             pieces.append(rows)
             widths.append(width)
         return join_rows(pieces, widths)
+
+    def has_own_category(self, covariate: Covariate) -> bool:
+        """Tell whether documents without a value of a covariate have a column of their own."""
+        return bool(covariate.absent) and not covariate.listed
+
+    def coded(self, values: Sequence[str | float], factor: Factor) -> np.ndarray:
+        """Code known values of a factor, float64[n, columns], without that of absent ones."""
+        covariate = self.covariates[factor]
+        rows = covariate.matrix(values)
+        if covariate.levels or covariate.df:
+            return rows
+        return rows / (covariate.scale or 1.0)
 
     def notes(self) -> list[str]:
         """Say how documents without a value are coded, a line for each column that has some."""

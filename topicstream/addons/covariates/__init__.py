@@ -4,6 +4,9 @@ ENTRY_POINTS = {
     "topicstream.commands": {
         "effects": "topicstream.addons.covariates.command:command",
     },
+    "topicstream.views": {
+        "covariates": "topicstream.addons.covariates.view:CovariatesView",
+    },
     "topicstream.functions": {
         "effects": "topicstream.addons.covariates.covariates:effects",
     },

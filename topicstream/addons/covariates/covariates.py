@@ -131,6 +131,11 @@ def effects(config: EffectsConfig) -> Effects:
     chosen = shown.columns(config.topics)
     alpha = shown.model.alpha
     tell = listener(config.progress)
+    if model.manifest.covariates is not None:
+        tell.say(
+            f"note: the prior of this model used {model.manifest.covariates.formula}; shares are "
+            f"read with its mean prior here, so they come from the words alone"
+        )
 
     def blocks() -> Iterator[DocumentBlock]:
         for block, done in _documents(model, corpus, view, design, shown.threads):

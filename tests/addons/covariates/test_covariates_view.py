@@ -1,0 +1,86 @@
+"""``topics show --covariates``: shares that the prior expects."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+import topicstream
+from topicstream.addons.covariates.view import predicted_rows
+from topicstream.base.errors import InputError
+from topicstream.base.progress import Shown
+from topicstream.model.topic_model import TopicModel
+
+WORDS = {"red": "apple cherry berry grape", "blue": "river lake ocean cloud"}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("view")
+    rng = np.random.default_rng(0)
+    listed = []
+    for d in range(240):
+        party = ("red", "blue")[d % 2]
+        year = 1990 + d % 20
+        words = rng.choice(WORDS[party].split(), 6).tolist() + ["late"] * (year > 2000)
+        document = {"id": f"d{d}", "text": " ".join(words), "date": str(year)}
+        listed.append(document | ({} if d % 12 == 0 else {"party": party}))
+    store = folder / "corpus.zarr"
+    meta = {"party": "party", "date": "date"}
+    topicstream.ingest(listed, out=store, meta=meta, min_df=1, progress=False)
+    given = {"topics": 2, "passes": 20, "algo": "bp", "progress": False}
+    topicstream.train(store, folder / "with", covariates="party * date", **given)
+    topicstream.train(store, folder / "without", **given)
+    return folder
+
+
+def test_shares_are_those_of_the_prior(models):
+    rows = topicstream.show(models / "with", covariates=True)
+    model = TopicModel.open(models / "with")
+    names = model.manifest.covariates.design().names
+    party = {row["value"]: row for row in rows if row["variable"] == "party" and row["topic"] == 0}
+    x = np.zeros((2, len(names)))
+    x[:, 0] = 1.0
+    other = next(name for name in names if name in ("party=red", "party=blue"))
+    x[1, names.index(other)] = 1.0  # the date is at its mean, so it and the product are 0
+    alpha = np.exp(x @ model.coefficients)
+    shares = (alpha / alpha.sum(1, keepdims=True))[:, 0]
+    level = other.removeprefix("party=")
+    reference = ({"red", "blue"} - {level}).pop()
+    assert party[reference]["share"] == pytest.approx(shares[0])
+    assert party[level]["share"] == pytest.approx(shares[1])
+    assert abs(shares[0] - shares[1]) > 0.2
+    documents = model.manifest.covariates.columns[0].documents
+    assert [party[name]["documents"] for name in (reference, level)] == documents[:2]
+    sums = {}
+    for row in rows:
+        key = row["variable"], row["value"]
+        sums[key] = sums.get(key, 0.0) + row["share"]
+    assert all(total == pytest.approx(1.0) for total in sums.values())
+
+
+def test_rows_are_those_of_documents(models):
+    design = TopicModel.open(models / "with").manifest.covariates.design()
+    covariate = next(c for c in design.covariates.values() if c.column == "date")
+    rows = predicted_rows(design, covariate, [("low", covariate.low), ("mean", covariate.mean)])
+    assert rows.shape == (2, len(design.names))
+    assert rows[1].tolist() == [1.0] + [0.0] * (len(design.names) - 1)
+
+
+def test_files_are_written(models, tmp_path):
+    out = tmp_path / "shares.csv"
+    topicstream.show(models / "with", covariates=True, out=str(out), progress=False)
+    with open(out) as file:
+        assert len(list(csv.DictReader(file))) == 2 * (2 + 40)
+
+
+def test_a_model_without_covariates_is_refused(models):
+    with pytest.raises(InputError, match="was trained without covariates"):
+        topicstream.show(models / "without", covariates=True)
+
+
+def test_effects_say_that_the_prior_used_a_formula(models, capsys):
+    topicstream.effects("date", models / "with", models / "corpus.zarr", progress=Shown(0))
+    assert "the prior of this model used party * date" in capsys.readouterr().err
