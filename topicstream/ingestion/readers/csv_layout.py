@@ -166,7 +166,7 @@ def _first_line(lines: Sequence[str], skipped: int, comment: str | None, source:
         not lines[place].strip() or (comment and lines[place].startswith(comment))
     ):
         place += 1
-    if place == len(lines):
+    if place >= len(lines):
         raise BadFile(source.name, skipped + 1, "no header behind the lines that are passed over")
     tells_excel = re.fullmatch(r"(?i)\ufeff?sep=.\r?", lines[place])
     return place + 1 if tells_excel and len(lines) > place + 1 else place
