@@ -10,15 +10,21 @@ all are listed.
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from operator import attrgetter
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 from topicstream.base.errors import TopicsError, UsageError
 
@@ -147,16 +153,65 @@ def own_names(group: str) -> dict[str, str]:
     return names
 
 
+class OwnEntry(NamedTuple):
+    """A name of this package, in the form of an entry point."""
+
+    name: str
+    value: str
+    dist: None = None
+
+    def load(self) -> Any:
+        """Import the object."""
+        module, _, attribute = self.value.partition(":")
+        return attrgetter(attribute)(import_module(module))
+
+
+ABOUT = (".dist-info", ".egg-info", "EGG-INFO")
+"""Ends of the names of folders that describe an installed package."""
+MENTION = b"[topicstream."
+"""Words in the list of entry points of every package that has some for this one."""
+
+
+def entry_points() -> Any:
+    """Read the entry points of all installed packages, None if none is for this package.
+
+    The search of the folders takes 2 milliseconds, and importing what reads entry points 30.
+    """
+    if not any(map(mentions_this_package, sys.path)):
+        return None
+    from importlib import metadata
+
+    return metadata.entry_points()
+
+
+def mentions_this_package(folder: str) -> bool:
+    """Return if a package in a folder of ``sys.path`` may have entry points for this one."""
+    try:
+        with os.scandir(folder or ".") as inside:
+            packages = [entry.path for entry in inside if entry.name.endswith(ABOUT)]
+    except NotADirectoryError:  # an archive
+        return True
+    except OSError:
+        return False
+    for package in packages:
+        with suppress(OSError), open(os.path.join(package, "entry_points.txt"), "rb") as file:
+            if MENTION in file.read():
+                return True
+    return False
+
+
 @cache
 def installed() -> Any:
-    """Read the entry points of all installed packages, once."""
+    """Read the entry points of all installed packages, once. None: none is for this package."""
     return entry_points()
 
 
 @cache
-def entries(group: str) -> dict[str, EntryPoint]:
+def entries(group: str) -> dict[str, OwnEntry | EntryPoint]:
     """Return the entry points of a group by name, ours first, then other packages'."""
-    ours = {name: EntryPoint(name, value, group) for name, value in own_names(group).items()}
+    ours = {name: OwnEntry(name, value) for name, value in own_names(group).items()}
+    if installed() is None:
+        return dict(ours)
     others = sorted(installed().select(group=group), key=lambda e: (e.name, e.value))
     return ours | {entry.name: entry for entry in others if entry.name not in ours}
 
@@ -165,7 +220,7 @@ def entries(group: str) -> dict[str, EntryPoint]:
 def load(group: str, name: str) -> Any:
     """Import the object of an entry point.
 
-    For a name of ours the installed packages are not searched, which takes some 20 milliseconds.
+    For a name of ours the installed packages are not searched.
 
     Raises
     ------
@@ -173,7 +228,7 @@ def load(group: str, name: str) -> Any:
         If the import fails.
     """
     ours = own_names(group)
-    entry = EntryPoint(name, ours[name], group) if name in ours else entries(group)[name]
+    entry = OwnEntry(name, ours[name]) if name in ours else entries(group)[name]
     try:
         return entry.load()
     except Exception as e:  # of another's code: anything

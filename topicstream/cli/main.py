@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from topicstream.base import plugins
 from topicstream.base.errors import Stopped, TopicsError
@@ -27,6 +27,9 @@ from topicstream.base.files.openings import current_openings, rewriting_behind
 from topicstream.base.machine import __version__, ignore_false_alarms
 from topicstream.base.signals import find_cause, forget_signals
 from topicstream.cli.process import end_by_signals, reserve_streams, set_verbosity, verbosity
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
     "demo": "Try everything on a small corpus: ingest, train, score and show.",
@@ -77,6 +80,8 @@ class Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without importing any command."""
+        from click.shell_completion import CompletionItem
+
         options = click.Command.shell_complete(self, ctx, incomplete)
         begun = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         return [CompletionItem(name, help=summarize(name)) for name in begun] + options

@@ -17,8 +17,6 @@ from topicstream.base.errors import UsageError
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines.base import Engine, padded
-from topicstream.ingestion.tokens.recipe import Recipe
-from topicstream.ingestion.tokens.word_lists import WordList
 from topicstream.model.seeds import SeedEntry, SeedTopic, find_seed_words, read_seeds, resolve_seeds
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.spec import Scratch
@@ -62,6 +60,9 @@ def _as_counted(topics: list[SeedTopic], corpus: Corpus, vocabulary: Vocabulary)
     """Replace unknown seed words by the words that the corpus' tokenizer makes of them."""
     if corpus.manifest.tokenizer is None:
         return topics
+    from topicstream.ingestion.tokens.recipe import Recipe  # few runs have seed words
+    from topicstream.ingestion.tokens.word_lists import WordList
+
     recipe = Recipe.from_json(corpus.manifest.tokenizer)
     changed = []
     for topic, ids in zip(topics, find_seed_words(topics, vocabulary), strict=True):
