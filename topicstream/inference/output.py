@@ -150,9 +150,11 @@ class _Stream:
         self.file = file
 
     def write(self, encoded: Any) -> None:
+        """Append the bytes of a batch."""
         self.file.write(encoded)
 
     def close(self) -> None:
+        """Pass what is buffered to the system; the file stays open."""
         self.file.flush()
 
 
@@ -243,14 +245,16 @@ class AnswerTable:
         self.batches: list[pa.RecordBatch] = []
 
     def encode(self, answers: pa.RecordBatch) -> pa.RecordBatch:
+        """Give the ids of a batch the type of the table."""
         ids = answers.column("id").cast(self.schema.field("id").type)
         return pa.RecordBatch.from_arrays([ids, *answers.columns[1:]], schema=self.schema)
 
     def write(self, encoded: pa.RecordBatch) -> None:
+        """Append a batch."""
         self.batches.append(encoded)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Close nothing: a table has no file."""
 
     def table(self) -> pa.Table:
         """Return all that was written."""

@@ -42,20 +42,8 @@ def draw_by_shares(
     """Refine shares by sampling every token's topic ``times`` over.
 
     Every token gets a topic by shares[d, k] p(w | k), then the shares come from the counts. A token
-    whose weights are all zero counts nowhere.
-
-    Parameters
-    ----------
-    indptr, rows, x
-        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
-    base, beta, inverse
-        p(w|k) = (base + beta) inverse: float32[R, K], a number, float64[K] of 1 / (lam + W beta).
-    alpha
-        float64[K].
-    keys
-        uint64[D], streams of the documents.
-    shares
-        float32[D, K], updated.
+    whose weights are all zero counts nowhere. The arguments are those of ``sample_alone``; here
+    ``shares`` is updated.
     """
     topics = len(alpha)
     n = np.zeros(topics)

@@ -141,11 +141,13 @@ def _weigh(
     beta: float,
     lam: int,
     p: int,
+    linked: tuple[float, float, int] | None,
 ) -> Float:
-    """Compute the unnormalised message p by eq. (7) and return its sum.
+    """Compute the unnormalised message p by eq. (7), or eq. (30) with links, and return its sum.
 
-    own: factor of mu left out of every sum; the other numbers: addresses of rows of Kp floats, mu
-    of K = ``topics``.
+    own: factor of mu left out of every sum. linked: the weights of theta and of the links' message,
+    and the address of that message. The other numbers: addresses of rows of Kp floats, mu of K =
+    ``topics``.
     """
     nothing = splat(_ZERO)
     out = splat(np.float32(-own))
@@ -155,45 +157,8 @@ def _weigh(
         # every factor without the cell's share; a rounding below zero must not make it negative
         m = load_row(mu, k, topics)
         t = larger(fma(out, m, load(theta, k)), nothing) + load(alpha, k)
-        f = larger(fma(out, m, load(phi, k) + load(change, k)), nothing) + smooth
-        weight = t * f / fma(out, m, load(lam, k))
-        store(p, k, weight)
-        s = s + weight
-    return total(s)  # type: ignore[no-any-return]
-
-
-@kernel(forceinline=True)
-def _weigh_linked(
-    own: float,
-    topics: int,
-    width: int,
-    mu: int,
-    theta: int,
-    alpha: int,
-    phi: int,
-    change: int,
-    beta: float,
-    lam: int,
-    p: int,
-    a: float,
-    b: float,
-    message: int,
-) -> Float:
-    """Compute the unnormalised message p by eq. (30) and return its sum.
-
-    a, b: weights of theta and of the links' message, at address ``message``; the rest is as in
-    ``_weigh``.
-    """
-    nothing = splat(_ZERO)
-    out = splat(np.float32(-own))
-    smooth = splat(beta)
-    of_words = splat(a)
-    of_links = splat(b)
-    s = nothing
-    for k in range(0, width, WIDTH):
-        m = load_row(mu, k, topics)
-        t = larger(fma(out, m, load(theta, k)), nothing) + load(alpha, k)
-        t = fma(of_words, t, of_links * load(message, k))
+        if linked is not None:
+            t = fma(splat(linked[0]), t, splat(linked[1]) * load(linked[2], k))
         f = larger(fma(out, m, load(phi, k) + load(change, k)), nothing) + smooth
         weight = t * f / fma(out, m, load(lam, k))
         store(p, k, weight)
@@ -350,7 +315,7 @@ def visit(
             phi = base_ + 4 * base.shape[1] * index[words[i]]
             change = row if moving else nothing_
             if links is None:
-                s = _weigh(own, k_all, width, mu, theta_, prior_, phi, change, beta, lam_, p_)
+                s = _weigh(own, k_all, width, mu, theta_, prior_, phi, change, beta, lam_, p_, None)
                 # p(w | the other cells): the normaliser over the document's remaining tokens and
                 # priors
                 loglik += np.float64(x) * log(s / (n - own + mass))
@@ -358,22 +323,8 @@ def visit(
                 # eq. (30): the links weigh as much as the document's other tokens and its priors
                 rest = n - x + mass
                 sums = fresh_ if moving else theta_
-                s = _weigh_linked(
-                    own,
-                    k_all,
-                    width,
-                    mu,
-                    sums,
-                    prior_,
-                    phi,
-                    change,
-                    beta,
-                    lam_,
-                    p_,
-                    np.float32(a),
-                    np.float32(b * rest),
-                    message_,
-                )
+                linked = (np.float32(a), np.float32(b * rest), message_)
+                s = _weigh(own, k_all, width, mu, sums, prior_, phi, change, beta, lam_, p_, linked)
                 loglik += np.float64(x) * log(s / (rest * (a + b * z)))
             if moving:
                 _move(x, _ONE / s, k_all, width, p_, mu, to, fresh_, row, lam_)
