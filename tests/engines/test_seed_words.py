@@ -17,7 +17,7 @@ from topicstream.base.errors import InputError, StoreError, UsageError
 from topicstream.cli import main
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
-from topicstream.model.seeds import read_seeds, resolve
+from topicstream.model.seeds import read_seeds, resolve_seeds
 
 FILE = """
 strength = 50
@@ -46,7 +46,7 @@ class TestTheFile:
 
     def test_resolved_by_word_or_its_small_letters(self):
         vocabulary = Vocabulary.from_words([f"word{i}" for i in range(30)])
-        c, entries, told = resolve(
+        c, entries, told = resolve_seeds(
             read_seeds(
                 {
                     "a": ["WORD11", "word3", "word11"],
@@ -122,7 +122,7 @@ class TestTheFile:
         path = tmp_path / "seeds.toml"
         path.write_text(text)
         with pytest.raises(InputError) as e:
-            resolve(
+            resolve_seeds(
                 read_seeds(path), Vocabulary.from_words(["word1", "word2", "word3"]), np.ones(3), 2
             )
         assert type(e.value) is error

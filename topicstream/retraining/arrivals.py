@@ -11,8 +11,8 @@ from topicstream.retraining.bad_files import (
     comes_from_file,
     find_bad_files,
     find_strays,
+    hash_reading,
     named_in,
-    reading_of,
 )
 from topicstream.retraining.config import Config
 from topicstream.retraining.raw_files import (
@@ -48,7 +48,7 @@ class Arrivals:
         self._config = config
         self._known = known
         self._log = log
-        self._reading = reading_of(config)
+        self._reading = hash_reading(config)
         self.scan = Scan()
         self.files: Mapping[str, RawFile] = {}
         self.failed: dict[str, Failing] = {}

@@ -46,7 +46,7 @@ def comes_from_file(error: Exception) -> bool:
     return isinstance(error, InputError) or not isinstance(error, TopicsError)
 
 
-def reading_of(config: Config) -> str:
+def hash_reading(config: Config) -> str:
     """Hash what decides if a file can be read: the options and the program's version."""
     read = [config.ingest_options(name) for name in config.group_names]
     options = json.dumps([read, __version__], sort_keys=True, default=str)

@@ -179,7 +179,7 @@ def scan_raw(
     failed
         Names of those that have failed in this run, and are left out of it.
     reading
-        Hash of the options and the program that read files (``reading_of``). A file that failed
+        Hash of the options and the program that read files (``hash_reading``). A file that failed
         with another is tried again.
     """
     snapshot = config.folder / "incoming"
@@ -252,7 +252,7 @@ def count_failure(before: Failing | None, file: RawFile | None, why: str, readin
     why
         The reason.
     reading
-        Hash of the options and the program that read it (``reading_of``).
+        Hash of the options and the program that read it (``hash_reading``).
     """
     size, mtime = (file.size, file.mtime_ns) if file is not None else (0, 0)
     times = 1
