@@ -16,7 +16,7 @@ from topicstream.base.errors import UsageError
 from topicstream.base.options import seconds, share, share_or_number
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.ingestion.settings import Heldout, IngestOptions
+from topicstream.ingestion.settings import Heldout, make_options, word_limits
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def test_times_shares_and_numbers():
         with pytest.raises(UsageError):
             read(wrong)
     assert Heldout.of("0.1").share == Heldout.of(0.1).share == Heldout.of("10%").share == 0.1
-    assert IngestOptions.of(min_df="2%").limits(1000, True).min_df == 20
-    assert IngestOptions.of(min_df=0.02, max_df="0.5").limits(1000, True).max_df == 500
+    assert word_limits(make_options(min_df="2%"), 1000, True).min_df == 20
+    assert word_limits(make_options(min_df=0.02, max_df="0.5"), 1000, True).max_df == 500
 
 
 IMPOSSIBLE = [

@@ -16,7 +16,7 @@ from topicstream.ingestion.parts.part_files import (
     read_part,
     read_words,
 )
-from topicstream.ingestion.parts.working_folder import WorkingFolder, read_state
+from topicstream.ingestion.parts.working_folder import IngestState, WorkingFolder, read_state
 from topicstream.ingestion.tokens.wordtable import WordTable
 
 
@@ -75,7 +75,7 @@ def test_a_part_holds_documents_withdrawals_and_words(tmp_path):
 
 def test_words_that_find_no_room_begin_a_new_part(tmp_path):
     claim(tmp_path, "ingest")
-    folder = WorkingFolder(tmp_path, {}, None, 1 << 20)
+    folder = WorkingFolder(tmp_path, IngestState(key={}), None, 1 << 20)
     expected = []
     for n in range(8):
         ids = [f"{n}-{i}" for i in range(5000)]
@@ -90,13 +90,13 @@ def test_words_that_find_no_room_begin_a_new_part(tmp_path):
 
 def test_what_was_not_committed_is_written_again(tmp_path):
     claim(tmp_path, "ingest")
-    folder = WorkingFolder(tmp_path, {"key": 1}, None, 1 << 20)
+    folder = WorkingFolder(tmp_path, IngestState(key={"key": 1}), None, 1 << 20)
     folder.add(piece(["a"], ["x"]), b"first\n")
     folder.state.pieces = 1
     folder.commit(0.0, done=False)
     folder.add(piece(["lost"], ["y"]), b"lost\n")
     folder.close()  # as a kill leaves it
-    again = WorkingFolder(tmp_path, {"key": 1}, read_state(tmp_path), 1 << 20)
+    again = WorkingFolder(tmp_path, IngestState(key={"key": 1}), read_state(tmp_path), 1 << 20)
     assert again.resumed and rows_of(again) == [("a", "x", 1)]
     again.add(piece(["b"], ["z"]), b"second\n")
     again.commit(0.0, done=True)

@@ -12,22 +12,22 @@ from topicstream.base.errors import InputError, UsageError
 from topicstream.base.options import flags, names_tagged
 from topicstream.corpus.manifest import HeldoutRule, StoreManifest
 from topicstream.ingestion.config import IngestConfig
-from topicstream.ingestion.settings import Heldout, IngestOptions
+from topicstream.ingestion.settings import Heldout, heldout_of, recipe_fields, recipe_of
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.stopwords import listed_words
 from topicstream.ingestion.tokens.word_lists import stop_words_with_parts
 
 
 def options_of_append(
-    options: IngestOptions, store: StoreManifest, out: Path, *kinds: str
-) -> IngestOptions:
+    config: IngestConfig, store: StoreManifest, out: Path, *kinds: str
+) -> IngestConfig:
     """Complete the options of an append with what its store remembers.
 
     Parameters
     ----------
-    options
-        As the user gave them.  An option that only a new store is made by may be repeated, so that
-        the same command serves the first night and all later ones.
+    config
+        The options as the user gave them.  An option that only a new store is made by may be
+        repeated, so that the same command serves the first night and all later ones.
     store
         The manifest of the store.
     out
@@ -42,27 +42,26 @@ def options_of_append(
     InputError
         For another tokenizer than the store's.
     """
-    given = options.given
     for name in names_tagged(IngestConfig, "new_store"):
-        value = getattr(given, name)
-        if value and not _is_of_store(name, options, store):
+        value = getattr(config, name)
+        if value and not _is_of_store(name, config, store):
             flag = flags(IngestConfig.__dataclass_fields__[name])[-1]
             raise UsageError(
                 f"{flag} {value}: requires a new store; {out} was made with "
                 f"{_text_of_store(name, store)}, which holds for every append: leave it out"
             )
-    given = dataclasses.replace(given.recall(store.reading, *kinds), drop_top=0)
-    return dataclasses.replace(options, given=given, recipe=_recipe_of_append(options, store, out))
+    recipe = _recipe_of_append(config, store, out)
+    return dataclasses.replace(config.recall(store.reading, *kinds), drop_top=0, recipe=recipe)
 
 
-def _is_of_store(name: str, options: IngestOptions, store: StoreManifest) -> bool:
+def _is_of_store(name: str, config: IngestConfig, store: StoreManifest) -> bool:
     """Return whether a store was made with an option as it is given now."""
     if name in ("heldout", "heldout_by"):
-        return _are_same(options.heldout, store.heldout)
+        return _are_same(heldout_of(config), store.heldout)
     if name == "vocab":
         fixed = store.vocabulary.get("fixed")
-        return fixed is not None and fixed == os.path.basename(os.fspath(options.given.vocab or ""))
-    return bool(store.vocabulary.get(name) == getattr(options.given, name))
+        return fixed is not None and fixed == os.path.basename(os.fspath(config.vocab or ""))
+    return bool(store.vocabulary.get(name) == getattr(config, name))
 
 
 def _text_of_store(name: str, store: StoreManifest) -> str:
@@ -88,16 +87,20 @@ def _are_same(heldout: Heldout, rule: HeldoutRule) -> bool:
     )
 
 
-def _recipe_of_append(options: IngestOptions, store: StoreManifest, out: Path) -> Recipe:
+def _recipe_of_append(config: IngestConfig, store: StoreManifest, out: Path) -> Recipe:
     """Return the store's tokenizer.
 
     Raises InputError where the options ask for another.
     """
     if store.tokenizer is None:
-        return options.recipe
+        return recipe_of(config)
     recipe = Recipe.from_json(store.tokenizer)
-    asked = options.recipe
-    other = [n for n in options.words if getattr(asked, n) != getattr(recipe, n)]
+    asked = recipe_of(config)
+    other = [
+        name
+        for name in recipe_fields(config)
+        if name != "tools" and getattr(asked, name) != getattr(recipe, name)
+    ]
     if "stopwords" in other and _are_same_stop_words(asked, recipe):
         other.remove("stopwords")
     if other:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from topicstream.base.files.ownership import claim, refuse_strangers
 from topicstream.base.machine import default_threads, peak_bytes, return_freed_memory
 from topicstream.base.options import configured
 from topicstream.base.places import places
-from topicstream.base.progress import Progress, listener
+from topicstream.base.progress import listener
 from topicstream.base.records import Json
 from topicstream.base.shown import Summary
 from topicstream.corpus.manifest import StoreManifest
@@ -41,9 +41,14 @@ from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, META
 from topicstream.ingestion.parts.reading import Reading
 from topicstream.ingestion.parts.spread import Spread
 from topicstream.ingestion.parts.tasks import pieces
-from topicstream.ingestion.parts.working_folder import WorkingFolder, read_state
+from topicstream.ingestion.parts.working_folder import IngestState, WorkingFolder, read_state
 from topicstream.ingestion.plan import plan_ingest
-from topicstream.ingestion.settings import IngestOptions
+from topicstream.ingestion.settings import (
+    describe_reading,
+    recipe_of,
+    resolve_options,
+    side_files_of,
+)
 from topicstream.ingestion.store.finishing import Finishing
 from topicstream.ingestion.tokens.hyphens import learn_joined_words
 from topicstream.ingestion.tokens.phrases import learn_phrases
@@ -102,7 +107,7 @@ def ingest(config: IngestConfig) -> IngestSummary:
     >>> summary["documents"]
     4
     """
-    options = IngestOptions.of_config(config)
+    options = resolve_options(config)
     names = as_inputs(
         config.documents,
         path=True,
@@ -112,7 +117,8 @@ def ingest(config: IngestConfig) -> IngestSummary:
     )
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
-    return IngestSummary(places().make(config.out, _Order(names, options)))
+    order = _Order(names, options, has_recipe=config.recipe is not None)
+    return IngestSummary(places().make(config.out, order))
 
 
 class _Order:
@@ -120,61 +126,74 @@ class _Order:
 
     kind: Literal["corpus"] = "corpus"
 
-    def __init__(self, names: list[str] | InMemory, options: IngestOptions) -> None:
+    def __init__(
+        self, names: list[str] | InMemory, options: IngestConfig, *, has_recipe: bool
+    ) -> None:
         self._names = names
         self._options = options
-        self.appends = options.given.append
-        self.force = options.given.force
-        self.progress = options.given.progress
+        self._has_recipe = has_recipe
+        self.appends = options.append
+        self.force = options.force
+        self.progress = options.progress
 
     @cached_property
     def _record(self) -> InputsRecord:
-        names = self._names if isinstance(self._names, list) else []
-        return inputs_record.describe(names, self._options)
+        return inputs_record.describe(file_names(self._names), self._options)
 
     @property
     def inputs(self) -> str:
-        return self._record.digest
+        return self._record.request if self._record.is_known else ""
 
     def make(self, folder: str | os.PathLike[str]) -> dict[str, Json]:
-        out = folder_named(folder)
-        given = dataclasses.replace(self._options.given, out=out)
-        options = dataclasses.replace(self._options, given=given)
-        return _Ingest(
-            self._names, out, options, listener(given.progress), given.stop or Stop()
-        ).run()
+        options = dataclasses.replace(self._options, out=folder_named(folder))
+        return _Ingest(self._names, options, has_recipe=self._has_recipe).run()
 
     def is_made(self, folder: Path) -> bool:
-        record = inputs_record.load(folder)
-        return inputs_record.is_this(folder, record.fingerprint, self._record)
+        stored = inputs_record.load(folder)
+        return inputs_record.is_made_by(folder, stored.fingerprint, self._record.request)
 
     def describe_made(self, folder: Path) -> dict[str, Json]:
-        return _made_once(StoreManifest.read(folder), self._record, self._options.given)
+        return _summarize_finished(StoreManifest.read(folder), self._record, self._options)
 
 
-def _made_once(store: StoreManifest, record: InputsRecord, config: IngestConfig) -> dict[str, Json]:
+def file_names(names: list[str] | InMemory) -> list[str]:
+    """Return the names of inputs, none of documents in memory."""
+    return names if isinstance(names, list) else []
+
+
+def _summarize_finished(
+    store: StoreManifest, record: InputsRecord, options: IngestConfig
+) -> dict[str, Json]:
     """Return the summary of a store that the same ingest has made before."""
     return store.summary | {
-        "out": str(config.out),
+        "out": str(options.out),
         "finished_before": True,
         "seconds": 0.0,
         "input_bytes": sum(entry.stamp[1] for entry in record.inputs),
         "megabytes_per_second": 0.0,
         "peak_rss_bytes": peak_bytes(),
-        "workers": config.workers or default_threads(),
+        "workers": options.workers or default_threads(),
     }
 
 
 class _Ingest:
+    """An ingest into one folder of this machine.
+
+    Parameters
+    ----------
+    names
+        Inputs.
+    options
+        As ``resolve_options`` returns them.
+    has_recipe
+        Whether the recipe was given; others may learn words from the text of a new store.
+    """
+
     def __init__(
-        self,
-        names: list[str] | InMemory,
-        out: Path,
-        options: IngestOptions,
-        progress: Progress,
-        stop: Stop,
+        self, names: list[str] | InMemory, options: IngestConfig, *, has_recipe: bool
     ) -> None:
-        check_place(out, "--out", [n for n in names if n != "-"] if isinstance(names, list) else [])
+        out = Path(options.out)
+        check_place(out, "--out", [n for n in file_names(names) if n != "-"])
         if out.is_symlink():
             raise NotOurs(f"--out {out}: is a link to {os.readlink(out)}; name the folder itself")
         if os.path.ismount(out):  # the store is made beside it and renamed
@@ -184,41 +203,46 @@ class _Ingest:
             )
         self.names = names
         self.out = out
-        self.progress = progress
-        self.stop = stop
-        self.plan = plan_ingest(options.given.mem_limit, options.given.workers)
+        self.progress = listener(options.progress)
+        self.stop = options.stop or Stop()
+        self.plan = plan_ingest(options.mem_limit, options.workers)
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
-        if (out / "manifest.json").exists() and not options.given.force:
-            self.base = Corpus.open(out, dense=True) if options.given.append else None
+        if options.append and not options.force and (out / "manifest.json").exists():
+            self.base = Corpus.open(out, dense=True)
         self.options = self._complete(options)
+        self.learns = self.base is None and not has_recipe
         self._tokenizer()  # what it lacks is reported before anything is made
 
-    def _complete(self, options: IngestOptions) -> IngestOptions:
+    def _complete(self, options: IngestConfig) -> IngestConfig:
         """Complete the options: an append uses what the store remembers."""
         if self.base is None:
-            given = dataclasses.replace(options.given, append=False, grow_vocab=False)
-            return dataclasses.replace(options, given=given)
+            return dataclasses.replace(options, append=False, grow_vocab=False)
         layout = [LAYOUT] if isinstance(self.names, list) else []
-        kinds = (FIELDS, META, CUT, *layout) if options.given.as_store else ()
+        kinds = (FIELDS, META, CUT, *layout) if options.as_store else ()
         return options_of_append(options, self.base.manifest, self.out, *kinds)
 
     def _tokenizer(self) -> Tokenizer:
         """Make the tokenizer of the recipe, with the tools that this command names."""
-        return Tokenizer(self.options.recipe, asked=asked_tools(self.options.given))
+        return Tokenizer(recipe_of(self.options), asked=asked_tools(self.options))
 
     def run(self) -> dict[str, Json]:
+        """Make the store, or carry on where a killed run was.
+
+        Returns
+        -------
+        dict
+            The summary.
+        """
         return_freed_memory()
         notify_compiling(self.progress.say)
         if self.out.exists() and not self.out.is_dir():
             raise NotOurs(f"{self.out}: is a file; choose another --out")
-        self.options.side.open(
-            self.options.given
-        )  # what they lack is reported before anything is read
+        # what side files lack is reported before anything is read
+        side_files_of(self.options).open(self.options)
         if self.out.exists() and set(os.listdir(self.out)) - {".lock", MARK}:
-            claim(
-                self.out, "corpus"
-            )  # what is no store, or one that this version cannot read, is never replaced
+            # what is no store, or one that this version cannot read, is never replaced
+            claim(self.out, "corpus")
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
             stack.enter_context(durable.lock(self.wip, "ingesting into", kind="ingest"))
@@ -226,69 +250,97 @@ class _Ingest:
                 claim(self.out, "corpus")
                 stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
                 self.base = Corpus.open(self.out, dense=True)
-            record = inputs_record.describe(
-                [] if isinstance(self.names, InMemory) else self.names, self.options
-            )
-            if (summary := self._made_before(record)) is not None:
+            record = self._describe(None if self.base is None else self.base.fingerprint)
+            summary = self._find_finished(record)
+            if summary is not None:
                 return summary
-            if self.base is None and self.out.exists() and any(self.out.iterdir()):
-                if not self.options.given.force:
-                    raise TopicsError(
-                        f"{self.out}: exists; --append adds to it, --force replaces it"
-                    )
-                refuse_strangers(self.out)
-            recipe = self.options.recipe
-            is_new = self.base is None and self.options.given.recipe is None
-            if is_new:
-                self.options = dataclasses.replace(self.options, recipe=self._learnt(recipe))
+            self._refuse_existing()
+            if self.learns:
+                recipe = self._learn_words(recipe_of(self.options))
+                self.options = dataclasses.replace(self.options, recipe=recipe)
             if isinstance(self.names, InMemory) and self.base is not None:
                 # an append must not meet the numbers of the documents before
-                self.names = dataclasses.replace(
-                    self.names, first=sum(p.docs for p in self.base.manifest.parts.values())
-                )
-            unfinished = None if self.options.given.force else read_state(self.wip)
-            # nobody can carry on what was read from another process's memory
-            lost = unfinished is None or any(
-                path.startswith(KEY) for path in unfinished.key.get("paths", [])
-            )
-            paths = (
-                [self.names.key]
-                if isinstance(self.names, InMemory)
-                else [entry.place for entry in record.inputs]
-            )
-            base = self.base.fingerprint if self.base is not None else None
-            key = {
-                "paths": paths,
-                **self.options.reading(),
-                "append to": base,
-            }  # what decides the sequence and the content of the pieces
-            working = WorkingFolder(
-                self.wip, key, None if lost else unfinished, self.plan.words_of_part
-            )
-            state = working.state
-            same = state.record is not None and inputs_record.are_same(record, state.record)
-            if state.record is None:
-                state.record = record
-                state.places = [] if isinstance(self.names, InMemory) else input_places(self.names)
+                first = sum(part.docs for part in self.base.manifest.parts.values())
+                self.names = dataclasses.replace(self.names, first=first)
+            working = self._open_working_folder(record)
             try:
-                return self._run(working, same)
+                self._read(working, same=inputs_record.are_same(record, working.state.request))
+                return self._finish(working)
             except BaseException as e:
-                if state.pieces == 0 or isinstance(
-                    e, NothingKept
-                ):  # a run that has read nothing leaves nothing
+                # a run that has read nothing leaves nothing
+                if working.state.pieces == 0 or isinstance(e, NothingKept):
                     working.remove()
                 raise
             finally:
                 working.close()
 
-    def _learnt(self, recipe: Recipe) -> Recipe:
-        """Return the recipe with what readings of their own learn from the text.
+    def _describe(self, base: str | None) -> InputsRecord:
+        return inputs_record.describe(file_names(self.names), self.options, base)
+
+    def _find_finished(self, record: InputsRecord) -> dict[str, Json] | None:
+        """Return the summary of the store at ``out`` if this very ingest has made it.
+
+        The record in the store says so: of a new store at any time, of an append as long as a
+        working folder is left, which was killed behind the commit. One that another ingest left so
+        is cleared.
+        """
+        if self.options.force or not (self.out / "manifest.json").exists():
+            return None
+        store = Corpus.open(self.out, dense=True)
+        left = read_state(self.wip)
+        if left is not None and inputs_record.is_made_by(self.out, store.fingerprint, left.request):
+            remove_stale_files(self.out, store.manifest)
+            owned.clear(self.wip, "ingest")
+            is_this = self._describe(left.key["append to"]).request == left.request
+            left = None
+        else:
+            is_this = self.base is None and inputs_record.is_made_by(
+                self.out, store.fingerprint, record.request
+            )
+        if not is_this:
+            return None
+        if left is None:  # the lock alone
+            owned.remove(self.wip, "ingest")
+        return _summarize_finished(store.manifest, record, self.options)
+
+    def _refuse_existing(self) -> None:
+        """Raise TopicsError for a folder that is not to be replaced."""
+        if self.base is None and self.out.exists() and any(self.out.iterdir()):
+            if not self.options.force:
+                raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
+            refuse_strangers(self.out)
+
+    def _open_working_folder(self, record: InputsRecord) -> WorkingFolder:
+        """Open the working folder, with what a killed run has read of the same input."""
+        unfinished = None if self.options.force else read_state(self.wip)
+        # nobody can carry on what was read from another process's memory
+        if unfinished is not None and any(
+            path.startswith(KEY) for path in unfinished.key.get("paths", [])
+        ):
+            unfinished = None
+        if isinstance(self.names, InMemory):
+            paths = [self.names.key]
+            starts = []
+        else:
+            paths = [entry.place for entry in record.inputs]
+            starts = input_places(self.names)
+        # what decides the sequence and the content of the pieces
+        key = {
+            "paths": paths,
+            **describe_reading(self.options),
+            "append to": None if self.base is None else self.base.fingerprint,
+        }
+        begun = IngestState(key=key, request=record.request, inputs=record.inputs, places=starts)
+        return WorkingFolder(self.wip, begun, unfinished, self.plan.words_of_part)
+
+    def _learn_words(self, recipe: Recipe) -> Recipe:
+        """Return a recipe with words learnt from the text, in readings of their own.
 
         It is the same on a resume, as it is learnt from the same text.
         """
         read = dataclasses.replace(
-            self.options.given,
-            piece_bytes=min(self.plan.piece_bytes, self.options.given.piece_bytes),
+            self.options,
+            piece_bytes=min(self.plan.piece_bytes, self.options.piece_bytes),
             room=self.plan.room,
         )
         memory = self.plan.relations
@@ -334,53 +386,31 @@ class _Ingest:
             if task.reader.kind == "text":
                 yield task.run()[0].column(2)
 
-    def _made_before(self, record: InputsRecord) -> dict[str, Any] | None:
-        """Return the summary of the store at ``out`` where this very ingest made it."""
-        if self.options.given.force or not (self.out / "manifest.json").exists():
-            return None
-        store = Corpus.open(self.out, dense=True)
-        state = read_state(self.wip)
-        committed = None if state is None else state.committed
-        if (
-            state is not None
-            and committed is not None
-            and committed.fingerprint == store.fingerprint
-        ):
-            remove_stale_files(self.out, store.manifest)
-            if state.record != record or isinstance(self.names, InMemory):
-                owned.clear(self.wip, "ingest")
-                return None
-            self.progress.say(f"{self.out}: was finished already")
-            owned.remove(self.wip, "ingest")
-            return committed.summary
-        if self.base is not None or not inputs_record.is_this(self.out, store.fingerprint, record):
-            return None
-        if state is None:  # the lock alone
-            owned.remove(self.wip, "ingest")
-        return _made_once(store.manifest, record, self.options.given)
+    def _read(self, working: WorkingFolder, *, same: bool) -> None:
+        """Read what is not in a part yet.
 
-    def _run(self, working: WorkingFolder, same: bool) -> dict[str, Json]:
+        same: whether the inputs are known to be those that an earlier run has read.
+        """
         state = working.state
-        config = dataclasses.replace(self.options.given, scratch=working.folder)
         if working.resumed and state.pieces:
             self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
-        if not state.done:
-            names = self.names if isinstance(self.names, list) else []
-            with connected_within(config.scheduler, self.plan.limit, [*names, self.wip]) as (
-                cluster,
-                limit,
-            ):
-                plan = (
-                    self.plan
-                    if cluster is None
-                    else plan_ingest(limit.bytes, config.workers or cluster.least_threads)
-                )
-                state.piece_bytes = state.piece_bytes or min(
-                    plan.piece_bytes, self.plan.piece_bytes, config.piece_bytes
-                )
-                read = dataclasses.replace(config, piece_bytes=state.piece_bytes, room=plan.room)
-                workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
-                reading = Reading(working, read, self.progress, self.stop, same=same)
-                reading.run(self.names, self._tokenizer(), workers)
-        options = dataclasses.replace(self.options, given=config)
-        return Finishing(self.out, self.base, self.plan, self.progress, working, options).run()
+        if state.done:
+            return
+        config = dataclasses.replace(self.options, scratch=working.folder)
+        needed = [*file_names(self.names), self.wip]
+        with connected_within(config.scheduler, self.plan.limit, needed) as (cluster, limit):
+            plan = self.plan
+            if cluster is not None:
+                plan = plan_ingest(limit.bytes, config.workers or cluster.least_threads)
+            state.piece_bytes = state.piece_bytes or min(
+                plan.piece_bytes, self.plan.piece_bytes, config.piece_bytes
+            )
+            read = dataclasses.replace(config, piece_bytes=state.piece_bytes, room=plan.room)
+            workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
+            reading = Reading(working, read, self.progress, self.stop, same=same)
+            reading.run(self.names, self._tokenizer(), workers)
+
+    def _finish(self, working: WorkingFolder) -> dict[str, Json]:
+        """Make the store of the parts."""
+        config = dataclasses.replace(self.options, scratch=working.folder)
+        return Finishing(self.out, self.base, self.plan, self.progress, working, config).run()

@@ -134,109 +134,98 @@ class Heldout:
         return min(HELDOUT_LEAST, int(documents * HELDOUT_MOST_SHARE))
 
 
-@dataclass(frozen=True)
-class IngestOptions:
-    """Options of an ingest, made out.
+def make_options(**options: Any) -> IngestConfig:
+    """Make options from names as ``ingest`` takes them.
 
-    Attributes
-    ----------
-    given
-        The options as they were given, which say how the input is read, too.
-    recipe, words
-        How text becomes words, and the fields of it that options give.
-    heldout, side
-        What is set aside, and the files beside the documents.
+    Raises InputError for an unknown name or a bad value.
     """
+    return resolve_options(IngestConfig((), **checked(IngestConfig, options, "ingest")))
 
-    given: IngestConfig
-    recipe: Recipe
-    words: tuple[str, ...]
-    heldout: Heldout
-    side: SideOptions
 
-    @classmethod
-    def of(cls, **options: Any) -> IngestOptions:
-        """Make options from names as ``ingest`` takes them.
+def resolve_options(config: IngestConfig) -> IngestConfig:
+    """Check which options go together, and make the recipe of the tokenizer.
 
-        Raises InputError for an unknown name or a bad value.
-        """
-        return cls.of_config(IngestConfig((), **checked(IngestConfig, options, "ingest")))
-
-    @classmethod
-    def of_config(cls, config: IngestConfig) -> IngestOptions:
-        """Make options from a config.
-
-        Raises InputError for a bad value.
-        """
-        recipe = _recipe_options(config)
-        whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
-        heldout = Heldout.of(config.heldout, config.heldout_by or whole)
-        heldout = dataclasses.replace(
-            heldout, parts=whole is not None and config.heldout_by is None
-        )
-        if config.grow_vocab and not config.append:
+    Raises InputError for a bad value.
+    """
+    recipe = recipe_of(config)
+    heldout_of(config)
+    if config.grow_vocab and not config.append:
+        raise UsageError("--grow-vocab requires --append; a new store always builds its vocabulary")
+    if config.split is not None:
+        pattern_of(config.split)
+        if config.links or config.on_duplicate == "replace":
             raise UsageError(
-                "--grow-vocab requires --append; a new store always builds its vocabulary"
+                "--split: links and replacements refer to whole documents; leave them out"
             )
-        if config.split is not None:
-            pattern_of(config.split)
-            if config.links or config.on_duplicate == "replace":
-                raise UsageError(
-                    "--split: links and replacements refer to whole documents; leave them out"
-                )
-        if (config.split is not None or config.min_tokens) and config.key == "row":
-            raise UsageError(
-                "--key row: --split and --min-tokens change the number of documents; give --key id"
-            )
-        if config.drop_top and config.vocab is not None:
-            raise UsageError(
-                "--drop-top requires a store that makes its own vocabulary; leave out --vocab"
-            )
-        return cls(
-            given=dataclasses.replace(
-                config, vocab_file=None if config.vocab is None else os.fspath(config.vocab)
-            ),
-            recipe=config.recipe or Recipe(**recipe),
-            words=tuple(name for name in recipe if name != "tools"),
-            heldout=heldout,
-            side=SideOptions(_paths(config.meta_files), _paths(config.links), config.key),
+    if (config.split is not None or config.min_tokens) and config.key == "row":
+        raise UsageError(
+            "--key row: --split and --min-tokens change the number of documents; give --key id"
         )
-
-    def reading(self) -> dict[str, Json]:
-        """Return what decides the sequence of the documents and their words.
-
-        It is made of plain values.
-        """
-        side = {"side files": [self.side.key, *self.side.stamps()]} if self.side else {}
-        return {**self.given.spelt(), "tokenizer": self.recipe.hash(), **side}
-
-    def limits(self, documents: int, text: bool) -> WordLimits:
-        """Return the limits of words for so many training documents.
-
-        Of text words of 5 documents at least by default (one of four teaches no topic, and such
-        words are most of the raw types), but never of more than 1 % of the documents; and of half
-        of the documents at most, from 100 documents on (what stands in every second one parts no
-        subjects). Counts were pruned by whoever made them.
-        """
-        config = self.given
-        least = share_or_number(config.min_df)
-        most = share_or_number(config.max_df)
-        if least is None:
-            least = max(1, min(5, documents // 100)) if text else 1
-        if most is None and text and documents >= 100:
-            most = 0.5
-        return WordLimits(
-            min_df=max(1, math.ceil(least * documents - 1e-9))
-            if isinstance(least, float)
-            else least,
-            max_df=math.floor(most * documents) if isinstance(most, float) else most,
-            min_count=config.min_count,
-            max_vocab=config.max_vocab,
+    if config.drop_top and config.vocab is not None:
+        raise UsageError(
+            "--drop-top requires a store that makes its own vocabulary; leave out --vocab"
         )
+    vocab_file = None if config.vocab is None else os.fspath(config.vocab)
+    return dataclasses.replace(config, recipe=recipe, vocab_file=vocab_file)
 
 
-def _recipe_options(config: IngestConfig) -> dict[str, Any]:
-    """Return what a config says of the tokenizer, as ``Recipe`` has it."""
+def recipe_of(config: IngestConfig) -> Recipe:
+    """Return how text becomes words: the recipe of the options, or one made of the others."""
+    return config.recipe or Recipe(**recipe_fields(config))
+
+
+def heldout_of(config: IngestConfig) -> Heldout:
+    """Return what is set aside.
+
+    Parts of a document are, by default, held out together.
+    """
+    whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
+    heldout = Heldout.of(config.heldout, config.heldout_by or whole)
+    by_default = whole is not None and config.heldout_by is None
+    return dataclasses.replace(heldout, parts=by_default)
+
+
+def side_files_of(config: IngestConfig) -> SideOptions:
+    """Return the files beside the documents."""
+    return SideOptions(_paths(config.meta_files), _paths(config.links), config.key)
+
+
+def describe_reading(config: IngestConfig) -> dict[str, Json]:
+    """Return what decides the sequence of the documents and their words.
+
+    It is made of plain values.
+    """
+    side = side_files_of(config)
+    files = {"side files": [side.key, *side.stamps()]} if side else {}
+    return {**config.spelt(), "tokenizer": recipe_of(config).hash(), **files}
+
+
+def word_limits(config: IngestConfig, documents: int, text: bool) -> WordLimits:
+    """Return the limits of words for so many training documents.
+
+    Of text words of 5 documents at least by default (one of four teaches no topic, and such words
+    are most of the raw types), but never of more than 1 % of the documents; and of half of the
+    documents at most, from 100 documents on (what stands in every second one parts no subjects).
+    Counts were pruned by whoever made them.
+    """
+    least = share_or_number(config.min_df)
+    most = share_or_number(config.max_df)
+    if least is None:
+        least = max(1, min(5, documents // 100)) if text else 1
+    elif isinstance(least, float):
+        least = max(1, math.ceil(least * documents - 1e-9))
+    if most is None and text and documents >= 100:
+        most = 0.5
+    return WordLimits(
+        min_df=least,
+        max_df=math.floor(most * documents) if isinstance(most, float) else most,
+        min_count=config.min_count,
+        max_vocab=config.max_vocab,
+    )
+
+
+def recipe_fields(config: IngestConfig) -> dict[str, Any]:
+    """Return the fields of a ``Recipe`` that options set."""
     made_elsewhere = ("drop", "tools", "replace", "joined_words")
     recipe = {
         name: value

@@ -28,7 +28,7 @@ from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, META, ReadOptions
 from topicstream.ingestion.parse.reader import reader_named
 from topicstream.ingestion.parts.tasks import pieces_of
-from topicstream.ingestion.settings import IngestOptions
+from topicstream.ingestion.settings import make_options
 from topicstream.retraining.config import Config, words_of_file
 
 UNKNOWN = "unknown"
@@ -68,7 +68,7 @@ def name_raw_files(message: str, config: Config) -> str:
 
 def read_options(config: Config, group: str) -> ReadOptions:
     """Return how an append to the corpus reads a folder of copies."""
-    given = IngestOptions.of(append=True, **config.ingest_options(group)).given
+    given = make_options(append=True, **config.ingest_options(group))
     if not given.as_store or not (config.corpus / "manifest.json").exists():
         return given
     return given.recall(Corpus.open(config.corpus).manifest.reading, FIELDS, LAYOUT, META, CUT)

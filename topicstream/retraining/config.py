@@ -21,7 +21,7 @@ from topicstream.base.options import checked, fits, like, names_tagged, option, 
 from topicstream.base.places import places
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.open.inputs_record import InputReading, matches
-from topicstream.ingestion.settings import IngestOptions
+from topicstream.ingestion.settings import make_options
 from topicstream.ingestion.tokens.stopwords import language_named
 from topicstream.model.seeds import read_seeds
 from topicstream.training.config import TrainConfig
@@ -284,7 +284,7 @@ class Config:
 
     def _remembered(self, group: str) -> dict[str, Any]:
         """Return the options that a store would keep of an ingest of a folder of copies."""
-        return IngestOptions.of(append=True, **self.ingest_options(group)).given.remembered()
+        return make_options(append=True, **self.ingest_options(group)).remembered()
 
 
 TABLES = {
@@ -435,7 +435,7 @@ def _check(config: Config, path: Path) -> None:
             raise UsageError(f"{path}: {name} in [ingest] is set by retrain itself; leave it out")
     for group in config.group_names:
         try:
-            IngestOptions.of(append=True, **config.ingest_options(group))
+            make_options(append=True, **config.ingest_options(group))
         except InputError as e:
             raise e.reworded(f"{path}: [ingest]: {words_of_file(str(e))}") from None
     algo = config.train.algo

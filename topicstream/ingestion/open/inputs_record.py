@@ -1,8 +1,8 @@
-"""``.inputs.json`` of a store: where its inputs lay and how they were asked to be read.
+"""``.inputs.json`` of a store: the ingest that made it, and where its inputs lay.
 
-It tells a finished ingest that is run again, and a report where the raw files are. It is no part
-of the store's content: no fingerprint, no manifest and no checksum knows of it, and a store
-without it lacks nothing else.
+It alone tells whether an ingest is finished, and a report where the raw files are. It is no part
+of the store's content: no fingerprint, no manifest and no checksum knows of it, and a store without
+it lacks nothing else.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import hashlib
 import json
 import os
 import re
+import secrets
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from topicstream.base.errors import StoreError
 from topicstream.base.options import names_tagged
 from topicstream.base.places import places
-from topicstream.base.records import Record, read_record, write_record
+from topicstream.base.records import Record, plain, read_record, write_record
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.open.source import printable
-from topicstream.ingestion.settings import IngestOptions
+from topicstream.ingestion.settings import describe_reading, heldout_of
 
 NAME = ".inputs.json"
 
@@ -58,10 +58,20 @@ class InputPlace(Record):
 
 
 class InputsRecord(Record):
-    """Contents of ``.inputs.json``."""
+    """Contents of ``.inputs.json``.
+
+    Attributes
+    ----------
+    inputs
+        All inputs of the store, those of earlier ingests first.
+    request
+        Names the ingest that wrote the store last: equal where the same ingest is run again.
+    fingerprint
+        That of the store as this ingest wrote it.
+    """
 
     inputs: list[InputPlace] = []
-    settings: str = ""
+    request: str = ""
     fingerprint: str = ""
 
     @property
@@ -69,33 +79,41 @@ class InputsRecord(Record):
         """Tell whether every input has a stamp that tells it from a changed one."""
         return bool(self.inputs) and all(entry.stamp is not None for entry in self.inputs)
 
-    @property
-    def digest(self) -> str:
-        """Compute a digest that is equal where the same ingest is run again.
 
-        It is "" where that cannot be known.
-        """
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest() if self.is_known else ""
-
-
-def describe(names: list[str], options: IngestOptions) -> InputsRecord:
+def describe(names: list[str], config: IngestConfig, base: str | None = None) -> InputsRecord:
     """Describe an ingest that begins.
 
-    The record has place and stamp of each input, and a digest of what decides the content.
+    Parameters
+    ----------
+    names
+        Of the inputs, as given; [] for documents in memory.
+    config
+        Its options, before phrases were learnt.
+    base
+        Fingerprint of the store that it appends to.
 
-    ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
+    Returns
+    -------
+    InputsRecord
+        Its request is a digest of all that decides the content, or random where the inputs cannot
+        be known again.
     """
-    config = options.given
+    inputs = [place_of(name) for name in names]
+    record = InputsRecord(inputs=inputs, request=secrets.token_hex(16))
+    if not record.is_known:
+        return record
     choosing = names_tagged(IngestConfig, "decides", "words", "documents")
-    settings = {name: getattr(config, name) for name in choosing} | {
-        "heldout": options.heldout,
-        "reading": options.reading(),
-    }
     files = [os.fspath(f) for f in (config.vocab, config.words, config.drop_words) if f is not None]
-    settings["files"] = [[os.path.abspath(f), places().stamp(f)] for f in files]
+    settings = {name: getattr(config, name) for name in choosing} | {
+        "heldout": heldout_of(config),
+        "reading": describe_reading(config),
+        "files": [[os.path.abspath(f), places().stamp(f)] for f in files],
+        "inputs": plain(inputs),
+        "append to": base,
+    }
     text = json.dumps(settings, sort_keys=True, default=str)
-    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
-    return InputsRecord(inputs=[place_of(n) for n in names], settings=digest)
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+    return replace(record, request=digest[:32])
 
 
 def place_of(name: str) -> InputPlace:
@@ -122,16 +140,15 @@ def save(
 ) -> None:
     """Write the record.
 
-    After an append it has the earlier places too, and no settings: no single ingest has made such a
-    store. The appended inputs have the readings, because their options may be others than the
-    store's.
+    After an append it has the earlier inputs, too. The appended inputs have the readings, because
+    their options may be others than the store's.
     """
+    inputs = record.inputs
     if appended:
-        new = {entry.place for entry in record.inputs}
+        new = {entry.place for entry in inputs}
         earlier = [entry for entry in load(store).inputs if entry.place not in new]
-        inputs = [replace(entry, readings=list(readings)) for entry in record.inputs]
-        record = InputsRecord(inputs=earlier + inputs)
-    write_record(store / NAME, replace(record, fingerprint=fingerprint))
+        inputs = earlier + [replace(entry, readings=list(readings)) for entry in inputs]
+    write_record(store / NAME, replace(record, inputs=inputs, fingerprint=fingerprint))
 
 
 def load(store: Path) -> InputsRecord:
@@ -145,21 +162,19 @@ def load(store: Path) -> InputsRecord:
         return InputsRecord()
 
 
-def is_this(store: Path, fingerprint: str, record: InputsRecord) -> bool:
-    """Tell whether an ingest described by ``record`` has made the store.
-
-    False also where anything was changed since.
-    """
-    return record.is_known and load(store) == replace(record, fingerprint=fingerprint)
+def is_made_by(store: Path, fingerprint: str, request: str) -> bool:
+    """Tell whether an ingest has made the store, which nothing has changed since."""
+    stored = load(store)
+    return stored.request == request and stored.fingerprint == fingerprint
 
 
-def are_same(record: InputsRecord, earlier: InputsRecord) -> bool:
-    """Tell whether inputs are as an earlier run saw them.
+def are_same(record: InputsRecord, earlier: str) -> bool:
+    """Tell whether inputs are as an earlier run of this request saw them.
 
     No two of their files may have one key.
     """
     apart = len(record.inputs) == 1 or not any(entry.folder for entry in record.inputs)
-    return apart and record.is_known and record == earlier
+    return apart and record.is_known and record.request == earlier
 
 
 def file_of(source: str) -> str:
@@ -242,9 +257,9 @@ def find_reading(store: Path, path: str) -> dict[str, Any] | None:
 def forget(store: Path, ids: set[str]) -> None:
     """Take out the files that are one of these documents each, and all stamps."""
     if inputs := load(store).inputs:
-        kept = [
+        others = [
             replace(e, stamp=None)
             for e in inputs
             if e.folder or os.path.basename(e.place) not in ids
         ]
-        write_record(store / NAME, InputsRecord(inputs=kept))
+        write_record(store / NAME, InputsRecord(inputs=others))

@@ -11,6 +11,7 @@ A resumed run reads again what no committed part holds.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +23,8 @@ import pyarrow as pa
 from topicstream.base.errors import InputError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import sync_all
-from topicstream.base.records import Count, Crc, Json, read_record, write_record
-from topicstream.ingestion.open.inputs_record import InputsRecord
+from topicstream.base.records import Count, Crc, read_record, write_record
+from topicstream.ingestion.open.inputs_record import InputPlace
 from topicstream.ingestion.parts.part_files import (
     CountedDocuments,
     PartWriter,
@@ -32,15 +33,8 @@ from topicstream.ingestion.parts.part_files import (
     read_words,
 )
 
-VERSION = 5
+VERSION = 6
 ADVICE = "Use --force to start afresh"
-
-
-class Committed(msgspec.Struct):
-    """The new store, whole."""
-
-    fingerprint: str
-    summary: dict[str, Any]
 
 
 class IngestState(msgspec.Struct, kw_only=True):
@@ -61,13 +55,13 @@ class IngestState(msgspec.Struct, kw_only=True):
         Numbers of a dense row, 0: documents; None: nothing was read.
     whole_ids
         Whether all ids are whole numbers.
-    record, places
-        The record of the ingest (open/inputs_record.py), what paths lose when they are stored.
-    committed
-        Fingerprint and summary of the new store, once it is whole.
+    request, inputs
+        Name and inputs of the ingest (open/inputs_record.py).
+    places
+        What paths lose when they are stored.
     """
 
-    version: int = 0
+    version: int = VERSION
     key: dict[str, Any]
     parts: Count = 0
     reject_files: Count = 0
@@ -87,9 +81,9 @@ class IngestState(msgspec.Struct, kw_only=True):
     piece_bytes: int | None = None
     seconds: float = 0.0
     done: bool = False
-    record: InputsRecord | None = None
+    request: str = ""
+    inputs: list[InputPlace] = []
     places: list[str] = []
-    committed: Committed | None = None
 
 
 def read_state(folder: Path) -> IngestState | None:
@@ -117,8 +111,8 @@ class WorkingFolder:
     ----------
     folder
         The folder, of ours.
-    key
-        What this ingest reads and how.
+    begun
+        The state of this ingest, which has read nothing.
     unfinished
         The state to carry on from.
     most_bytes
@@ -131,19 +125,15 @@ class WorkingFolder:
     """
 
     def __init__(
-        self, folder: Path, key: dict[str, Any], unfinished: IngestState | None, most_bytes: int
+        self, folder: Path, begun: IngestState, unfinished: IngestState | None, most_bytes: int
     ) -> None:
         self.folder = folder
         self.resumed = unfinished is not None and (
-            unfinished.pieces > 0 or unfinished.key == key
+            unfinished.pieces > 0 or unfinished.key == begun.key
         )  # else nothing was read that could be lost
-        self.state = (
-            unfinished
-            if unfinished is not None and self.resumed
-            else IngestState(version=VERSION, key=key)
-        )
+        self.state = unfinished if unfinished is not None and self.resumed else begun
         if changed := sorted(
-            k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)
+            k for k in {*self.state.key, *begun.key} if self.state.key.get(k) != begun.key.get(k)
         ):
             raise InputError(
                 f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) "
@@ -164,10 +154,7 @@ class WorkingFolder:
         self._rejects: BinaryIO | None = None
         self._unsynced: list[Path] = []
         if not self.resumed:
-            self._write(self.state)
-
-    def _write(self, state: IngestState) -> None:
-        write_record(self.folder / "state.json", state)
+            write_record(folder / "state.json", self.state)
 
     # -- writing parts
 
@@ -225,16 +212,7 @@ class WorkingFolder:
         if durable:
             sync_all(self._unsynced, levels=1)
             self._unsynced.clear()
-            self._write(state)
-
-    def commit_store(self, fingerprint: str, summary: dict[str, Json]) -> None:
-        """Say that the new store is whole, before it is put in place."""
-        state = self.state
-        if not self.durable:  # the parts are not safe
-            state = IngestState(
-                version=VERSION, key=state.key, record=state.record, places=state.places
-            )
-        self._write(msgspec.structs.replace(state, committed=Committed(fingerprint, summary)))
+            write_record(self.folder / "state.json", state)
 
     # -- reading parts
 
@@ -261,6 +239,15 @@ class WorkingFolder:
             with open(self._path("rejects", number), "rb") as file:
                 while page := file.read(1 << 20):
                     yield page
+
+    def first_reject(self) -> str | None:
+        """Return place and reason of the first record that was left out."""
+        page = next(self.rejects(), b"")
+        if not page:
+            return None
+        reject = json.loads(page.splitlines()[0])
+        where = f"{reject['file']}:{reject['line']}".removesuffix(":0")
+        return f"{where}: {reject['reason']}"
 
     def close(self) -> None:
         """Close the files that are being written.

@@ -6,26 +6,22 @@ A function of the parts and of the store that is appended to: killed, it starts 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import time
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-import pyarrow as pa
 from msgspec.structs import replace
 
-from topicstream.base.errors import InputError, NothingKept, UsageError, terminal_safe
+from topicstream.base.errors import InputError, terminal_safe
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import sync
 from topicstream.base.files.ownership import claim
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.machine import peak_bytes, versions
 from topicstream.base.progress import Progress
-from topicstream.base.records import Json, plain
+from topicstream.base.records import Json
 from topicstream.base.relations import Relations
 from topicstream.base.text import counted, noun_of, payload_of
 from topicstream.corpus.axis_build import Contents, derive
@@ -45,16 +41,17 @@ from topicstream.corpus.manifest import (
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import list_replaced_files, remove_stale_files
 from topicstream.corpus.writer import BlockWriter
-from topicstream.ingestion.config import Place
+from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.options import remembered_meta
 from topicstream.ingestion.parse.rejects import LEFT_OUT, WORDS_LEFT_OUT
 from topicstream.ingestion.parts.parts import DOCUMENT
 from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.plan import IngestPlan
-from topicstream.ingestion.settings import Heldout, IngestOptions
+from topicstream.ingestion.settings import Heldout, heldout_of, recipe_of, side_files_of
 from topicstream.ingestion.store import commit
-from topicstream.ingestion.store.blocks import words_of_training, write_blocks
+from topicstream.ingestion.store.blocks import write_blocks
+from topicstream.ingestion.store.choose_words import WordChoice
 from topicstream.ingestion.store.decide import (
     HELDOUT,
     TRAIN,
@@ -63,26 +60,8 @@ from topicstream.ingestion.store.decide import (
     find_taken_place,
 )
 from topicstream.ingestion.store.side_join import join_side_files
-from topicstream.ingestion.tokens.recipe import Recipe
-from topicstream.ingestion.tokens.stopwords import listed_words, unfit
-from topicstream.ingestion.tokens.tools import asked_tools
-from topicstream.ingestion.tokens.vocabulary import (
-    TokenVocabulary,
-    are_counted_words,
-    read_drop_words,
-    stream_pruned,
-)
 from topicstream.ingestion.tokens.word_counts import (
     ChosenWords,
-    WordCounts,
-    WordLimits,
-    ask_for_words,
-)
-from topicstream.ingestion.tokens.word_lists import (
-    LISTED,
-    WordList,
-    describe_replaced,
-    describe_stop_words,
 )
 from topicstream.ingestion.upkeep.rewrite import Removal
 
@@ -122,7 +101,7 @@ class Finishing:
         plan: IngestPlan,
         progress: Progress,
         working: WorkingFolder,
-        options: IngestOptions,
+        options: IngestConfig,
     ) -> None:
         self.out = out
         self.base = base
@@ -130,6 +109,7 @@ class Finishing:
         self.progress = progress
         self.working = working
         self.options = options
+        self.recipe = recipe_of(options)
         self.old = base.manifest if base is not None else None
         self.old_parts = (
             self.old.parts if self.old is not None else {part: part_of([]) for part in PARTS}
@@ -139,105 +119,89 @@ class Finishing:
         self.forgotten = lists_for(out)
         self.began = time.monotonic()
         self.place_taken: str | None = None
-        self.language: dict[str, Any] | None = None
-        self.word_lists: dict[str, dict[str, Json]] = {}
+        self.weighted, self.width = self._content()
+
+    def _content(self) -> tuple[bool, int]:
+        """Return whether cells have weights, and the numbers of a dense row (0: documents).
+
+        Raises InputError where the store holds something else than what was read.
+        """
+        state = self.working.state
+        if self.base is None:
+            return state.weighted, state.width or 0
+        if state.weighted and not self.base.weighted:
+            raise InputError(
+                f"{self.out}: contains counts, but the new documents have weights; ingest them "
+                f"into another store"
+            )
+        if state.width not in (None, self.base.width):  # None: nothing was read
+            raise InputError(
+                f"{self.out}: holds {payload_of(self.base.width)}, the input "
+                f"{payload_of(state.width)}; ingest it into another store"
+            )
+        return self.base.weighted, self.base.width
 
     def run(self) -> dict[str, Json]:
         """Commit the store.
 
         Returns what the ingest found, in figures.
         """
-        state = self.working.state
-        self.weighted = state.weighted if self.base is None else self.base.weighted
-        if state.weighted and not self.weighted:
-            raise InputError(
-                f"{self.out}: contains counts, but the new documents have weights; ingest them "
-                f"into another store"
-            )
-        width: int | None = state.width  # None: nothing was read
-        self.width = self.base.width if self.base is not None else width or 0
-        if width is not None and width != self.width:
-            raise InputError(
-                f"{self.out}: holds {payload_of(self.width)}, the input {payload_of(width)}; "
-                f"ingest it into another store"
-            )
         self._join_side_files()
-        heldout = self._heldout()
-        rule = self.options.given.on_duplicate or ("replace" if state.pubmed else "skip")
-        self.progress.step("deciding which documents count")
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
             with Relations(self.working.folder, self.plan.relations) as relations:
-                decision = decide(
-                    self.working,
-                    self.base,
-                    rule,
-                    heldout,
-                    relations,
-                    self.removal.numbers,
-                    self.forgotten,
-                )
-                self.removal.take(decision.replaced)
-                self.place_taken = find_taken_place(self.working, decision)
-                if (
-                    self.old is not None
-                    and not decision.documents(TRAIN, HELDOUT)
-                    and not len(decision.replaced)
-                ):
-                    dropped = {f"dropped_{k}": v for k, v in decision.dropped.items()}
-                    return self._end(
-                        self.old.summary
-                        | dropped
-                        | self._left_out()
-                        | {"documents_added": 0, "rejects": None}
-                    )
+                decision = self._decide(relations)
+                if self.old is not None and self._adds_nothing(decision):
+                    return self._end(self._unchanged_summary(self.old, decision))
                 store = self._folder()
-                choice, pruning = self._vocabulary(decision, store, relations, pool)
-            saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
-            writers = [
-                BlockWriter(
-                    store,
-                    part_folder(before, part),
-                    before.rows,
-                    self.weighted,
-                    pool,
-                    bool(self.width),
+                choosing = WordChoice(
+                    self.base,
+                    self.options,
+                    self.working,
+                    self.plan,
+                    self.removal,
+                    self.width,
+                    self.progress,
                 )
-                for part, before in ((part, self.old_parts[part]) for part in PARTS)
-            ]
+                choice, pruning = choosing.choose(decision, relations, store / self._name("pruned"))
+            saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
+            writers = self._block_writers(store, pool)
             ahead = self.plan.workers + 1
             empty = write_blocks(
                 self.working, decision, choice.vocabulary, writers, pool, ahead, self.progress
             )
             syncs = [pool.submit(writer.sync) for writer in writers]
-            manifest = self._manifest(
-                decision,
-                choice,
-                pruning,
-                [writer.entries for writer in writers],
-                empty,
-                store,
-                saving,
+            parts = self._parts([writer.entries for writer in writers])
+            columns = self._columns(decision)
+            docs, column_summary = self._write_documents(store, decision, parts, columns)
+            summary = (
+                self._summary(decision, choice, parts, empty, pruning)
+                | {"language": choosing.language}
+                | choosing.describe_lists()
+                | column_summary
             )
+            saving.result()
+            manifest = self._manifest(store, decision, choice, pruning, parts, docs, summary)
             for done in syncs:  # before a manifest names the blocks
                 done.result()
-        self.working.commit_store(manifest.fingerprint, manifest.summary)
-        if self.old is not None:
-            list_replaced_files(store, self.old, manifest)
-        manifest.write(store)
-        assert state.record is not None  # from the beginning on
-        inputs_record.save(
-            store,
-            state.record,
-            manifest.fingerprint,
-            appended=self.base is not None,
-            readings=[inputs_record.InputReading(options=self.options.given.remembered())],
-        )
-        remove_stale_files(store, manifest)
-        if self.base is None:
-            if self.forgotten:
-                write_forgotten(store, self.forgotten[0])
-            commit.put_in_place(store, self.out)
+        self._commit(store, manifest)
         return self._end(manifest.summary)
+
+    def _decide(self, relations: Relations) -> Decision:
+        """Decide which documents count, and take those out that are withdrawn."""
+        self.progress.step("deciding which documents count")
+        rule = "replace" if self.working.state.pubmed else "skip"
+        decision = decide(
+            self.working,
+            self.base,
+            self.options.on_duplicate or rule,
+            self._heldout(),
+            relations,
+            self.removal.numbers,
+            self.forgotten,
+        )
+        self.removal.take(decision.replaced)
+        self.place_taken = find_taken_place(self.working, decision)
+        return decision
 
     def _heldout(self) -> Heldout:
         """Return the rule by which documents are set aside: of an append the store's.
@@ -245,7 +209,7 @@ class Finishing:
         Parts that an append cuts beside whole documents are set aside together, too.
         """
         if self.old is None:
-            return self.options.heldout
+            return heldout_of(self.options)
         rule = Heldout.of_rule(self.old.heldout)
         if self._cuts_first and rule.split is None:
             return dataclasses.replace(rule, by=DOCUMENT)
@@ -255,18 +219,64 @@ class Finishing:
     def _cuts_first(self) -> bool:
         """Whether this append cuts its documents into parts, unlike the store's first input."""
         before = (self.old.reading if self.old is not None else None) or {}
-        return self.options.given.split is not None and "split" not in before
+        return self.options.split is not None and "split" not in before
+
+    @staticmethod
+    def _adds_nothing(decision: Decision) -> bool:
+        """Tell whether the store of an append stays as it is."""
+        return not decision.documents(TRAIN, HELDOUT) and not len(decision.replaced)
+
+    def _unchanged_summary(self, old: StoreManifest, decision: Decision) -> dict[str, Json]:
+        """Return the summary of an append that adds nothing."""
+        dropped = {f"dropped_{reason}": n for reason, n in decision.dropped.items()}
+        return old.summary | dropped | self._left_out() | {"documents_added": 0, "rejects": None}
+
+    def _block_writers(self, store: Path, pool: ThreadPoolExecutor) -> list[BlockWriter]:
+        """Return the writer of each part's blocks, which follow those that are there."""
+        return [
+            BlockWriter(
+                store,
+                part_folder(self.old_parts[part], part),
+                self.old_parts[part].rows,
+                self.weighted,
+                pool,
+                bool(self.width),
+            )
+            for part in PARTS
+        ]
+
+    def _commit(self, store: Path, manifest: StoreManifest) -> None:
+        """Make the store that of the manifest, in one rename.
+
+        The record of the ingest comes first: with this fingerprint it speaks of no other store.
+        """
+        state = self.working.state
+        record = inputs_record.InputsRecord(inputs=state.inputs, request=state.request)
+        reading = inputs_record.InputReading(options=self.options.remembered())
+        inputs_record.save(
+            store,
+            record,
+            manifest.fingerprint,
+            appended=self.base is not None,
+            readings=[reading],
+        )
+        if self.old is not None:
+            list_replaced_files(store, self.old, manifest)
+        manifest.write(store)
+        remove_stale_files(store, manifest)
+        if self.base is None:
+            if self.forgotten:
+                write_forgotten(store, self.forgotten[0])
+            commit.put_in_place(store, self.out)
 
     def _join_side_files(self) -> None:
         """Give the documents what side files say of them."""
-        if not self.options.side:
+        side = side_files_of(self.options)
+        if not side:
             return
         self.progress.step("joining the side files")
-        state = self.working.state
-        columns, notes = join_side_files(
-            self.working, self.options.side, self.options.given, self.plan.relations
-        )
-        state.columns |= columns
+        columns, notes = join_side_files(self.working, side, self.options, self.plan.relations)
+        self.working.state.columns |= columns
         self.working.notes.update(notes)
 
     def _folder(self) -> Path:
@@ -284,164 +294,11 @@ class Finishing:
             f"{kind}.{suffix}" if self.generation == 1 else f"{kind}-{self.generation:04d}.{suffix}"
         )
 
-    def _vocabulary(
-        self, decision: Decision, store: Path, relations: Relations, pool: ThreadPoolExecutor
-    ) -> tuple[ChosenWords, dict[str, Json]]:
-        """Count the words of the training documents and choose the vocabulary.
-
-        Also returns what the manifest says of it.
-        """
-        given = self.options.given
-        fixed = None
-        if self.width and (given.vocab or given.drop_words or given.drop_top):
-            kind = payload_of(self.width)
-            raise UsageError(
-                f"--vocab, --drop-words and --drop-top choose words, but these documents are "
-                f"{kind}; leave them out"
-            )
-        if self.base is not None:
-            fixed = self.removal.subtract(TokenVocabulary.read(self.base.file("vocab")))
-        elif given.vocab is not None:
-            fixed = TokenVocabulary.from_file(
-                given.vocab, lambda n: ask_for_words(n, self.plan.words), given.encoding
-            )
-        dropped = set(self.old.vocabulary.get("dropped", []) if self.old is not None else [])
-        documents = decision.documents(TRAIN) + self.removal.training
-        # of dense rows every coordinate stays
-        limits = (
-            WordLimits(min_count=0)
-            if self.width
-            else self.options.limits(documents, self.working.state.text)
-        )
-        if self.base is None and not documents:
-            first = self._left_out()["first_rejected"]
-            raise NothingKept(
-                f"{self.out}: no training documents were "
-                f"read{f', the first was rejected: {first}' if first else ''}; nothing was "
-                f"stored"
-            )
-        self.progress.step("choosing the vocabulary")
-        counts = WordCounts(relations)
-        for words in words_of_training(self.working, decision):
-            counts.add(words)
-        for words in stream_pruned(self.base.file("pruned")) if self.base is not None else ():
-            counts.add(words)  # 4 occurrences now and 4 then make 8
-        if fixed is not None and self.base is None:
-            fixed = self._as_counted(fixed, counts)
-        if given.drop_words is not None:
-            dropped |= self._words_to_drop(
-                given.drop_words, counts, fixed or TokenVocabulary.from_words([])
-            )
-        choice = counts.choose(
-            limits,
-            documents=documents,
-            fixed=fixed,
-            grow=given.grow_vocab,
-            dropped=dropped,
-            drop_top=given.drop_top,
-            room=self.plan.words,
-        )
-        counts.save_pruned(store / self._name("pruned"))
-        if self.base is None and self.working.state.text:
-            self.language = unfit(relations, choice.tokens, self.options.recipe.stopwords_from)
-        if self.base is None and not self.width and not choice.vocabulary.counts.any():
-            raise NothingKept(self._why_nothing())
-        dropped |= set(choice.top)
-        made_with = self.old.vocabulary if self.old is not None else {}
-        drop_top = made_with.get("drop_top", given.drop_top)
-        return choice, {
-            **plain(limits),
-            **({"drop_top": drop_top} if drop_top else {}),
-            **({"dropped": sorted(dropped)} if dropped else {}),
-            "training_documents": documents,
-            "fixed": made_with.get("fixed", given.vocab and os.path.basename(given.vocab)),
-        }
-
-    def _as_counted(self, listed: TokenVocabulary, counts: WordCounts) -> TokenVocabulary:
-        """Return the words of --vocab as the text counts them, and note what occurs."""
-        recipe = self._list_recipe(str(self.options.given.vocab))
-        matched = WordList.of(listed.words, recipe, self._tools).as_in_corpus(counts.occur)
-        self.word_lists["vocab"] = matched.summary()
-        words = matched.words.unique()
-        return listed if words.equals(listed.words) else TokenVocabulary.from_words(words)
-
-    def _words_to_drop(self, path: Place, counts: WordCounts, stored: TokenVocabulary) -> set[str]:
-        """Return the words of --drop-words as the text counts them, and note what occurs."""
-        entries = pa.array(
-            sorted(read_drop_words(path, self.options.given.encoding)), pa.large_string()
-        )
-        listed = WordList.of(entries, self._list_recipe(path), self._tools)
-
-        def occur(words: pa.Array) -> np.ndarray:
-            known = counts.occur(words)
-            return known if self.base is None else known | (stored.lookup(words) >= 0)
-
-        matched = listed.as_in_corpus(occur)
-        self.word_lists["drop_words"] = matched.summary()
-        if self.base is not None:
-            still = matched.words.filter(pa.array(stored.lookup(matched.words) >= 0)).unique()
-            self.word_lists["drop_words"]["kept"] = still.slice(0, LISTED).to_pylist()
-        return set(matched.words.to_pylist())
-
-    def _describe_lists(self) -> dict[str, Json]:
-        """For the summary: how the words of the user's lists occur in the corpus."""
-        recipe = self.options.recipe
-        if self.base is None and self.working.state.text:
-            known = {w for name in recipe.stopwords_from.split("+") for w in listed_words(name)}
-            lists = {
-                "stopwords": describe_stop_words(recipe, known),
-                "replace": describe_replaced(recipe),
-            }
-            self.word_lists |= {n: t for n, t in lists.items() if t["parted"] or t["unusable"]}
-        return {"word_lists": self.word_lists} if self.word_lists else {}
-
-    def _list_recipe(self, path: Place) -> Recipe | None:
-        """Return how words of a list become words of the corpus.
-
-        None: they are such words.
-        """
-        text = self.working.state.text
-        return self.options.recipe if text and not are_counted_words(path) else None
-
-    @property
-    def _tools(self) -> tuple[str, ...]:
-        return asked_tools(self.options.given)
-
-    def _why_nothing(self) -> str:
-        """Why no word of the vocabulary occurs."""
-        read = self.options.given
-        if self.working.state.text or self.options.given.vocab is None:
-            return (
-                f"{self.out}: none of the words of --vocab occurs in the documents; nothing was "
-                f"stored"
-            )
-        which = (
-            "their words are only numbers"
-            if read.words is None
-            else f"their words are those of {read.words}"
-        )
-        return (
-            f"{self.out}: none of the words of --vocab {self.options.given.vocab} occurs in "
-            f"these counts ({which}); nothing was "
-            "stored.  The file that names the words of a bag-of-words file, a line for each, is "
-            "given as --words"
-        )
-
-    def _manifest(
-        self,
-        decision: Decision,
-        chosen: ChosenWords,
-        pruning: dict[str, Json],
-        blocks: list[list[BlockEntry]],
-        empty: int,
-        store: Path,
-        saving: Future[None],
-    ) -> StoreManifest:
-        old = self.old
-        state = self.working.state
-        before = old.columns if old is not None else {}
-        columns = {**before, **state.columns}
-        if without := sorted(set(before) - set(state.columns)):
+    def _columns(self, decision: Decision) -> dict[str, str]:
+        """Return all columns of metadata, and say which of the store's the new documents lack."""
+        before = {} if self.old is None else self.old.columns
+        new = self.working.state.columns
+        if without := sorted(set(before) - set(new)):
             replaced = len(decision.replaced)
             lost = f"; {counted(replaced, 'document')} replaced by them had these fields"
             self.progress.say(
@@ -449,33 +306,53 @@ class Finishing:
                 f"{', '.join(map(terminal_safe, without))} of its documents, but these came "
                 f"without (--meta, --meta-file){lost * bool(replaced)}"
             )
+        return {**before, **new}
+
+    def _parts(self, blocks: list[list[BlockEntry]]) -> dict[str, PartEntry]:
+        """Return the parts with these new blocks, and removed documents marked."""
         left = self.removal.apply(self.old_parts, self.generation)
-        parts = {
-            p: part_of([*left[p].blocks, *new], left[p].folder)
-            for p, new in zip(PARTS, blocks, strict=True)
+        return {
+            part: part_of([*left[part].blocks, *new], left[part].folder)
+            for part, new in zip(PARTS, blocks, strict=True)
         }
-        old_docs = old.docs if old is not None else []
-        writer = PlacedDocuments(
-            store, columns, old_docs, parts, [len(self.old_parts[p].blocks) for p in PARTS]
-        )
-        counts = commit.ColumnCounts(self.options.given.date_format)
+
+    def _write_documents(
+        self,
+        store: Path,
+        decision: Decision,
+        parts: dict[str, PartEntry],
+        columns: dict[str, str],
+    ) -> tuple[list[StoreFile], dict[str, Json]]:
+        """Write the documents' table and the arrays' metadata.
+
+        Returns the files of the table, and counts of its columns for the summary.
+        """
+        old = [] if self.old is None else self.old.docs
+        before = [len(self.old_parts[part].blocks) for part in PARTS]
+        writer = PlacedDocuments(store, columns, old, parts, before)
+        counts = commit.ColumnCounts(self.options.date_format)
         docs = commit.write_documents(self.working, decision, writer, counts, self.progress)
-        write_array_metadata(
-            store,
-            {part_folder(entry, p): entry.rows for p, entry in parts.items()},
-            weighted=self.weighted,
-        )
-        saving.result()
+        rows = {part_folder(entry, part): entry.rows for part, entry in parts.items()}
+        write_array_metadata(store, rows, weighted=self.weighted)
+        return [*old, *docs], counts.summary(columns)
+
+    def _manifest(
+        self,
+        store: Path,
+        decision: Decision,
+        chosen: ChosenWords,
+        pruning: dict[str, Json],
+        parts: dict[str, PartEntry],
+        docs: list[StoreFile],
+        summary: dict[str, Json],
+    ) -> StoreManifest:
+        """Return the manifest, without times: the same input gives the same bytes."""
+        old = self.old
+        state = self.working.state
         files = self._files(store)
-        recipe = (
-            self.options.recipe
-            if state.text or (old is not None and old.tokenizer is not None)
-            else None
-        )
-        integer = (old is not None if state.whole_ids is None else state.whole_ids) and (
-            old is None or old.ids == "integer"
-        )
-        # no times in it: the same input gives the same bytes
+        is_text = state.text or (old is not None and old.tokenizer is not None)
+        recipe = self.recipe if is_text else None
+        whole_ids = old is not None if state.whole_ids is None else state.whole_ids
         manifest = StoreManifest(
             schema=1,
             kind="corpus",
@@ -490,24 +367,26 @@ class Finishing:
             tokenizer_hash=recipe.hash() if recipe is not None else None,
             vocabulary={**pruning, "hash": chosen.vocabulary.hash},
             files=files,
-            docs=[*old_docs, *docs],
-            columns=cast("Any", columns),
+            docs=docs,
+            columns=cast("Any", {**({} if old is None else old.columns), **state.columns}),
             sources=Sources(count=len(state.sources), first=state.sources[:100]),
-            summary=self._summary(decision, chosen, parts, blocks, empty, pruning)
-            | counts.summary(columns),
+            summary=summary,
             reading=self._reading() or None,
-            ids="integer" if integer else None,
+            ids="integer" if whole_ids and (old is None or old.ids == "integer") else None,
             width=self.width,
-            patches=(self.options.given.patches or (old.patches if old is not None else None))
-            if self.width
-            else None,
+            patches=self._patches() if self.width else None,
             compacted=old.compacted if old is not None else 0,
         )
         return self._with_axes(store, manifest)
 
+    def _patches(self) -> int | None:
+        """Return the size of the patches of images."""
+        stored = None if self.old is None else self.old.patches
+        return self.options.patches or stored
+
     def _reading(self) -> dict[str, Any]:
         """Return how the input was read: what the store remembers, and columns that are new."""
-        read = self.options.given.remembered()
+        read = self.options.remembered()
         if self.old is None:
             return read
         before = self.old.reading or {}
@@ -544,12 +423,9 @@ class Finishing:
 
         Also what else was odd.
         """
-        page = next(self.working.rejects(), b"")
-        reject = json.loads(page.splitlines()[0]) if page else None
-        where = reject and f"{reject['file']}:{reject['line']}".removesuffix(":0")
         return {
             "rejected": self.working.totals["rejected"],
-            "first_rejected": reject and f"{where}: {reject['reason']}",
+            "first_rejected": self.working.first_reject(),
             **notes_summary(self.working.notes),
         }
 
@@ -558,14 +434,14 @@ class Finishing:
         decision: Decision,
         chosen: ChosenWords,
         parts: dict[str, PartEntry],
-        blocks: list[list[BlockEntry]],
         empty: int,
         pruning: dict[str, Json],
     ) -> dict[str, Json]:
+        """Return the figures of the store."""
         totals = self.working.totals
         old = self.old.summary if self.old is not None else {}
         characters = totals["characters"]
-        recipe = self.options.recipe
+        recipe = self.recipe
         shown = {
             "stopwords": recipe.stopwords_from,
             "min_length": recipe.min_length,
@@ -573,7 +449,7 @@ class Finishing:
         }
         return commit.parts_summary(parts) | {
             **({noun_of(self.width): self.width} if self.width else {}),
-            "documents_added": sum(b.docs for new in blocks for b in new),
+            "documents_added": decision.documents(TRAIN, HELDOUT),
             "documents_empty": empty + old.get("documents_empty", 0),
             **{f"dropped_{k}": v for k, v in decision.dropped.items()},
             "words_before": chosen.distinct,
@@ -589,8 +465,6 @@ class Finishing:
             "heldout_asked": decision.heldout.asked,
             "tokenizer": shown if self.working.state.text else None,
             "joined_words": len(recipe.joined_words) if recipe.join_hyphens else None,
-            "language": self.language,
-            **self._describe_lists(),
         }
 
     def _end(self, summary: dict[str, Json]) -> dict[str, Json]:
