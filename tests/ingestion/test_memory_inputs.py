@@ -317,6 +317,27 @@ def test_a_matrix_without_names_of_its_columns_is_no_answer_from_the_prior(model
     assert opened.transform(counts(), vocabulary=WORDS).std() > 0.01
 
 
+class Streaming:
+    """An object with Arrow's PyCapsule stream and nothing else."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_an_arrow_stream_is_enough(tmp_path):
+    table = pa.table({"id": ["x", "y", "z"], "text": ["a big dog", "a cat", "two dogs"]})
+    for name, documents in {
+        "whole": Streaming(table),
+        "parts": [Streaming(table[:1]), Streaming(table[1:])],
+    }.items():
+        out = tmp_path / f"{name}.zarr"
+        topicstream.ingest(documents, out, min_df=1, heldout=0, progress=False)
+        assert [document.id for document in Corpus.open(out)] == ["x", "y", "z"]
+
+
 def test_categories_of_polars(tmp_path):
     """They are dictionaries of string views, which Arrow does not decode."""
     kinds = pa.DictionaryArray.from_arrays(

@@ -10,7 +10,7 @@ import datetime
 import os
 import uuid
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -56,6 +56,8 @@ KEY = "memory:"
 Batches = Callable[["InMemory", Input, ReadOptions], Iterator[pa.RecordBatch]]
 ROWS = 1 << 13
 """Rows of a data frame that are converted at once."""
+MOST_NAMES = 1000
+"""Longest list whose strings may be meant as names of files."""
 
 
 @dataclass(frozen=True)
@@ -149,71 +151,84 @@ def as_inputs(
         return expanded([os.fspath(documents)])
     if isinstance(documents, (list, tuple)) and not documents:
         return []
-    if hasattr(documents, "scanner") or hasattr(documents, "to_reader"):  # pyarrow.dataset
+    if is_table(documents) or is_matrix(documents):
         return InMemory(documents, vocabulary, ids)
     if isinstance(documents, str):
-        if (
-            len(documents) < 256
-            and os.path.splitext(documents)[1]
-            and "\0" not in documents
-            and os.path.exists(documents)
-        ):
-            raise InputError(
-                f"documents: {documents!r} is a file, and a str a document: give "
-                f"Path({documents!r})"
-            )
+        _refuse_file_name(documents)
         documents = [documents]
+    _refuse_kind(documents)
     first, documents = _first_of(documents)
     if isinstance(first, os.PathLike):
         documents = list(documents)
-    if hasattr(first, "__arrow_c_stream__") and not _is_series(
-        first
-    ):  # a table, a record batch or a data frame
-        return InMemory(Frames(documents), vocabulary, ids)
     if isinstance(documents, (list, tuple)) and any(isinstance(d, os.PathLike) for d in documents):
         if not all(isinstance(d, os.PathLike) for d in documents):
             raise InputError(
                 "documents: a list holds either documents (str, dict) or files (Path), not both"
             )
         return expanded([os.fspath(d) for d in documents])
-    if isinstance(documents, (bytes, bytearray, Mapping)) and not is_matrix(documents):
-        hint = (
-            "one of its splits"
-            if hasattr(documents, "num_rows")
-            else "a list of dicts, one a document"
-        )
-        raise InputError(f"documents: cannot be {type(documents).__name__}; give {hint}")
-    if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf" and documents.ndim != 2:
-        shape = documents.shape
-        raise InputError(
-            f"documents: an array of shape {shape}; expected two dimensions, one row per document"
-        )
-    if not (
-        is_matrix(documents)
-        or hasattr(documents, "__iter__")
-        or hasattr(documents, "__arrow_c_stream__")
-    ):
-        hint = (
-            "call .collect() first"
-            if hasattr(documents, "collect")
-            else "give texts, dicts, a table or a matrix"
-        )
-        raise InputError(f"documents: cannot be {type(documents).__name__}; {hint}")
-    if isinstance(first, (list, tuple, set)) or (_is_series(first) and not isinstance(first, str)):
+    if is_table(first):
+        return InMemory(Frames(documents), vocabulary, ids)
+    if isinstance(first, (list, tuple, set)) or _is_series(first):
         return counted_tokens(documents, ids)
-    if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
-        names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
-        files = [
-            d
-            for d in names
-            if d == "-" or os.path.exists(d) or (len(d.split()) == 1 and places().names_file(d))
-        ]
-        if len(files) == len(documents):
-            raise InputError(
-                f"documents: {names[0]!r} is a file, and a str in a list a document: give "
-                f"Path({names[0]!r})"
-            )
+    if path and isinstance(documents, (list, tuple)) and len(documents) <= MOST_NAMES:
+        _refuse_file_names(documents)
     return InMemory(documents, vocabulary, ids)
+
+
+def is_table(documents: Any) -> bool:
+    """Tell whether documents are rows with named columns.
+
+    Whatever has Arrow's PyCapsule stream is one: a table, batch or reader of Arrow, a frame of
+    pandas or polars, a relation of DuckDB. A dataset of pyarrow has none, and gives its batches
+    otherwise. A column of texts is no table.
+    """
+    if isinstance(documents, (pa.Array, pa.ChunkedArray)) or _is_series(documents):
+        return False
+    return any(hasattr(documents, name) for name in ("__arrow_c_stream__", "scanner", "to_reader"))
+
+
+def _refuse_file_name(text: str) -> None:
+    """Raise InputError for a str that is the name of a file: as a str it is a document."""
+    named = len(text) < 256 and "\0" not in text and os.path.splitext(text)[1]
+    if named and os.path.exists(text):
+        raise InputError(
+            f"documents: {text!r} is a file, and a str a document: give Path({text!r})"
+        )
+
+
+def _refuse_file_names(documents: Sequence[Any]) -> None:
+    """Raise InputError for a list of which every str is the name of a file."""
+    names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
+    files = [
+        name
+        for name in names
+        if name == "-"
+        or os.path.exists(name)
+        or (len(name.split()) == 1 and places().names_file(name))
+    ]
+    if len(files) == len(documents):
+        raise InputError(
+            f"documents: {names[0]!r} is a file, and a str in a list a document: give "
+            f"Path({names[0]!r})"
+        )
+
+
+def _refuse_kind(documents: Any) -> None:
+    """Raise InputError, with advice, for an object that cannot be documents."""
+    kind = type(documents).__name__
+    if isinstance(documents, (bytes, bytearray, Mapping)):
+        is_dataset = hasattr(documents, "num_rows")
+        hint = "one of its splits" if is_dataset else "a list of dicts, one a document"
+        raise InputError(f"documents: cannot be {kind}; give {hint}")
+    if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf":
+        raise InputError(
+            f"documents: an array of shape {documents.shape}; expected two dimensions, one row per "
+            f"document"
+        )
+    if not hasattr(documents, "__iter__"):
+        lazy = hasattr(documents, "collect")
+        hint = "call .collect() first" if lazy else "give texts, dicts, a table or a matrix"
+        raise InputError(f"documents: cannot be {kind}; {hint}")
 
 
 def _annotated(cells: Any, layer: str | None) -> InMemory:
@@ -246,14 +261,14 @@ def _annotated(cells: Any, layer: str | None) -> InMemory:
 def _first_of(documents: Any) -> tuple[Any, Any]:
     """Return the first of some documents, and all of them.
 
-    An iterator loses nothing.
+    An iterator loses nothing. Of what is no sequence the first is None.
     """
-    if isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):
+    if isinstance(documents, Iterator):
         first = next(documents, None)
         return first, chain(() if first is None else (first,), documents)
-    return next(iter(documents), None) if isinstance(documents, (list, tuple)) or _is_series(
-        documents
-    ) else None, documents
+    if isinstance(documents, (list, tuple)) or _is_series(documents):
+        return next(iter(documents), None), documents
+    return None, documents
 
 
 def _is_series(documents: Any) -> bool:
@@ -434,46 +449,39 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
         )
     if isinstance(documents, (pa.Array, pa.ChunkedArray)):
         documents = pa.table({options.text_fields[0]: documents})
-    if isinstance(documents, (pa.Table, pa.RecordBatch)):
-        return [pa.table(documents).select(select_fields(documents.column_names, options, source))]
-    if hasattr(
-        documents, "scanner"
-    ):  # pyarrow.dataset: of its columns, partitions included, those that are read
-        documents = documents.scanner(
-            columns=select_fields(documents.schema.names, options, source), batch_size=ROWS
-        )
-    if hasattr(documents, "to_reader"):
-        documents = documents.to_reader()
-    if (
-        hasattr(documents, "with_format")
-        and hasattr(documents, "column_names")
-        and hasattr(documents, "__len__")
-    ):
-        names = select_fields(
-            documents.column_names, options, source
-        )  # Hugging Face: memory-mapped, cut as it is
-        arrow = documents.with_format("arrow")
-        return (
-            _named(arrow[first : first + ROWS].select(names), documents)
-            for first in range(0, len(documents), ROWS)
-        )
-    if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
+    if all(hasattr(documents, name) for name in ("with_format", "column_names", "__len__")):
+        return _hugging_face_tables(documents, source, options)
+    if not is_table(documents):
         return None
-    if hasattr(documents, "iloc") or hasattr(
-        documents, "iter_slices"
-    ):  # of pandas or polars: some rows are converted at a time
-        documents = _with_index(documents, options)
-        names = select_fields([str(name) for name in documents.columns], options, source)
-        columns = [
-            name for name in documents.columns if str(name) in names
-        ]  # pandas' may be numbers
-        parts = (
-            documents[columns][first : first + ROWS] for first in range(0, len(documents), ROWS)
-        )
-        return (_as_table(part).select(names) for part in parts)
-    stream = pa.RecordBatchReader.from_stream(documents)
+    if hasattr(documents, "__arrow_c_stream__"):
+        # of a frame of pandas or polars some rows are converted at a time
+        if hasattr(documents, "iloc") or hasattr(documents, "iter_slices"):
+            return _frame_tables(documents, source, options)
+        stream = pa.RecordBatchReader.from_stream(documents)
+    elif hasattr(documents, "scanner"):  # of its columns, partitions included, those that are read
+        read = select_fields(documents.schema.names, options, source)
+        stream = documents.scanner(columns=read, batch_size=ROWS).to_reader()
+    else:
+        stream = documents.to_reader()
     names = select_fields(stream.schema.names, options, source)
     return (pa.Table.from_batches([batch.select(names)]) for batch in stream)
+
+
+def _frame_tables(frame: Any, source: Input, options: ReadOptions) -> Iterator[pa.Table]:
+    """Yield the rows of a frame of pandas or polars, some at a time."""
+    frame = _with_index(frame, options)
+    names = select_fields([str(name) for name in frame.columns], options, source)
+    columns = [name for name in frame.columns if str(name) in names]  # pandas' may be numbers
+    for first in range(0, len(frame), ROWS):
+        yield _as_table(frame[columns][first : first + ROWS]).select(names)
+
+
+def _hugging_face_tables(dataset: Any, source: Input, options: ReadOptions) -> Iterator[pa.Table]:
+    """Yield the rows of a dataset of Hugging Face, which is mapped from its files."""
+    names = select_fields(dataset.column_names, options, source)
+    arrow = dataset.with_format("arrow")
+    for first in range(0, len(dataset), ROWS):
+        yield _named(arrow[first : first + ROWS].select(names), dataset)
 
 
 def _names_rows(frame: Any) -> bool:
@@ -510,8 +518,14 @@ def _named(table: pa.Table, dataset: Any) -> pa.Table:
 
 
 def _as_table(frame: Any) -> pa.Table:
+    """Return a frame as a table.
+
+    Raises InputError for a column of mixed values.
+    """
     try:
         try:
+            if hasattr(frame, "__arrow_c_stream__"):
+                return pa.RecordBatchReader.from_stream(frame).read_all()
             return pa.table(frame)
         except UnicodeEncodeError:  # of a string of Python's, which pandas holds as it is
             return pa.table({str(name): clean_strings(frame[name]) for name in frame.columns})
