@@ -1,8 +1,8 @@
 """Side files joined to the documents by the query engine.
 
-A row finds its documents by a key: their id, number or file. The metadata of the documents are
-written again, each piece with what its documents got: lists of several rows joined, of other
-fields the last.
+A row finds its documents by a key: their id, number or file. Each file is joined once, and its rows
+are read once in the order of documents, while their metadata are written again: lists of several
+rows joined, of other fields the last.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SideJoin:
         self._key = side.key
         self._missing = read.na
         self._places = sorted(map(compose_text, working.state.places), key=len, reverse=True)
-        self._files: list[tuple[str, list[str]]] = []
+        self._files: list[_JoinedRows] = []
         self.columns: dict[str, str] = {}
         self.notes: Counter[str] = Counter()
         self._documents = 0
@@ -103,9 +103,9 @@ class SideJoin:
             yield pa.table({"number": numbers, "id": ids, "key": keys})
 
     def _relate(self, file: SideFile, name: str) -> None:
-        """Make the table ``name`` of the rows of a file and their documents.
+        """Join the rows of a file to their documents.
 
-        Its columns are number, position and one a field.
+        The table ``{name}_joined`` has number, position and a column a field.
         """
         fields = ["links"] if file.links else list(file.fields)
         self.columns |= {field: "list" if field in LISTS else "string" for field in fields}
@@ -152,13 +152,7 @@ class SideJoin:
                     )
             self.notes[note] += lost
         self._note_repeated(file, name, fields)
-        # in order, so that the rows of a piece lie together
-        self._relations.execute(
-            f"create table {name} as from {name}_joined where number is not null order by "
-            f"number, position"
-        )
-        self._relations.execute(f"drop table {name}_joined")
-        self._files.append((name, fields))
+        self._files.append(_JoinedRows(self._relations, f"{name}_joined", fields))
 
     def _without_missing(self, table: pa.Table) -> pa.Table:
         """Take values of fields that say that there is none for none.
@@ -243,48 +237,72 @@ class SideJoin:
         self._relations.execute(f"drop table {rows}")
 
     def add_fields(self, table: pa.Table, first: int) -> pa.Table:
-        """Add the fields of their rows to the metadata of documents from ``first`` on."""
-        for name, fields in self._files:
-            lists = [field in LISTS for field in fields]
-            values = [
-                f"flatten(list(f{i} order by position))"
-                if is_list
-                else f"last(f{i} order by position)"
-                for i, is_list in enumerate(lists)
-            ]
-            batches = self._relations.stream(
-                f"select number, {', '.join(values)} from {name} where number >= {first} and "
-                f"number < {first + len(table)}"
-                " group by number"
-            )
-            schema = pa.schema(
-                [
-                    ("number", pa.int64()),
-                    *((str(i), LIST if one else TEXT) for i, one in enumerate(lists)),
-                ]
-            )
-            nothing = pa.Table.from_pylist(
-                [{"number": -1} | {str(i): [] for i, one in enumerate(lists) if one}], schema
-            )
-            related = [
-                pa.Table.from_batches([b]).rename_columns(schema.names).cast(schema)
-                for b in batches
-            ]
-            rows = pa.concat_tables([nothing, *related]).combine_chunks()
-            place = np.zeros(len(table), np.int64)  # of those without a row: ``nothing``
-            place[rows["number"].to_numpy()[1:] - first] = np.arange(1, len(rows))
-            for i, field in enumerate(fields):
-                new = rows[str(i)].chunk(0).take(pa.array(place))
+        """Add the fields of their rows to the metadata of documents from ``first`` on.
+
+        Documents come in the order of their numbers, each once.
+        """
+        for rows in self._files:
+            joined = rows.take_before(first + len(table))
+            numbers = joined["number"].to_numpy() - first
+            with_row = pa.array(np.bincount(numbers, minlength=len(table)) > 0)
+            for i, field in enumerate(rows.fields):
+                gather = _gather_lists if field in LISTS else _gather_last
+                new = gather(joined[f"f{i}"].combine_chunks(), numbers, len(table))
                 if field not in table.column_names:
                     table = table.append_column(field, new)
                     continue
                 old = table[field].combine_chunks()
-                table = table.set_column(
-                    table.column_names.index(field),
-                    field,
-                    pc.if_else(pa.array(place > 0), new, old),
-                )
+                column = pc.if_else(with_row, new, old)
+                table = table.set_column(table.column_names.index(field), field, column)
         return table
+
+
+class _JoinedRows:
+    """Rows of a side file that have a document, read once, in the order of documents."""
+
+    def __init__(self, relations: Relations, name: str, fields: list[str]) -> None:
+        self.fields = fields
+        self._schema = pa.schema(
+            [
+                ("number", pa.int64()),
+                *((f"f{i}", LIST if field in LISTS else TEXT) for i, field in enumerate(fields)),
+            ]
+        )
+        self._batches = relations.stream(
+            f"select {', '.join(self._schema.names)} from {name} where number is not null "
+            f"order by number, position"
+        )
+        self._waiting = self._schema.empty_table()
+
+    def take_before(self, number: int) -> pa.Table:
+        """Return the rows of documents below a number that were not taken yet."""
+        parts = [self._schema.empty_table()]
+        while True:
+            cut = int(np.searchsorted(self._waiting["number"].to_numpy(), number))
+            parts.append(self._waiting.slice(0, cut))
+            self._waiting = self._waiting.slice(cut)
+            batch = None if len(self._waiting) else next(self._batches, None)
+            if batch is None:
+                return pa.concat_tables(parts)
+            self._waiting = pa.Table.from_batches([batch]).cast(self._schema)
+
+
+def _gather_last(values: pa.Array, numbers: np.ndarray, size: int) -> pa.Array:
+    """Return for each of ``size`` documents the value of its last row, null without a row.
+
+    numbers: int64[rows], ascending: the document of each value.
+    """
+    places = np.full(size, -1)
+    places[numbers] = np.arange(len(numbers))
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def _gather_lists(values: pa.Array, numbers: np.ndarray, size: int) -> pa.Array:
+    """Join the lists of each document's rows, which lie side by side."""
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+    sizes = np.bincount(numbers, lengths, size)
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.flatten())
 
 
 def join_side_files(
