@@ -267,7 +267,7 @@ def test_a_header_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
-    from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
+    from topicstream.ingestion.parse.counts import read_vocabulary_file
     from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
     from topicstream.model.exchange import write_word_list
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.reading import DATA, Read, needs_data, write
 from topicstream import Corpus, ingest
 from topicstream.base.errors import InputError
-from topicstream.ingestion.parse.vocabulary import in_order
+from topicstream.ingestion.parse.counts import in_order
 
 few = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -19,7 +19,7 @@ from topicstream.base.records import Json
 from topicstream.base.text import compose_text
 from topicstream.corpus.manifest import HeldoutRule
 from topicstream.ingestion.config import IngestConfig, Place
-from topicstream.ingestion.parts.parts import DOCUMENT, pattern_of
+from topicstream.ingestion.parts.split import DOCUMENT, pattern_of
 from topicstream.ingestion.store.side_files import SideOptions
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.stopwords import LANGUAGES, read_stopwords

@@ -29,7 +29,7 @@ from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.evaluation.keys import describe_mismatch
-from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
+from topicstream.ingestion.parse.counts import read_vocabulary_file
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.edits import View, apply_view, view_of
 from topicstream.model.exchange import Export, Format, Given, Imported, check_words, prior

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError, one_line
-from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
+from topicstream.ingestion.parse.counts import read_vocabulary_file
 from topicstream.model.exchange import (
     Given,
     Imported,

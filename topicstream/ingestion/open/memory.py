@@ -25,6 +25,7 @@ from topicstream.ingestion.open.names import expanded
 from topicstream.ingestion.open.source import Input
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import WrongField, clean, clean_strings, unique_names
+from topicstream.ingestion.parse.counts import numbered
 from topicstream.ingestion.parse.documents import (
     TEXT,
     as_documents,
@@ -48,7 +49,6 @@ from topicstream.ingestion.parse.vectors import (
     rows_at_once,
     vector_batch,
 )
-from topicstream.ingestion.parse.vocabulary import numbered
 from topicstream.ingestion.readers.jsonl import Objects
 from topicstream.ingestion.readers.parquet import sliced
 

@@ -22,6 +22,14 @@ import pyarrow.compute as pc
 
 from topicstream.ingestion.open.source import Input, Source
 from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.counts import (
+    MOST_COUNT,
+    count_batch,
+    matching,
+    numbered_words,
+    parsed_numbers,
+    words_for,
+)
 from topicstream.ingestion.parse.documents import (
     TEXT,
     empty_batch,
@@ -31,14 +39,6 @@ from topicstream.ingestion.parse.documents import (
 )
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile
-from topicstream.ingestion.parse.vocabulary import (
-    MOST_COUNT,
-    count_batch,
-    matching,
-    numbered_words,
-    parsed_numbers,
-    words_for,
-)
 
 CELL = np.dtype([("document", np.int32), ("word", np.int32), ("count", np.float64)])
 """A cell in a scratch file; documents from the first one of the file's range."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from topicstream.ingestion.options import ReadOptions
-from topicstream.ingestion.parts.parts import (
+from topicstream.ingestion.parts.split import (
     find_gaps,
     find_parts,
     pattern_of,

@@ -22,7 +22,7 @@ from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile, Rejects
 from topicstream.ingestion.parse.spans import with_whole_spans
 from topicstream.ingestion.parts.gutenberg import strip_documents
-from topicstream.ingestion.parts.parts import DOCUMENT, PARTS_BEFORE, in_parts
+from topicstream.ingestion.parts.split import DOCUMENT, PARTS_BEFORE, in_parts
 from topicstream.ingestion.tokens.normal import compose_column, compose_strings
 
 WORK_BYTES = 9

@@ -27,7 +27,7 @@ from topicstream.ingestion.parse.documents import LIST, NOTE, TEXT, batch_of, we
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile
 from topicstream.ingestion.parts.gutenberg import NAMED, strip_boilerplate
-from topicstream.ingestion.parts.parts import PARTS_BEFORE
+from topicstream.ingestion.parts.split import PARTS_BEFORE
 from topicstream.ingestion.parts.streaming import TooLong, stream_parts
 
 MOST_FILES = 2048

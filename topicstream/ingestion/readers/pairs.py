@@ -14,9 +14,7 @@ from topicstream.base.text import counted
 from topicstream.corpus.format import LABELS
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
-from topicstream.ingestion.parse.documents import LIST, lines_of, positions
-from topicstream.ingestion.parse.reader import Reader
-from topicstream.ingestion.parse.vocabulary import (
+from topicstream.ingestion.parse.counts import (
     MOST_COUNT,
     count_batch,
     first_lines,
@@ -25,6 +23,8 @@ from topicstream.ingestion.parse.vocabulary import (
     parsed_numbers,
     words_for,
 )
+from topicstream.ingestion.parse.documents import LIST, lines_of, positions
+from topicstream.ingestion.parse.reader import Reader
 
 PAIR = r"[0-9]{1,18}:[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
 NO_PAIRS = "not 'number:count' pairs, or not as many as the line says"

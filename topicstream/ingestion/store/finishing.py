@@ -45,7 +45,7 @@ from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.options import remembered_meta
 from topicstream.ingestion.parse.rejects import LEFT_OUT, WORDS_LEFT_OUT
-from topicstream.ingestion.parts.parts import DOCUMENT
+from topicstream.ingestion.parts.split import DOCUMENT
 from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.plan import IngestPlan
 from topicstream.ingestion.settings import Heldout, heldout_of, recipe_of, side_files_of

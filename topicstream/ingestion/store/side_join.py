@@ -23,7 +23,7 @@ from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS, without_missing
 from topicstream.ingestion.parse.documents import LIST, TEXT
 from topicstream.ingestion.parts.part_files import LZ4
-from topicstream.ingestion.parts.parts import DOCUMENT
+from topicstream.ingestion.parts.split import DOCUMENT
 from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.store.side_files import KEY, SideFile, SideOptions, whole_numbers
 from topicstream.ingestion.tokens.normal import compose_column, compose_strings

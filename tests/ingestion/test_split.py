@@ -18,7 +18,7 @@ from topicstream import Corpus, ingest
 from topicstream.base.errors import InputError, UsageError
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.documents import TEXT, batch_of
-from topicstream.ingestion.parts.parts import in_parts
+from topicstream.ingestion.parts.split import in_parts
 
 WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
 
