@@ -182,11 +182,25 @@ def test_packed_tables_go_to_disk_where_memory_has_no_room():
         plan_for(name, 1000, "512M", tables="memory")
 
 
+@pytest.mark.parametrize("name", ["gs", "sparselda"])
+def test_packed_tables_are_as_large_as_their_entries(name):
+    """An entry has 10 bits for the topic and 22 for a count up to 2,933,060; where nothing is
+    known, each token is one.
+    """
+    engine, _ = plan_for(name, 1000, "2G")
+    entries = [1_000_000, 2_000_000, 0]
+    blocks = [BlockShape(500, 40_000, 60_000, 9000, 466, n, HEAVIEST) for n in entries]
+    one, two, unknown = (planning.TableBytes(engine, block).saved for block in blocks)
+    assert two - one == 4 * 1_000_000
+    assert unknown - one == 4 * (TOKENS - 1_000_000)
+
+
 def test_a_refusal_names_a_limit_that_is_enough():
     with pytest.raises(
         DoesNotFit, match=r"smallest limit that would do is \d+M; raise --mem-limit, lower -K"
     ) as refused:
         plan_for("bp", 1000, "512M")
+    assert "--tables" not in str(refused.value)
     _, plan = plan_for("bp", 1000, f"{refused.value.least}M")
     assert (
         plan.threads == 1
