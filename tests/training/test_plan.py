@@ -195,6 +195,19 @@ def test_packed_tables_are_as_large_as_their_entries(name):
     assert unknown - one == 4 * (TOKENS - 1_000_000)
 
 
+def test_sums_of_a_round_take_what_is_left_and_the_disk_has_room_for_the_others():
+    """A block of 8,278 words and 1,000 topics in 1,008 columns, 8 blocks a round."""
+    engine, plan = plan_for("bp", 1000, "1G")
+    assert plan.place.deltas_spill and engine.layout.round_blocks == 8
+    assert plan.disk["deltas"] == 8 * 8278 * 1008 * 8  # all of them written, as float64
+    assert plan.memory.total == 1 << 30
+    assert plan.memory.parts["vocabulary"] == 48 * WORDS
+    assert plan.memory.parts["process"] == PROCESS_BYTES
+    _, roomy = plan_for("bp", 10, "8G")
+    assert not roomy.place.deltas_spill
+    assert roomy.disk["deltas"] == 0 and roomy.sums == (0, 0)
+
+
 def test_a_refusal_names_a_limit_that_is_enough():
     with pytest.raises(
         DoesNotFit, match=r"smallest limit that would do is \d+M; raise --mem-limit, lower -K"
