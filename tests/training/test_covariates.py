@@ -12,6 +12,7 @@ from checkpoint_bits import content_hash
 import topicstream
 from topicstream.base.errors import InputError, Interrupted, TopicsError, UsageError
 from topicstream.base.progress import Shown
+from topicstream.cli.main import run as run_command
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
@@ -223,6 +224,12 @@ def test_evaluation_prints_both_figures(corpus, model):
     assert mean["measured"].endswith("the mean prior of all documents")
 
 
+def test_held_out_documents_are_judged_by_their_own_prior_in_training(corpus, tmp_path):
+    done = run(corpus, tmp_path / "model", passes=12, eval_every=12)
+    score = score_model(TopicModel.open(tmp_path / "model"), Corpus.open(corpus))
+    assert done.last["heldout_perplexity"] == pytest.approx(score.perplexity, rel=1e-5)
+
+
 def test_new_documents_bring_their_covariates(model, tmp_path):
     given = {"top": 1, "progress": False}
     text = "aaae bbbf"  # as much of blue as of green
@@ -245,6 +252,11 @@ def test_what_the_model_has_not_met_is_said(model, capsys):
     assert "party: 1 document has a value that the model has not met ('yellow')" in told
     assert "date: 1 document lies outside of 1990.33 to 2019.33" in told
     assert "1 document without party, date, labels has the mean prior" in told
+
+
+def test_info_names_the_formula(model, capsys):
+    assert not run_command(["info", str(model)])
+    assert f"covariates   {FORMULA}; alpha is its mean" in capsys.readouterr().out
 
 
 def test_an_update_keeps_the_design(corpus, tmp_path, capsys):

@@ -103,6 +103,7 @@ SUMMARY = """{path}: {topics} topics over {words:word}
 [  options      {options}]
 [  weighting    {weighting.kind}]
 [  seed words   {seeded} of {seed_words} topics]
+[  covariates   {covariates.formula}; alpha is its mean over the training documents]
   alpha        {alpha}
   beta         {beta:g} a word
 [  corpus       {corpus.docs:document}[, {corpus.cells:value}][, {corpus.tokens:,.0f} tokens][, \

@@ -260,6 +260,8 @@ class TopicTable:
         W of the model.
     weights
         Weights of its cells, or None.
+    coefficients
+        float64[F, K], of the covariates that alpha of a document depends on, or None.
     """
 
     table: np.ndarray | StoredRows
@@ -268,6 +270,7 @@ class TopicTable:
     totals: np.ndarray
     n_words: int
     weights: Weights | None = None
+    coefficients: np.ndarray | None = None
 
     @property
     def n_topics(self) -> int:

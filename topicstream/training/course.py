@@ -15,6 +15,8 @@ import numpy as np
 from topicstream.base.errors import TopicsError
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, passes_needed
+from topicstream.engines.covariates import LAMBDA
+from topicstream.model.design import PriorDesign
 from topicstream.model.top import Best
 from topicstream.model.topic_kinds import EMPTY
 from topicstream.numeric.tables.table import Table
@@ -42,8 +44,16 @@ class Course:
         Passes before a run can have converged.
     """
 
-    def __init__(self, engine: Engine, corpus: Corpus, threads: int, start: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        corpus: Corpus,
+        threads: int,
+        start: str,
+        design: PriorDesign | None = None,
+    ) -> None:
         self._engine = engine
+        self._design = design
         self._corpus = corpus
         self._threads = threads
         self.running: list[float] = []
@@ -91,7 +101,7 @@ class Course:
         """
         if self._engine.about.completion:
             perplexity = low = self._heldout.perplexity(
-                tables["phi"], params["alpha"], float(params["beta"][0])
+                tables["phi"], params["alpha"], float(params["beta"][0]), params.get(LAMBDA)
             )
         else:
             nats, perplexity = self._heldout.likelihood(tables, params) or (None, None)
@@ -164,7 +174,9 @@ class Course:
             )
         beta = float(params["beta"][0])
         if value is None:
-            value = self._heldout.perplexity(tables["phi"], params["alpha"], beta)
+            value = self._heldout.perplexity(
+                tables["phi"], params["alpha"], beta, params.get(LAMBDA)
+            )
         if value is None:
             return []
         return warn_of_worse_than_unigram(
@@ -177,7 +189,7 @@ class Course:
             HeldOut,  # its kernels are loaded by runs that ask for it
         )
 
-        return HeldOut(self._engine, self._corpus, self._threads)
+        return HeldOut(self._engine, self._corpus, self._threads, self._design)
 
     @property
     def best(self) -> int:

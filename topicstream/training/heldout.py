@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +19,9 @@ from topicstream.evaluation.completion import (
     prepare_heldout,
     score_blocks,
 )
+from topicstream.evaluation.covariates import write_covariates
 from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.model.design import PriorDesign
 from topicstream.model.weighting import CountedWords
 from topicstream.numeric.kernels.dirichlet import exponential
 from topicstream.numeric.parallel import in_order
@@ -33,19 +38,29 @@ class HeldOut:
     ``topics eval`` measures it.
     """
 
-    def __init__(self, engine: Engine, corpus: Corpus, threads: int) -> None:
+    def __init__(
+        self, engine: Engine, corpus: Corpus, threads: int, design: PriorDesign | None = None
+    ) -> None:
         self._engine = engine
+        self._design = design
         self._weights = corpus.weights
         self._threads = threads
         self._corpus = corpus if corpus.weights is None else Corpus.open(corpus.path)
         self._prepared: PreparedPart | None = None
 
-    def perplexity(self, table: Table, alpha: np.ndarray, beta: float) -> float | None:
-        """Compute the completion perplexity of the held-out documents, None without any."""
+    def perplexity(
+        self, table: Table, alpha: np.ndarray, beta: float, coefficients: np.ndarray | None = None
+    ) -> float | None:
+        """Compute the completion perplexity of the held-out documents, None without any.
+
+        ``coefficients``, float64[F, K]: of the covariates that alpha depends on.
+        """
         if self._corpus.part(heldout=True).docs == 0:
             return None
         if self._prepared is None:
             self._prepared = prepare_heldout(self._corpus)
+            if self._design is not None:
+                self._prepared = replace(self._prepared, views=self._views(self._prepared))
         plain = table.array is not None and table.constants is None
         constants = table.constants
         rows = table.array if plain and table.array is not None else TableRows(table)
@@ -57,12 +72,30 @@ class HeldOut:
             else CountedWords(weights, table.pieces(), weights.counts, len(alpha), constants)
         )
         topics = TopicTable(
-            rows, alpha, beta, totals[: len(alpha)], self._corpus.n_words, self._weights
+            rows,
+            alpha,
+            beta,
+            totals[: len(alpha)],
+            self._corpus.n_words,
+            self._weights,
+            coefficients,
         )
         score = score_blocks(
             ScoredTopics(topics, counted=counted), self._prepared, threads=self._threads
         )
         return float(score.perplexity)
+
+    def _views(self, prepared: PreparedPart) -> tuple[Corpus, ...]:
+        """Return the corpus for each part, whose blocks have the covariates of their documents."""
+        design = self._design
+        assert design is not None
+        self._folder = tempfile.TemporaryDirectory(prefix="topics-covariates-")
+        views = []
+        for number, (grid, _) in enumerate(prepared.parts):
+            path = Path(self._folder.name) / f"{number}.bin"
+            rows = write_covariates(self._corpus, grid, design, path)
+            views.append(self._corpus.with_covariates(rows))
+        return tuple(views)
 
     def unigram_perplexity(self, n_w: np.ndarray, beta: float) -> float:
         """Compute the same words' perplexity under the frequencies of the training words.

@@ -121,7 +121,7 @@ class Session:
         self._pass_seconds = 0.0
         self.memories = Memories(self.work, run.engine.state, len(run.grid), plan.spare)
         self.history = History(run.folder)
-        self.course = Course(run.engine, run.corpus, plan.threads, run.record.start)
+        self.course = Course(run.engine, run.corpus, plan.threads, run.record.start, run.design)
         self.saver = Saver(self._checkpoints, self.work)
         self.heed: Callable[[], None] = lambda: None
 

@@ -130,13 +130,14 @@ def test_five_members(corpus, tmp_path):
     [
         {"algo": "atbp", "tables": "disk"},
         {"algo": "sparse-bp", "start": "anchors", "eval_every": 1},
+        {"algo": "sparse-bp", "covariates": "labels", "passes": 5},
         {
             "algo": "gs",
             "passes": 12,
             "seed_words": {"x": {"words": ["word3", "word7"], "strength": 30}},
         },
     ],
-    ids=["tables on disk", "start by anchors", "seed words"],
+    ids=["tables on disk", "start by anchors", "covariates", "seed words"],
 )
 def test_what_else_a_run_may_be(corpus, client, tmp_path, given):
     here, there = both(corpus, tmp_path, client, **given)

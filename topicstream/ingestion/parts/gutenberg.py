@@ -21,9 +21,7 @@ _END = re.compile(
     r"|^[ \t]*End of (?:the |this )?Project Gutenberg\b",
     re.MULTILINE,
 )
-RECOGNISED = (
-    "documents with the header or licence of Project Gutenberg (--strip-gutenberg removes it)"
-)
+FOUND = "documents with the header or licence of Project Gutenberg (--strip-gutenberg removes it)"
 STRIPPED = "documents without the header and licence of Project Gutenberg, which were removed"
 
 
@@ -57,10 +55,10 @@ def strip_documents(batch: pa.RecordBatch, notes: Counter[str], *, asked: bool) 
         return batch
     written = texts.filter(named).to_pylist()
     stripped = [strip_boilerplate(text) for text in written]
-    n_with_some = sum(len(a) < len(b) for a, b in zip(stripped, written))
-    if not n_with_some:
+    found = sum(len(a) < len(b) for a, b in zip(stripped, written))
+    if not found:
         return batch
-    notes[STRIPPED if asked else RECOGNISED] += n_with_some
+    notes[STRIPPED if asked else FOUND] += found
     if not asked:
         return batch
     changed = pc.replace_with_mask(texts, named, pa.array(stripped, TEXT))
