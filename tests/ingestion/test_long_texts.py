@@ -11,7 +11,7 @@ import pytest
 import topicstream
 from tests.reading import Read, write
 from topicstream.base.errors import DoesNotFit, InputError, UsageError
-from topicstream.ingestion.parts.gutenberg import FOUND, STRIPPED
+from topicstream.ingestion.parts.gutenberg import RECOGNISED, STRIPPED
 
 SPLITS = ["paragraph", "section", "37 words", r"\n\* \* \*\n", "§"]
 
@@ -101,7 +101,7 @@ def test_the_boilerplate_of_project_gutenberg(tmp_path: Path, kind: str) -> None
     write(tmp_path / "books" / "2.txt", "An essay on PROJECT GUTENBERG, which stays.")
     plain = Read(tmp_path / "books")
     assert plain.texts[0] == path.read_text()
-    assert plain.notes == {FOUND: 1}
+    assert plain.notes == {RECOGNISED: 1}
     got = Read(tmp_path / "books", strip_gutenberg=True)
     assert got.texts[0].strip() == text.strip()
     assert got.texts[1] == "An essay on PROJECT GUTENBERG, which stays."

@@ -182,11 +182,38 @@ def test_packed_tables_go_to_disk_where_memory_has_no_room():
         plan_for(name, 1000, "512M", tables="memory")
 
 
+@pytest.mark.parametrize("name", ["gs", "sparselda"])
+def test_packed_tables_are_as_large_as_their_entries(name):
+    """An entry has 10 bits for the topic and 22 for a count up to 2,933,060; where nothing is
+    known, each token is one.
+    """
+    engine, _ = plan_for(name, 1000, "2G")
+    entries = [1_000_000, 2_000_000, 0]
+    blocks = [BlockShape(500, 40_000, 60_000, 9000, 466, n, HEAVIEST) for n in entries]
+    one, two, unknown = (planning.TableBytes(engine, block).saved for block in blocks)
+    assert two - one == 4 * 1_000_000
+    assert unknown - one == 4 * (TOKENS - 1_000_000)
+
+
+def test_sums_of_a_round_take_what_is_left_and_the_disk_has_room_for_the_others():
+    """A block of 8,278 words and 1,000 topics in 1,008 columns, 8 blocks a round."""
+    engine, plan = plan_for("bp", 1000, "1G")
+    assert plan.place.deltas_spill and engine.layout.round_blocks == 8
+    assert plan.disk["deltas"] == 8 * 8278 * 1008 * 8  # all of them written, as float64
+    assert plan.memory.total == 1 << 30
+    assert plan.memory.parts["vocabulary"] == 48 * WORDS
+    assert plan.memory.parts["process"] == PROCESS_BYTES
+    _, roomy = plan_for("bp", 10, "8G")
+    assert not roomy.place.deltas_spill
+    assert roomy.disk["deltas"] == 0 and roomy.sums == (0, 0)
+
+
 def test_a_refusal_names_a_limit_that_is_enough():
     with pytest.raises(
         DoesNotFit, match=r"smallest limit that would do is \d+M; raise --mem-limit, lower -K"
     ) as refused:
         plan_for("bp", 1000, "512M")
+    assert "--tables" not in str(refused.value)
     _, plan = plan_for("bp", 1000, f"{refused.value.least}M")
     assert (
         plan.threads == 1

@@ -23,7 +23,7 @@ from topicstream.ingestion.open.inputs_record import file_of, find_reading, raw_
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, OF_FILES, ReadOptions
 from topicstream.ingestion.parse.documents import content_kind, raw_value
 from topicstream.ingestion.parts.tasks import Task, pieces
-from topicstream.ingestion.tokens.accents import accent_folds
+from topicstream.ingestion.tokens.accents import find_accent_folds
 from topicstream.ingestion.tokens.normal import fold_with_places, folds
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer, prepared
@@ -245,7 +245,7 @@ class Texts:
         """The characters that words of the store do not have: ligatures, accented letters."""
         ligatures = folds() if self._recipe.normalize == "nfkc" else {}
         accents = self._recipe.fold_accents
-        return ligatures if accents is None else {**ligatures, **accent_folds(accents)}
+        return ligatures if accents is None else {**ligatures, **find_accent_folds(accents)}
 
     @cached_property
     def _forms(self) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from topicstream.base.memory import WorkOptions
 from topicstream.base.options import SchedulerOptions, option, share_or_number
 from topicstream.base.signals import note_signal
 from topicstream.ingestion.options import ReadOptions
-from topicstream.ingestion.tokens.accents import accent_rule
+from topicstream.ingestion.tokens.accents import check_language
 from topicstream.ingestion.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
@@ -144,7 +144,7 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         "Count words without their accents, as the language allows: french, spanish (ñ stays), "
         "greek, russian, ..., or all (default: off).",
         metavar="LANGUAGE|all",
-        parse=accent_rule,
+        parse=check_language,
         decides="tokenizer",
         group="Text",
     )

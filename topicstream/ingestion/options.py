@@ -55,7 +55,7 @@ def values_listed(given: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(value.strip() for text in texts for value in text.split(",") if value.strip())
 
 
-def element_names(given: str | Sequence[str]) -> str:
+def join_element_names(given: str | Sequence[str]) -> str:
     """Join the elements that ``--tei-elements`` names: ``+stage``, ``-quote``, ``l,p``, ``all``.
 
     Raises UsageError where one is no name.
@@ -211,7 +211,7 @@ class ReadOptions:
         "directions), -quote (without quotations), l,p (only these), all; separated by commas.",
         metavar="NAME,...",
         multiple=True,
-        parse=element_names,
+        parse=join_element_names,
         decides="reading",
         recalled="layout",
         group="Input",
@@ -385,7 +385,7 @@ class ReadOptions:
         object.__setattr__(self, "meta", columns(self.meta))
         object.__setattr__(self, "na", values_listed(self.na))
         if self.tei_elements is not None:
-            object.__setattr__(self, "tei_elements", element_names(self.tei_elements) or None)
+            object.__setattr__(self, "tei_elements", join_element_names(self.tei_elements) or None)
         if not self.id_field:
             object.__setattr__(self, "id_field", None)
         if self.patches and self.format is None:

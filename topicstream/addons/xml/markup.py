@@ -152,7 +152,7 @@ class Markup(Reader):
             if local_name(root) == "html"
             else Elements.of_option(options.tei_elements)
         )
-        speeches = speeches_of(root, elements, headed=options.split == "section")
+        speeches = extract_speeches(root, elements, headed=options.split == "section")
         text, spans = join_speeches(speeches, options.split)
         for name, words in elements.words_left_out.items():
             source.note(f"{WORDS_LEFT_OUT}{name}", words)
@@ -198,7 +198,7 @@ class Speech(NamedTuple):
     text: str
 
 
-def speakers_of(root: Any) -> dict[str, str]:
+def read_speakers(root: Any) -> dict[str, str]:
     """Read the names of the persons that a document declares, by their ids."""
     names: dict[str, str] = {}
     for element in root.xpath("//*[@xml:id]"):
@@ -210,7 +210,7 @@ def speakers_of(root: Any) -> dict[str, str]:
     return names
 
 
-def _speakers(speech: Any, names: dict[str, str]) -> tuple[str, ...]:
+def _name_speakers(speech: Any, names: dict[str, str]) -> tuple[str, ...]:
     """Name who speaks.
 
     A person that no header declares is called as in the first label of a speech.
@@ -227,13 +227,13 @@ def _speakers(speech: Any, names: dict[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(speakers))
 
 
-def speeches_of(root: Any, elements: Elements, *, headed: bool) -> list[Speech]:
+def extract_speeches(root: Any, elements: Elements, *, headed: bool) -> list[Speech]:
     """Extract the text of a document, by speakers.
 
     A blank line separates blocks, a line break verses. ``headed`` puts ``#`` before the first text
     below a heading.
     """
-    extractor = _Extractor(elements, speakers_of(root), headed)
+    extractor = _Extractor(elements, read_speakers(root), headed)
     extractor.visit(root, chosen=not elements.only)
     return _clean_speeches(extractor.raw)
 
@@ -266,7 +266,7 @@ class _Extractor:
     def _visit_content(self, element: Any, name: str, chosen: bool) -> None:
         outer = self.raw[-1][0]
         if name in SPEECHES:
-            self.raw.append((_speakers(element, self._names), []))
+            self.raw.append((_name_speakers(element, self._names), []))
         self._add_text(element.text, chosen)
         for child in element:
             if isinstance(child.tag, str):  # no comment

@@ -21,7 +21,9 @@ _END = re.compile(
     r"|^[ \t]*End of (?:the |this )?Project Gutenberg\b",
     re.MULTILINE,
 )
-FOUND = "documents with the header or licence of Project Gutenberg (--strip-gutenberg removes it)"
+RECOGNISED = (
+    "documents with the header or licence of Project Gutenberg (--strip-gutenberg removes it)"
+)
 STRIPPED = "documents without the header and licence of Project Gutenberg, which were removed"
 
 
@@ -55,10 +57,10 @@ def strip_documents(batch: pa.RecordBatch, notes: Counter[str], *, asked: bool) 
         return batch
     written = texts.filter(named).to_pylist()
     stripped = [strip_boilerplate(text) for text in written]
-    found = sum(len(a) < len(b) for a, b in zip(stripped, written))
-    if not found:
+    n_with_some = sum(len(a) < len(b) for a, b in zip(stripped, written))
+    if not n_with_some:
         return batch
-    notes[STRIPPED if asked else FOUND] += found
+    notes[STRIPPED if asked else RECOGNISED] += n_with_some
     if not asked:
         return batch
     changed = pc.replace_with_mask(texts, named, pa.array(stripped, TEXT))

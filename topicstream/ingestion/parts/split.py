@@ -166,12 +166,12 @@ def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
     A character of a script without spaces is one word. A rest of less than half of them stays with
     the run before.
     """
-    starts = word_starts(raw)
+    starts = find_word_starts(raw)
     cuts = np.arange(words, len(starts) - (words - 1) // 2, words)
     yield from ((cut, cut) for cut in starts[cuts].tolist())
 
 
-def word_starts(raw: bytes) -> np.ndarray:
+def find_word_starts(raw: bytes) -> np.ndarray:
     """Return where words begin, int64[n]."""
     data = np.frombuffer(raw + b" ", np.uint8)
     in_word = np.isin(data, _SPACE, invert=True)

@@ -9,8 +9,8 @@ from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parts.split import (
     find_gaps,
     find_parts,
+    find_word_starts,
     pattern_of,
-    word_starts,
 )
 
 MARGIN = 64 << 10
@@ -55,32 +55,32 @@ def stream_parts(
     while True:
         wanted = max(step, len(rest))
         data = read(wanted)
-        held = rest + data
+        buffer = rest + data
         if len(data) < wanted:
-            piece = change(held)
+            piece = change(buffer)
             if piece.strip() or not before:
                 yield before, piece
             return
-        end, begin = _last_gap(held, pattern, min(MARGIN, step // 2))
+        end, begin = _find_last_gap(buffer, pattern, min(MARGIN, step // 2))
         if not end:
-            if len(held) > options.record_bytes:
+            if len(buffer) > options.record_bytes:
                 raise TooLong
-            rest = held
+            rest = buffer
             continue
-        piece = change(held[:end])
-        rest = held[begin:]
+        piece = change(buffer[:end])
+        rest = buffer[begin:]
         parts = len(find_parts(piece, pattern))
         if parts:
             yield before, piece
         before += parts
 
 
-def _last_gap(
+def _find_last_gap(
     text: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int, margin: int
 ) -> tuple[int, int]:
     """Find the last place where a text is cut whatever follows, (0, 0) where there is none."""
     if isinstance(pattern, int):
-        starts = word_starts(text)
+        starts = find_word_starts(text)
         number = max(0, len(starts) // pattern - 2) * pattern
         place = int(starts[number]) if number else 0
         return place, place

@@ -119,18 +119,18 @@ def parse_lines(lines: Iterable[str], layout: CsvLayout) -> list[list[str] | Non
 
 def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     """Make out what the head of a file and the options say."""
-    lines = _lines_of_head(source, options)
+    lines = _read_head_lines(source, options)
     comment = options.comment or None
-    start = _first_line(lines, options.skip_lines or 0, comment, source)
+    start = _find_first_line(lines, options.skip_lines or 0, comment, source)
     header = _find_header(lines, start, source, options)
     if header > start:
         source.note(BEFORE, sum(bool(line.strip()) for line in lines[start:header]))
     commented = any(line.startswith("#") for line in lines[start:header])
-    layout = _marks(lines[header], source, options, comment=comment, commented=commented)
+    layout = _guess_marks(lines[header], source, options, comment=comment, commented=commented)
     rows = layout.reader(line + "\n" for line in lines[header:])
-    first = _header_row(rows, source, header + 1)
+    first = _read_header(rows, source, header + 1)
     end = header + rows.line_num  # type: ignore[attr-defined]
-    escape = _escape(lines[end:], layout, len(first), source, options)
+    escape = _detect_escape(lines[end:], layout, len(first), source, options)
     options = options.spelled_as(first)
     text = tuple(options.text_fields)
     named = options.header
@@ -150,7 +150,7 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     return replace(layout, names=names, escape=escape, text=text, lines=start)
 
 
-def _lines_of_head(source: Source, options: ReadOptions) -> list[str]:
+def _read_head_lines(source: Source, options: ReadOptions) -> list[str]:
     head = source.head()
     if not head.strip():
         raise BadFile(source.name, 1, "is empty; a CSV file begins with the names of its columns")
@@ -159,7 +159,9 @@ def _lines_of_head(source: Source, options: ReadOptions) -> list[str]:
     return head.decode("utf-8", "surrogateescape").split("\n")
 
 
-def _first_line(lines: Sequence[str], skipped: int, comment: str | None, source: Source) -> int:
+def _find_first_line(
+    lines: Sequence[str], skipped: int, comment: str | None, source: Source
+) -> int:
     """Find the first line that may be the header or a record."""
     place = skipped
     while place < len(lines) and (
@@ -177,20 +179,20 @@ def _find_header(lines: Sequence[str], start: int, source: Source, options: Read
     if options.header is False or options.skip_lines is not None:
         return start
     for place in range(start, min(start + MOST_BEFORE, len(lines))):
-        names = _names_in(lines[place], source, options)
+        names = _read_names(lines[place], source, options)
         if set(_named_fields(options.spelled_as(names))) <= set(names):
             looks_named = not any(_is_value(name) for name in names)
             return place if looks_named or place == start else start
     return start
 
 
-def _names_in(line: str, source: Source, options: ReadOptions) -> tuple[str, ...]:
-    layout = _marks(line, source, options)
+def _read_names(line: str, source: Source, options: ReadOptions) -> tuple[str, ...]:
+    layout = _guess_marks(line, source, options)
     rows = parse_lines([line + "\n"], layout)
     return tuple(name.strip() for name in (rows[0] if rows else None) or ())
 
 
-def _marks(
+def _guess_marks(
     line: str,
     source: Source,
     options: ReadOptions,
@@ -217,7 +219,7 @@ def _marks(
     )
 
 
-def _header_row(rows: Iterator[list[str]], source: Source, line: int) -> tuple[str, ...]:
+def _read_header(rows: Iterator[list[str]], source: Source, line: int) -> tuple[str, ...]:
     try:
         first = tuple(name.strip() for name in next(rows))
         "".join(first).encode()
@@ -236,7 +238,7 @@ def _header_row(rows: Iterator[list[str]], source: Source, line: int) -> tuple[s
     return first
 
 
-def _escape(
+def _detect_escape(
     lines: Sequence[str], layout: CsvLayout, width: int, source: Source, options: ReadOptions
 ) -> str | None:
     """Find out whether backslashes are escapes: more lines are records then."""

@@ -78,7 +78,7 @@ LETTERS_OF_THEIR_OWN = {
 }
 
 
-def accent_rule(language: str) -> str:
+def check_language(language: str) -> str:
     """Check what ``--fold-accents`` names.
 
     Raises UsageError where that is no language with a rule.
@@ -96,7 +96,7 @@ def accent_rule(language: str) -> str:
 
 
 @lru_cache
-def accent_folds(language: str) -> Mapping[int, str]:
+def find_accent_folds(language: str) -> Mapping[int, str]:
     """Return the characters that a rule replaces, each with the letters in its place."""
     if language == ALL:
         marks = "".join(map(chr, range(0x0300, 0x0370)))
@@ -125,7 +125,7 @@ def _marked_letters(script: str, marks: str) -> dict[int, str]:
 
 @lru_cache
 def _accent_table(language: str) -> LetterTable:
-    return make_letter_table(accent_folds(language))
+    return make_letter_table(find_accent_folds(language))
 
 
 def fold_accents(texts: pa.Array, language: str) -> pa.Array:
@@ -135,4 +135,6 @@ def fold_accents(texts: pa.Array, language: str) -> pa.Array:
 
 def fold_word(word: str, language: str | None) -> str:
     """Replace the accented letters of one word."""
-    return word if language is None or word.isascii() else word.translate(accent_folds(language))
+    return (
+        word if language is None or word.isascii() else word.translate(find_accent_folds(language))
+    )
