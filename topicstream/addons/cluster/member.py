@@ -2,10 +2,11 @@
 
 A member has a replica of the tables, and owns some blocks and their state. It is asked by Dask's
 own RPC, as workers are that shuffle: a plugin of the worker registers one handler for each
-question. In a round every member visits its blocks and sends each other member the deltas that it
-adds up. Deltas are rounded so that their sum is exact, so it does not matter who adds, nor in which
-order. The next question tells how the round ends. Each member then adds up its own rows and sends
-the results to all.
+question. In a round every member visits its blocks. Deltas are rounded so that their sum is exact,
+so it does not matter who adds, nor in which order. Sparse deltas of a dense table a member sums
+over its blocks and sends to all others, who add them up, too (numeric/kernels/packing.py). Of other
+deltas it sends each other member those that it adds up. The next question tells how the round ends:
+each member then adds up its own rows of these and sends the results to all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 from distributed import Worker, WorkerPlugin
@@ -28,7 +29,7 @@ from distributed.protocol.serialize import to_serialize
 from topicstream.base import machine
 from topicstream.base.errors import DoesNotFit, TopicsError, WorkersLost
 from topicstream.numeric.parallel import Workers
-from topicstream.numeric.tables.rounds import Entered
+from topicstream.numeric.tables.rounds import Entered, Round, SparseRound
 from topicstream.training.executor import Assignment, Job, Report, shrunk
 from topicstream.training.plan import Allowance, Work, make_plan
 from topicstream.training.state.memory import BlockMemory
@@ -226,17 +227,24 @@ class Member(WorkerPlugin):
         """
         if ended := loads(changes):
             entered = await self.work(self.sum_owned_rows, ended)
-            await self.receive(self.number, entered)
-            await self._send([entered] * len(self.order.roster))
-            await self.all_entered.wait()
-            self.all_entered.clear()
-            all_entered = self.entered
-            self.entered = {}
-            await self.work(self.apply_rows, all_entered)
+            await self._exchange(entered)
         value = await self.work(self._answer, question, given)
         await self._send(self.outbox)
         self.outbox = []
         return {"answer": dumps(Answer(value, self.working, self.sent))}
+
+    async def _exchange(self, entered: dict[str, Entered]) -> None:
+        """Send the rows that this member has summed, and apply those of all members.
+
+        There may be none, but no member may send deltas of the next round before all have summed.
+        """
+        await self.receive(self.number, entered)
+        await self._send([entered] * len(self.order.roster))
+        await self.all_entered.wait()
+        self.all_entered.clear()
+        all_entered = self.entered
+        self.entered = {}
+        await self.work(self.apply_rows, all_entered)
 
     def _answer(self, question: str, given: bytes) -> Any:
         return attrgetter(question)(self)(*loads(given))  # block state is a file that is opened
@@ -298,15 +306,20 @@ class Member(WorkerPlugin):
             raise TopicsError(
                 "block state is longer than planned; the last checkpoint is intact, report this"
             )
+        packed = [
+            (name, places[0], *deltas.pack(places))
+            for name, deltas in rounds.items()
+            if name in targets and places and members > 1 and _packs(deltas)
+        ]
         for other in range(members):
             chosen = {
-                name: partial(targets[name].spans, owner=other, members=members) for name in targets
+                name: partial(targets[name].spans, owner=other, members=members)
+                for name in targets
+                if not _packs(rounds[name])
             }
-            parts = (
-                [] if other == self.number else [(n, place) for n in targets for place in places]
-            )
+            parts = [] if other == self.number else [(n, place) for n in chosen for place in places]
             self.outbox.append(
-                [(n, place, *rounds[n].part(place, chosen[n])) for n, place in parts]
+                [*packed, *((n, place, *rounds[n].part(place, chosen[n])) for n, place in parts)]
             )
         self.working += time.monotonic() - began
         return [
@@ -321,10 +334,14 @@ class Member(WorkerPlugin):
         for name, blend, hold in changes:
             deltas = self.executor.rounds[name]
             target = self.assignment.targets[name]
-            if missing := deltas.missing(len(self.group)):
+            waited = self._first_places() if _packs(deltas) else range(len(self.group))
+            if missing := [i for i in deltas.missing(len(self.group)) if i in waited]:
                 raise WorkersLost(
                     f"--scheduler: what blocks {self.group[missing].tolist()} made has not come"
                 )
+            if _packs(deltas):
+                target.apply(deltas, shrunk(target, blend), hold)
+                continue
             own = target.add_owned(
                 deltas, shrunk(target, blend), hold, self.number, len(self.order.roster)
             )
@@ -332,6 +349,12 @@ class Member(WorkerPlugin):
                 entered[name] = own
         self.working += time.monotonic() - began
         return entered
+
+    def _first_places(self) -> set[int]:
+        """Return the places of this member's blocks, and of each other one's first block."""
+        owners = self.order.owners[self.group]
+        _, first = np.unique(owners, return_index=True)
+        return {*first.tolist(), *np.flatnonzero(owners == self.number).tolist()}
 
     def apply_rows(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
         """Apply the rows that every member has summed, by member and table."""
@@ -350,6 +373,11 @@ class Member(WorkerPlugin):
                 self.sent += size_of(own)
         if not all(await asyncio.gather(*calls)):
             raise WorkersLost("--scheduler: a member is gone")
+
+
+def _packs(deltas: Round) -> TypeGuard[SparseRound]:
+    """Return True if members send each other sums of their blocks' deltas."""
+    return isinstance(deltas, SparseRound) and deltas.packs
 
 
 def size_of(value: Any) -> int:

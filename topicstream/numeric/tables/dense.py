@@ -149,7 +149,7 @@ class DenseTable(Table):
             columns = self.width if dense else self.columns
             return MergedRound(space, self.edges, columns, quantum, dense=dense)
         if not dense:
-            return SparseRound(space, quantum)
+            return SparseRound(space, quantum, self.columns)
         return DenseRound(space, most_rows, self.width, quantum)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
