@@ -55,6 +55,7 @@ def run(command: list[str], model: Path, limit: str, max_seconds: float) -> Resu
     """One training inside a group of that limit."""
     began = time.monotonic()
     stopped = False
+    overran = False
     with MemoryGroup(limit) as group, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(group.command(command), stdout=subprocess.DEVNULL, stderr=err)
         try:
@@ -65,6 +66,7 @@ def run(command: list[str], model: Path, limit: str, max_seconds: float) -> Resu
             try:
                 process.wait(GRACE)
             except subprocess.TimeoutExpired:
+                overran = True
                 process.kill()
                 process.wait()
         seconds = time.monotonic() - began
@@ -74,7 +76,7 @@ def run(command: list[str], model: Path, limit: str, max_seconds: float) -> Resu
     code = process.returncode
     if code == 0:
         how = "finished"
-    elif stopped and code == 130:
+    elif overran or (stopped and code == 130):
         how = "stopped"
     elif code == 5:
         how = "refused"

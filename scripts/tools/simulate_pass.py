@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from topicstream.corpus.grid import Cutter
 from topicstream.corpus.reader import Corpus
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.training import loop
@@ -71,24 +72,8 @@ class TaskLog:
 LOG = TaskLog()
 
 
-class TimedCutter:
-    """A cutter that writes how long it cuts."""
-
-    def __init__(self, cutter: Any) -> None:
-        self._cutter = cutter
-
-    def block(self, *given: Any) -> Any:
-        with LOG.timed("cut"):
-            return self._cutter.block(*given)
-
-
 class TimedThreads(Threads):
     """Threads that write the tasks of a pass."""
-
-    def __init__(self, job: Any) -> None:
-        super().__init__(job)
-        for one in self._buffers:
-            one.cutter = TimedCutter(one.cutter)
 
     def place(self, tables: Any) -> None:
         super().place(tables)
@@ -136,15 +121,20 @@ class TimedThreads(Threads):
         return 8 * block.n_cells + 2 * row * block.n_words + state
 
 
+def timed_method(method: Any, task: str) -> Any:
+    """Make a method that also writes how long it takes."""
+
+    def timed(self: Any, *given: Any, **more: Any) -> Any:
+        with LOG.timed(task):
+            return method(self, *given, **more)
+
+    return timed
+
+
 def measure(args: argparse.Namespace) -> None:
     """Train, and write the tasks."""
-    decode = Corpus.decode
-
-    def timed_decode(self: Corpus, *given: Any, **more: Any) -> Any:
-        with LOG.timed("decode"):
-            return decode(self, *given, **more)
-
-    Corpus.decode = timed_decode  # type: ignore[method-assign]
+    for kind, task in ((Corpus, "decode"), (Cutter, "block")):
+        setattr(kind, task, timed_method(getattr(kind, task), task.replace("block", "cut")))
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         given = {"topics": args.topics, "passes": args.passes, "tol": 0.0, "progress": False}
         given |= {"algo": args.algo, "threads": args.threads, "tables": "memory"}
@@ -274,14 +264,14 @@ def replay(rounds: list[Round], workers: int, bandwidth: float, schedule: str) -
 
 
 def read_tasks(path: Path, clock: str) -> list[Round]:
-    """Read the rounds of the last pass; what was decoded is added to its cuts.
+    """Read the rounds of the last pass; what decoding and cutting took is dealt out evenly.
 
     clock: ``seconds`` (of the processor) or ``wall``.
     """
     lines = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
     last = max(line["pass"] for line in lines if line["task"] == "visit")
     tasks = [line for line in lines if line["pass"] == last and line["task"] != "pass"]
-    decoded = sum(line["seconds"] for line in tasks if line["task"] == "decode")
+    prepared = sum(line["seconds"] for line in tasks if line["task"] in ("decode", "cut"))
     visits = sum(line["task"] == "visit" for line in tasks)
     rounds = []
     for number in sorted({line["round"] for line in tasks}):
@@ -289,7 +279,7 @@ def read_tasks(path: Path, clock: str) -> list[Round]:
         for line in tasks:
             if line["round"] == number:
                 own[line["task"]].append(Task(line[clock], line["bytes"]))
-        cuts = [Task(task.seconds + decoded / visits) for task in own["cut"]]
+        cuts = [Task(prepared / visits)] * len(own["visit"])
         summed = sum(task.seconds for task in own["sum"])
         main = sum(task.seconds for task in own["main"])
         threads = len({line["worker"] for line in tasks if line["task"] == "visit"})
