@@ -307,7 +307,7 @@ class Engine:
     """Base class of all engines.
 
     An engine defines ``process``, usually ``start``, and whatever else differs from the defaults of
-    its thirteen methods.
+    its fourteen methods.
 
     Parameters
     ----------
@@ -432,6 +432,13 @@ class Engine:
     def process(self, visit: Visit, out: Out) -> None:
         """Visit a block once and write its deltas, new state and statistics."""
         raise NotImplementedError(f"{type(self).__name__}.process")
+
+    def visit_cost(self, number: int, pass_number: int) -> float:
+        """Estimate the time of a visit of block ``number``, beside those of other blocks.
+
+        Workers begin with the longest visits of a round.
+        """
+        return 1.0
 
     def end_round(
         self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int

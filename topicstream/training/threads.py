@@ -57,6 +57,7 @@ class Threads(Executor):
         self._decoded: Generator[Decoded, None, None] | None = None
         self._lock = threading.Lock()
         self._todo = np.zeros(0, np.int64)
+        self._order = self._todo  # places of the blocks in the pass, as they are visited
 
     def place(self, tables: RunTables) -> None:
         super().place(tables)
@@ -69,30 +70,41 @@ class Threads(Executor):
 
     def begin(self, blocks: np.ndarray) -> None:
         self._todo = blocks
-        self._decoded = self.job.corpus.decoded(
-            blocks, self.job.grid, self.job.prefetch, self.engine.about.axes
-        )
+        self._order = np.arange(len(blocks))
+        self._decoded = None
 
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
+        if self._decoded is None:
+            self._order_by_cost(assignment.key.pass_number)
         return self.visit_some(position, group, range(len(group)), assignment)
+
+    def _order_by_cost(self, pass_number: int) -> None:
+        """Put the longest visits of each round first, so that none begins as others end."""
+        rounds = np.arange(len(self._todo)) // self.job.layout.round_blocks
+        costs = [self.engine.visit_cost(int(number), pass_number) for number in self._todo]
+        self._order = np.lexsort((-np.array(costs, np.float64), rounds))
+        self._todo = self._todo[self._order]
 
     def visit_some(
         self, position: int, group: np.ndarray, places: Sequence[int], assignment: Assignment
     ) -> list[Report]:
         """``visit`` of blocks that stand at ``places`` of their round."""
+        if self._decoded is None:
+            self._decoded = self.job.corpus.decoded(
+                self._todo, self.job.grid, self.job.prefetch, self.engine.about.axes
+            )
         if self._space.merge is not None:
             sums = self.job.sums
             self._space.merge.bound = sums.passes if assignment.key.pass_number else sums.start
         reports: list[Any] = [None] * len(group)
-        assert self._decoded is not None
         decoded = self._decoded
-        order = iter(range(len(group)))
+        order = enumerate((self._order[position : position + len(group)] - position).tolist())
 
         def work(_: int) -> None:
             with self._lock:
-                i = next(order)
+                k, i = next(order)
                 raw = next(decoded, None)
-            self._read_ahead(position + i, assignment)
+            self._read_ahead(position + k, assignment)
             if raw is None:  # another worker has met the error that ends the pass
                 return
             cutter = self._buffers[self.workers.number()].cutter

@@ -350,6 +350,18 @@ class SparseBeliefPropagation(Learning):
         alpha[0, : self.shape.topics] = visit.params["alpha"]
         return alpha, np.zeros(visit.block.n_docs, np.int32)
 
+    def visit_cost(self, number: int, pass_number: int) -> float:
+        # a block that looks at inactive topics, and then one that has exchanged some (measured at
+        # K = 100: 96 and 110 ms, others 66)
+        turn = (number + pass_number) % self.options.reopen
+        looks = self._looks_by_block and pass_number > 0 and self.width < self.shape.topics
+        return {0: 1.45, 1: 1.67}.get(turn, 1.0) if looks else 1.0
+
+    @property
+    def _looks_by_block(self) -> bool:
+        """Tell whether all documents of a block look at inactive topics in the same pass."""
+        return self.shape.cells >= 2 * self.options.reopen * self.layout.block_cells
+
     def _looks(self, block: Block, pass_number: int) -> np.ndarray:
         """Select the documents that consider inactive topics in this pass.
 
@@ -359,7 +371,7 @@ class SparseBeliefPropagation(Learning):
         """
         if self.width >= self.shape.topics:
             return np.zeros(block.n_docs, np.bool_)  # there are none outside
-        if self.shape.cells >= 2 * self.options.reopen * self.layout.block_cells:
+        if self._looks_by_block:
             return np.full(block.n_docs, (block.index + pass_number) % self.options.reopen == 0)
         numbers = block.first_doc + np.arange(block.n_docs)
         return np.asarray((numbers + pass_number) % self.options.reopen == 0)
