@@ -133,7 +133,7 @@ def training(
     """The command line of one training, without model and limit."""
     command = [*TOPICS, "train", "--corpus", str(corpus), "--algo", name]
     command += ["--passes", "1", "--tol", "0", "--tables", args.tables]
-    if engines()[name].about.topics_axis is None:  # else there is a topic for each name
+    if not engines()[name].about.topics_axis:  # else there is a topic for each name
         command += ["-K", str(topics)]
     if start == "warm":
         return [*command, "--warm", str(args.warm)]
