@@ -359,7 +359,7 @@ def add_entries(
 
 
 @kernel
-def sum_entries(
+def sum_changes(
     sums: Array,
     changed: Array,
     first: int,

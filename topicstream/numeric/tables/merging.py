@@ -30,7 +30,7 @@ from topicstream.numeric.kernels.merging import (
     merge_rows,
     move_entries,
     move_rows,
-    sum_entries,
+    sum_changes,
 )
 from topicstream.numeric.tables.rounds import Round, RoundSpace, RowRange
 from topicstream.numeric.tables.spec import Scratch, SparseDelta
@@ -351,10 +351,10 @@ class RangeBuffer:
             if run.rows:
                 ids, delta, _ = self._round.read(run)
                 arrays = (ids, delta.ptr, delta.topic, delta.value)
-                sum_entries(sums, changed, self._first, *arrays, 0.0)
+                sum_changes(sums, changed, self._first, *arrays, 0.0)
         for piece in self.pieces:
             entries = self._round.read_piece(piece)
-            sum_entries(sums, changed, self._first, *entries, self._round.quantum)
+            sum_changes(sums, changed, self._first, *entries, self._round.quantum)
         add_sums(part.rows, sums, changed, factor, part.change)
 
     def end(self) -> None:
