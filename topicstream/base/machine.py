@@ -9,8 +9,6 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
 from topicstream.base import system
 from topicstream.base.errors import UsageError
 from topicstream.base.system import peak_bytes as peak_bytes
@@ -147,4 +145,6 @@ def one_blas_thread() -> None:
 
     How a BLAS library splits a product over threads decides the last bits of a sum.
     """
+    from threadpoolctl import threadpool_limits  # few engines have such products
+
     threadpool_limits(1, user_api="blas")
