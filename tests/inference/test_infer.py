@@ -12,6 +12,7 @@ import pytest
 from tests.reference import infer as reference
 from tests.small_store import planted, store, with_documents
 from topicstream.base.errors import InputError
+from topicstream.base.progress import Shown
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, documents_of_cells
 from topicstream.inference.infer import infer
 from topicstream.inference.method import TopicRows
@@ -148,6 +149,32 @@ def test_gibbs_alone_has_the_exact_mean():
             np.abs(shares - reference.exact_alone(np.repeat(np.arange(5), x), p, alpha)).max()
             < 0.01
         )
+
+
+@pytest.mark.parametrize("own_counts", [False, True])
+def test_gibbs_of_one_word_is_exact_after_a_sweep(own_counts):
+    """The token counts with its probabilities, not with the topic that is drawn."""
+    rng = np.random.default_rng(1)
+    counts = np.floor(rng.gamma(0.7, 10, (5, 3)))
+    alpha = np.array([0.2, 0.5, 0.3])
+    rows = TopicRows(model_of(counts, alpha))
+    given = {"sweeps": 1, "burn": 0, "own_counts": own_counts}
+    found = make_method("gibbs", rows, **given).shares(documents(np.eye(5, dtype=int)))
+    p = probabilities(counts)
+    for word, shares in enumerate(found):
+        exact = reference.exact_alone(np.array([word]), p, alpha)
+        np.testing.assert_allclose(shares, exact, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "warns"), [("vb", 6, True), ("vb", 30, False), ("bp", 6, False)]
+)
+def test_short_documents_are_warned_of(made, capsys, method, words, warns):
+    _, counts, _ = made
+    model = model_of(counts, np.full(K, 0.05))
+    infer(model, [["word0"] * words] * 4, method=method, progress=Shown())
+    said = capsys.readouterr().err
+    assert (f"have {words}.0 known words on average, and --method vb needs longer" in said) is warns
 
 
 def test_gibbs_joint_has_the_exact_mean():

@@ -115,7 +115,7 @@ def test_it_takes_the_words_that_all_documents_share(corpus, tmp_path, start):
 
 def test_what_is_chosen():
     long = Shape(1000, 5000, 100_000, 2e5, 100)
-    titles = Shape(1000, 5000, 7000, 8e3, 100)
+    notes = Shape(1000, 5000, 25_000, 3e4, 100)
     plain = choose(long, {})
     found = choose(long, {}, "reading")
     assert "background" not in plain.options and "a background topic (alpha 10)" in found.why
@@ -125,8 +125,8 @@ def test_what_is_chosen():
     }
     assert found.options["sparsity"] == 48
     assert (
-        choose(titles, {}, "reading").options["background"] == 0.4
-    )  # not most of a document of eight words
+        choose(notes, {}, "reading").options["background"] == 1.5
+    )  # not most of a document of thirty words
     own = {"background": 2.0, "sparsity": 16}
     assert own.items() <= choose(long, own, "reading").options.items()
     with pytest.raises(UsageError, match="two topics"):

@@ -5,6 +5,7 @@ back to.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def test_short_documents_get_fewer_active_topics_and_priors_are_learned():
     [
         ("few documents", (350, 2_100, 15_000, 2.1e4, 100), ("sparse-bp", 32, "documents")),
         ("planted", (400, 300, 20_000, 2.4e4, 20), ("sparse-bp", 32, "documents")),
-        ("short, few", (20_000, 8_000, 160_000, 1.7e5, 100), ("sparse-bp", 32, "documents")),
+        ("short, many", (70_000, 8_000, 560_000, 6e5, 100), ("sparse-bp", 32, "documents")),
         (
             "very short, many",
             (10_000_000, 80_000, 80_000_000, 8.5e7, 500),
@@ -78,6 +79,77 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
         and choice.options["learn_after"] == 20
         and choice.options["prior_pull"] == 3
     )
+
+
+TITLES = Shape(docs=20_000, words=8_000, cells=160_000, tokens=1.7e5, topics=100)
+
+
+# the corpus; the user's options; engine, start and passes that are chosen
+@pytest.mark.parametrize(
+    ("shape", "given", "chosen"),
+    [
+        (TITLES, {}, ("sparselda", "best", 400)),
+        (TITLES, {"alpha": 0.1, "samples": 3}, ("sparselda", "best", 400)),
+        (replace(TITLES, topics=400), {}, ("sparselda", "documents", 400)),
+        (replace(TITLES, docs=40_000, tokens=4e5), {}, ("sparselda", "best", 250)),
+        (replace(TITLES, docs=2_000), {}, ("sparse-bp", None, None)),  # 85 words each
+        (replace(TITLES, docs=80_000, tokens=6e5), {}, ("sparse-bp", None, None)),
+        (replace(TITLES, weighted=True), {}, ("sparse-bp", None, None)),
+        (TITLES, {"sparsity": 64}, ("sparse-bp", None, None)),
+        (TITLES, {"beta": 0.0}, ("sparse-bp", None, None)),
+    ],
+)
+def test_short_documents_are_sampled_while_they_are_few(shape, given, chosen):
+    for aim in ("prediction", "reading"):
+        choice = choose(shape, given, aim)
+        assert (choice.algo, choice.start, choice.passes) == chosen
+    for known in ("seeded", "covariates"):
+        assert choose(shape, given, **{known: True}).algo == "sparse-bp"
+
+
+def test_states_of_the_second_half_of_the_chain_are_averaged():
+    def averaged(given, **more):
+        options = choose(TITLES, given, **more).options
+        return options.get("samples"), options.get("sample_every")
+
+    assert averaged({}) == (12, 20) and averaged({}, passes=100) == (12, 5)
+    assert averaged({"samples": 3}) == (3, 20) and averaged({"sample_every": 7}) == (12, 7)
+    assert averaged({"burn_in": 30}) == (None, None)
+    large = replace(TITLES, words=400_000)
+    assert choose(large, {}).options.get("samples") is None
+
+
+def test_titles_are_sampled_and_a_run_of_them_goes_on(tmp_path):
+    _, indptr, words, counts = draw(docs=300, words=90, topics=3, length=6, seed=2)
+    titles = store(tmp_path / "titles.zarr", indptr, words, counts, 90)
+    model = tmp_path / "m"
+    same = {"topics": 3, "progress": QUIET}
+    assert train(titles, model, passes=12, **same).passes == 12
+    record = run_of(model)
+    assert (record["engine"], record["start"]) == ("sparselda", "best")
+    assert train(titles, model, **same).passes == 400
+    assert run_of(model) == record
+    train(titles, model, passes=2, options={"sparsity": 16}, force=True, **same)
+    assert run_of(model)["engine"] == "sparse-bp"
+
+
+@pytest.mark.parametrize("algo", ["atbp", "stbp", "vb", "mvi", "svi", "ovb"])
+def test_engines_that_are_poor_on_titles_say_so(tmp_path, algo, capsys):
+    _, indptr, words, counts = draw(docs=60, words=30, topics=2, length=6, seed=2)
+    titles = store(tmp_path / "titles.zarr", indptr, words, counts, 30)
+    line = ["train", "--corpus", str(titles), "--model", str(tmp_path / "m"), "-K", "2"]
+    assert run([*line, "--passes", "1", "--algo", algo]) == 0
+    said = capsys.readouterr().err
+    assert f"warning: documents have 6.3 words on average, and --algo {algo} needs longer" in said
+    assert run([*line, "--passes", "1", "--algo", "bp", "--force"]) == 0
+    assert "needs longer" not in capsys.readouterr().err
+
+
+def test_beta_is_held_where_documents_are_few():
+    speeches = Shape(docs=59, words=9_000, cells=50_000, tokens=1.4e5, topics=20)
+    assert choose(speeches, {}).options["prior_reach"] == 10
+    assert choose(speeches, {"prior_reach": 50.0}).options["prior_reach"] == 50
+    assert choose(LONG, {}).options["prior_reach"] == 100
 
 
 @pytest.mark.parametrize("algo", ["vb", "mvi"])
@@ -180,8 +252,12 @@ def test_priors_are_learned_late_and_a_run_does_not_end_before(corpus, tmp_path)
 
 
 def test_the_smallest_engine_keeps_what_was_said():
-    other = smallest(choose(SHORT, {"alpha": 0.2}))
+    other = smallest(choose(LONG, {"alpha": 0.2}), LONG)
     assert other.algo == "atbp" and other.options == {"alpha": 0.2, "learn_priors": False}
+    short = replace(SHORT, tokens=9e6)
+    other = smallest(choose(short, {"alpha": 0.2, "sparsity": 16}), short)
+    assert other.algo == "sparselda" and other.options == {"alpha": 0.2, "learn_priors": False}
+    assert smallest(choose(short, {}), replace(short, weighted=True)).algo == "atbp"
 
 
 def test_free_disk_does_not_decide(corpus, tmp_path, monkeypatch, capsys):

@@ -143,7 +143,7 @@ def test_a_number_is_as_it_was():
 
 def least(cells: int, algo: str = "", **said: object) -> int:
     """Passes that a run makes at least, of an engine or as auto chooses."""
-    shape = Shape(1000, 5000, cells, 2.0 * cells, 20)
+    shape = Shape(200, 5000, cells, 2.0 * cells, 20)
     choice = choose(shape, {})
     kind = find(algo or choice.algo)
     engine = kind(shape, make_options(kind, {} if algo else choice.options))

@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 import topicstream
 from tests.small_store import store
-from topicstream.engines.base import Shape, padded
+from topicstream.engines.base import About, Shape, padded
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.starts import best as tries
 from topicstream.training.starts import sample as samples
@@ -108,7 +108,7 @@ def best_seeds(corpus, grid, topics, seed, n_w, threads):
     ground = SimpleNamespace(
         corpus=corpus,
         grid=grid,
-        engine=SimpleNamespace(shape=shape),
+        engine=SimpleNamespace(shape=shape, about=About()),
         seed=seed,
         n_w=n_w,
         workers=workers,
@@ -184,7 +184,7 @@ def test_topics_that_recur_are_those_that_each_try_would_have_without_its_mistak
     rng = np.random.default_rng(0)
     shares = rng.dirichlet(np.full(TOPICS, 0.2), 400).T
     tried = []
-    for _ in range(tries.TRIES):
+    for _ in range(8):
         order = rng.permutation(TOPICS)
         mixed = shares[rng.permutation(TOPICS)] + rng.uniform(0, 0.05, (TOPICS, 400))
         one, two = order[:2]
@@ -223,7 +223,8 @@ def test_best_is_the_default_only_where_it_pays():
             docs=10**7, words=1000, cells=cells, tokens=float(cells), topics=topics, weighted=False
         )
 
-    assert tries.pays(shape(tries.LEAST_CELLS, tries.MOST_TOPICS))
+    plain = About()
+    assert tries.pays(shape(tries.LEAST_CELLS, tries.MOST_TOPICS), plain)
     wide = Shape(
         docs=10**7,
         words=141_043,
@@ -233,10 +234,9 @@ def test_best_is_the_default_only_where_it_pays():
         weighted=False,
     )
     assert not tries.pays(
-        wide
+        wide, plain
     )  # 200 MB for one try: a limit of 300 MB would refuse what it holds without
-    assert tries.pays(replace(wide, topics=10))
-    assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10)) and not tries.pays(
-        shape(10**9, tries.MOST_TOPICS + 1)
-    )
-    assert sum(tries.memory_of_tries(shape(10**9, 64))) < 200 << 20
+    assert tries.pays(replace(wide, topics=10), plain)
+    assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10), plain)
+    assert not tries.pays(shape(10**9, tries.MOST_TOPICS + 1), plain)
+    assert sum(tries.memory_of_tries(shape(10**9, 64), plain.tries)) < 200 << 20

@@ -81,6 +81,10 @@ class About:
     best_from
         Tokens of a mean document from which on ``best`` replaces ``documents`` as the default where
         topics are few.
+    poor_on_short
+        Whether its topics of short documents are far behind those of samplers and messages.
+    tries
+        Tries that its start ``best`` makes.
     random_seeds
         Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws
         topics itself.
@@ -119,6 +123,8 @@ class About:
     starts: tuple[str, ...] = ("documents", "random", "kmeans", "best", "anchors", "warm")
     documents_from: float = math.inf
     best_from: float = math.inf
+    poor_on_short: bool = False
+    tries: int = 8
     random_seeds: bool = False
     real_cells: bool = True
     constants: bool = True

@@ -12,6 +12,9 @@ from topicstream.corpus.block import AxisShape, Block
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.spec import DOCUMENTS, WORDS, bytes_of
 
+SHORT = 25.0
+"""Tokens of a mean document (docs/internals/decisions/short-texts.md)."""
+
 
 @dataclass(frozen=True)
 class PriorShape:
@@ -80,6 +83,16 @@ class Shape:
     bare: Mapping[str, int] = field(default_factory=dict)
     seeds: Constants | None = None
     covariates: PriorShape | None = None
+
+    @property
+    def length(self) -> float:
+        """Return the tokens of a mean document."""
+        return self.tokens / max(self.docs, 1)
+
+    @property
+    def short(self) -> bool:
+        """Return True if documents of counts are as short as titles."""
+        return not self.weighted and self.length < SHORT
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -62,7 +62,7 @@ class Coherence:
     kinds: Sequence[str]
 
     def mean(self, measure: str) -> float | None:
-        """Average over the topics that are not dead, None where none could be judged."""
+        """Average over the live topics, None where none could be judged."""
         return mean_of_topics(self.by_topic(measure), self.kinds)
 
     @property
@@ -78,7 +78,7 @@ class Coherence:
     def measured(self) -> str:
         """In words."""
         return (
-            f"mean over topics that are not dead and over pairs of the {self.top} most probable "
+            f"mean over live topics and over pairs of the {self.top} most probable "
             f"words, by the "
             f"{self.docs:,} training "
             "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; "
@@ -169,7 +169,7 @@ def coherence(
 
 
 def mean_of_topics(values: Sequence[float | None], kinds: Sequence[str]) -> float | None:
-    """Average a figure over the topics that are not dead and have one.
+    """Average a figure over the live topics that have one.
 
     None if there is none.
     """
@@ -201,7 +201,7 @@ def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
 def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
     """Measure the share of distinct words among the topics' ``top`` words, 0..1.
 
-    See Dieng et al. (2020). Dead topics are left out, unless there are no others.
+    See Dieng et al. (2020). Only live topics count, unless there are none.
     """
     ids, _ = top_words(model, top)
     counts = counted_in_means(model.kinds)
@@ -264,8 +264,7 @@ def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, o
 def _diversity_scores(run: Scoring, options: DiversityOptions) -> Mapping[str, object]:
     share = diversity(apply_view(run.model, view_of(run.model)))
     measured = (
-        f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics "
-        f"that are not dead"
+        f"share of distinct words among the {TOP_DIVERSITY} most probable words of all live topics"
     )
     return {"diversity": {"share": share, "top": TOP_DIVERSITY, "measured": measured}}
 

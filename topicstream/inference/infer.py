@@ -26,6 +26,7 @@ from topicstream.base.records import Json
 from topicstream.base.shown import Summary
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
+from topicstream.engines.shapes import SHORT
 from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents
 from topicstream.inference.memory import plan_inference
@@ -225,6 +226,20 @@ class Answers:
             format.write(encoded)
             if flush is not None:
                 flush()
+        self.warn_of_short_documents()
+
+    def warn_of_short_documents(self) -> None:
+        """Warn if the documents answered are too short for the method."""
+        tally = self.tally
+        answered = tally.documents - tally.without_known_word
+        known_words = tally.tokens - tally.oov_tokens
+        if not self.method.poor_on_short or not 0 < known_words < SHORT * answered:
+            return
+        self.progress.say(
+            f"warning: documents have {known_words / answered:.1f} known words on average, and "
+            f"--method {self.method.name} needs longer ones: about half of each document's shares "
+            f"lie in other topics than a long chain finds; bp is nearer, gibbs the nearest"
+        )
 
     def summary(self, begin: float) -> dict[str, Json]:
         """Summarise the answers since ``begin`` (``time.perf_counter``)."""
@@ -375,6 +390,7 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> di
             run.progress.step(
                 "topics of documents", run.tally.documents, run.source.total or None, "documents"
             )
+    run.warn_of_short_documents()
     return run.summary(begin)
 
 

@@ -92,6 +92,8 @@ class Method(ABC):
         Number of tables of the size of the topics that it reads.
     dense
         True if it answers for dense rows of numbers, not for words.
+    poor_on_short
+        True if its answers for documents as short as titles are far from those of long chains.
 
     Examples
     --------
@@ -119,6 +121,7 @@ class Method(ABC):
     columns: ClassVar[tuple[str, ...]] = ()
     tables: ClassVar[int] = 1
     dense: ClassVar[bool] = False
+    poor_on_short: ClassVar[bool] = False
 
     options: Any
     room: Room = Room(MemoryLimit(1 << 62), 1 << 62)

@@ -112,9 +112,9 @@ def _first_rows(model: TopicModel) -> np.ndarray:
 def counted_in_means(kinds: Sequence[str]) -> np.ndarray:
     """Select the topics that count in means of coherence and the like, bool[K].
 
-    Dead topics do not count.
+    Dead topics do not count, nor does the background, which is no topic of the user's.
     """
-    return np.array([kind != DEAD for kind in kinds], bool)
+    return np.array([kind == LIVE for kind in kinds], bool)
 
 
 def ranked(kinds: Sequence[str], values: np.ndarray) -> list[int]:

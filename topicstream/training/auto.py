@@ -6,17 +6,31 @@ It depends on the corpus, the number of topics and the limits that the user stat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from topicstream.base.errors import DiskTooSmall, DoesNotFit, UsageError
+from topicstream.engines import find
 from topicstream.engines.base import Options, Shape, learns_priors
+from topicstream.engines.gibbs.chain import LARGE_TABLE, GibbsOptions
 from topicstream.training.config import TrainConfig
+from topicstream.training.starts.best import tries_fit
 from topicstream.training.state.record import RunRecord, read_decided_options
 
 BEST = "sparse-bp"
 SMALLEST = "atbp"
+SAMPLER = "sparselda"
+# Short documents: a chain that begins from the best of tries and averages its last states has a
+# lower perplexity than messages, and reads better (docs/internals/decisions/short-texts.md). Its
+# passes cost some 200 ns a token; from MOST_SAMPLED tokens on that would take minutes
+SAMPLED = 100_000_000
+LEAST_PASSES = 200
+MOST_PASSES = 400
+MOST_SAMPLED = 500_000
+STATES = 12
+PART = 20  # of the passes, between states: the second half of the chain is averaged
+TRIED_TOPICS = 128
 # 32 active topics: topics read better (NPMI 0.01 to 0.02 on four corpora) and none dies where there
 # are fewer than K.  Of a
 # large corpus of documents with fewer different words than this 16 give the same perplexity or a
@@ -36,19 +50,26 @@ READING = {"sparsity": 48}
 BACKGROUND = 0.05
 # the pull where documents are hardly more than topics: alpha learned there ends most of them
 HELD = 100.0
+# of so few documents beta is learned from words that one of them repeats: on 59 speeches it rose
+# from .01 to .30 in five passes, and most topics died
+FEW = 100
+FEW_REACH = 10.0
 
 
 @dataclass(frozen=True)
 class Choice:
     """The engine, its options that are not its defaults, and the reason in words.
 
-    ``begun``: the run in the folder has this engine already.
+    ``begun``: the run in the folder has this engine already. ``start`` and ``passes`` are None
+    where the engine's own are meant.
     """
 
     algo: str
     why: str
     options: Mapping[str, Any] = field(default_factory=dict)
     begun: bool = False
+    start: str | None = None
+    passes: int | None = None
 
 
 def choose(
@@ -56,6 +77,8 @@ def choose(
     options_given: Mapping[str, Any],
     aim: str = "prediction",
     covariates: bool = False,
+    seeded: bool = False,
+    passes: int | None = None,
 ) -> Choice:
     """Choose engine, sparsity and priors by the corpus, K and the user's options.
 
@@ -76,33 +99,41 @@ def choose(
     covariates
         Whether alpha depends on the documents' covariates. It is not pulled then: their
         coefficients have a prior, and with a pull acl got worse.
+    seeded
+        Whether there are seed words, whose strengths may be fractions.
+    passes
+        The most that the user allows. None leaves them to this function.
 
     Raises
     ------
     UsageError
         If ``reading`` has fewer than two topics.
     """
+    if aim == "reading" and shape.topics < 2:
+        raise UsageError(
+            "--aim reading: uses the last topic for shared words; use at least two topics (-K 2)"
+        )
+    plain = not (covariates or seeded)
+    if plain and shape.tokens <= MOST_SAMPLED and is_sampled(shape, options_given):
+        return _choose_sampler(shape, options_given, passes)
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
     options = {**options_given, "learn_priors": learn}
     learned = ", learning its priors" if learn else ""
     sparse = dict(options)
     length = shape.cells / shape.docs
     if aim == "reading":
-        if shape.topics < 2:
-            raise UsageError(
-                "--aim reading: uses the last topic for shared words; use at least two topics "
-                "(-K 2)"
-            )
         own = READING | {"background": round(BACKGROUND * shape.tokens / shape.docs, 3)}
         sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
         learned += f", with a background topic (alpha {sparse['background']:g})"
     if sparse.get("sparsity") is None:
         sparse["sparsity"] = 16 if length < FEW_DISTINCT and shape.cells >= LARGE else 32
     if learn:
-        own = PRIORS | ({"prior_pull": 0.0} if covariates else {})
+        priors = PRIORS | ({"prior_pull": 0.0} if covariates else {})
         if shape.docs < 2 * shape.topics:
-            own |= {"prior_pull": HELD}
-        sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
+            priors["prior_pull"] = HELD
+        if shape.docs < FEW:
+            priors["prior_reach"] = FEW_REACH
+        sparse |= {name: value for name, value in priors.items() if sparse.get(name) is None}
     return Choice(
         BEST,
         f"lowest perplexity in the least time; {sparse['sparsity']} active topics a document "
@@ -116,13 +147,35 @@ def choose_engine(config: TrainConfig, shape: Shape) -> Choice:
     options_given = config.options or {}
     folder = Path(config.model)
     begun = None if config.force else RunRecord.read(folder)
+    choice = choose(
+        shape,
+        options_given,
+        config.aim,
+        covariates=config.covariates is not None,
+        seeded=config.seed_words is not None,
+        passes=config.passes,
+    )
     if begun is None:
-        return choose(shape, options_given, config.aim, config.covariates is not None)
+        return choice
     options = {**options_given, **read_decided_options(folder, "auto", options_given)}
-    return Choice(begun.engine, "the run in this folder uses it", options, begun=True)
+    passes = choice.passes if begun.engine == choice.algo else None
+    return Choice(
+        begun.engine, "the run in this folder uses it", options, begun=True, passes=passes
+    )
 
 
-def choose_smaller(config: TrainConfig, choice: Choice, error: DoesNotFit) -> Choice:
+def apply_choice(choice: Choice, config: TrainConfig) -> TrainConfig:
+    """Return the configuration with what was chosen, where the user chose nothing."""
+    start = config.start
+    passes = config.passes
+    if passes is None and choice.passes is not None:
+        passes = choice.passes if config.warm is None else min(choice.passes, LEAST_PASSES)
+    if start is None and config.warm is None:
+        start = choice.start
+    return replace(config, algo=choice.algo, options=choice.options, start=start, passes=passes)
+
+
+def choose_smaller(config: TrainConfig, choice: Choice, shape: Shape, error: DoesNotFit) -> Choice:
     """Choose the engine that stores least, where ``choice`` does not fit.
 
     Raises
@@ -130,17 +183,18 @@ def choose_smaller(config: TrainConfig, choice: Choice, error: DoesNotFit) -> Ch
     DoesNotFit
         ``error``, where another engine is not permitted.
     """
+    smaller = smallest(choice, shape)
     others_alike = config.aim != "reading" and config.covariates is None
-    if choice.algo == SMALLEST or not others_alike or choice.begun:
+    if choice.algo == smaller.algo or not others_alike or choice.begun:
         raise error
     # what is free now does not decide which model a command makes
     stated = config.memory.stated and not isinstance(error, DiskTooSmall)
     if not (config.allow_smaller or stated):
         raise type(error)(
-            f"{error}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let "
+            f"{error}; or pass --algo {smaller.algo}, which keeps less, or --allow-smaller to let "
             f"auto take it"
         ) from None
-    return smallest(choice)
+    return smaller
 
 
 def name_least_limit(
@@ -154,11 +208,44 @@ def name_least_limit(
     return other
 
 
-def smallest(choice: Choice) -> Choice:
-    """Fall back to the engine that stores least, with the options that all engines share."""
+def is_sampled(shape: Shape, options_given: Mapping[str, Any]) -> bool:
+    """Return True for short documents of whole counts, with options that a sampler takes."""
+    options = {name: value for name, value in options_given.items() if value is not None}
+    return (
+        shape.short
+        and options.keys() <= GibbsOptions.__dataclass_fields__.keys()
+        and all(options.get(prior, 1.0) > 0 for prior in ("alpha", "beta"))
+    )
+
+
+def _choose_sampler(shape: Shape, options_given: Mapping[str, Any], passes: int | None) -> Choice:
+    """Choose the sampler, for a corpus of few tokens in short documents."""
+    learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
+    options = {**options_given, "learn_priors": learn}
+    if passes is None:
+        passes = min(max(int(SAMPLED / shape.tokens), LEAST_PASSES), MOST_PASSES)
+    if shape.words * shape.topics <= LARGE_TABLE and options.get("burn_in") is None:
+        states = {"samples": STATES, "sample_every": max(1, passes // PART)}
+        options |= {name: value for name, value in states.items() if options.get(name) is None}
+    tried = shape.topics <= TRIED_TOPICS and tries_fit(shape, find(SAMPLER).about.tries)
+    return Choice(
+        SAMPLER,
+        f"lowest perplexity on short documents ({shape.length:.1f} words each on "
+        f"average){', learning its priors' if learn else ''}",
+        options,
+        start="best" if tried else "documents",
+        passes=passes,
+    )
+
+
+def smallest(choice: Choice, shape: Shape) -> Choice:
+    """Fall back to the engine that stores least and suits the corpus.
+
+    It has the options that all engines share.
+    """
     shared = {
         name: value
         for name, value in choice.options.items()
         if name in Options.__dataclass_fields__
     }
-    return Choice(SMALLEST, choice.why, shared)
+    return Choice(SAMPLER if is_sampled(shape, shared) else SMALLEST, choice.why, shared)

@@ -27,7 +27,12 @@ from topicstream.engines.shapes import PriorShape
 from topicstream.model.design import PriorDesign
 from topicstream.model.manifest import read_manifest
 from topicstream.model.weighting import Weights
-from topicstream.training.auto import choose_engine, choose_smaller, name_least_limit
+from topicstream.training.auto import (
+    apply_choice,
+    choose_engine,
+    choose_smaller,
+    name_least_limit,
+)
 from topicstream.training.config import TrainConfig
 from topicstream.training.covariates import find_design, prior_shape
 from topicstream.training.executor import MakeExecutor
@@ -47,6 +52,9 @@ from topicstream.training.state.record import (
 )
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.threads import executor_of
+
+POOR_ON_SHORT = "45 to 60 %"
+"""Cost in perplexity (docs/internals/decisions/short-texts.md)."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +114,16 @@ def resolve(config: TrainConfig, progress: Progress) -> TrainingRun:
     corpus = open_corpus(config)
     if config.algo != "auto":
         return resolve_with_engine(config, corpus, progress)
-    choice = choose_engine(config, shape_of(corpus, config.topics or TOPICS))
+    shape = shape_of(corpus, config.topics or TOPICS)
+    choice = choose_engine(config, shape)
     progress.say(f"algo auto: {choice.algo}, {choice.why}")
-    chosen = replace(config, algo=choice.algo, options=choice.options)
     try:
-        return resolve_with_engine(chosen, corpus, progress)
+        return resolve_with_engine(apply_choice(choice, config), corpus, progress)
     except DoesNotFit as error:
-        smaller = choose_smaller(config, choice, error)
+        smaller = choose_smaller(config, choice, shape, error)
         progress.say(f"algo auto: {choice.algo} needs more than the limit; trying {smaller.algo}")
-        chosen = replace(config, algo=smaller.algo, options=smaller.options)
         try:
-            return resolve_with_engine(chosen, corpus, progress)
+            return resolve_with_engine(apply_choice(smaller, config), corpus, progress)
         except DoesNotFit as other:
             raise name_least_limit(choice, error, smaller, other) from None
 
@@ -348,6 +355,13 @@ def make_engine_of_run(
     engine, seed_words, warnings = add_seed_words(engine, config.seed_words, store, n_w)
     topics = engine.shape.topics
     docs = engine.shape.docs
+    if kind.about.poor_on_short and engine.shape.short:
+        warnings = [
+            *warnings,
+            f"documents have {engine.shape.length:.1f} words on average, and --algo {algo} needs "
+            f"longer ones: on titles its held-out perplexity was {POOR_ON_SHORT} higher than "
+            f"that of --algo sparselda",
+        ]
     if topics > docs:
         warnings = [
             *warnings,
@@ -389,9 +403,7 @@ def default_start(engine: Engine) -> str:
     shape = engine.shape
     first = "documents" if shape.topics >= about.documents_from else about.starts[0]
     return (
-        "best"
-        if first == "documents" and "best" in about.starts and pays(shape, about.best_from)
-        else first
+        "best" if first == "documents" and "best" in about.starts and pays(shape, about) else first
     )
 
 

@@ -85,6 +85,7 @@ class Hybrid(Method):
 
     name: ClassVar[str] = "hybrid"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
+    poor_on_short: ClassVar[bool] = True
     Options: ClassVar[type] = HybridOptions
     tables: ClassVar[int] = 2
     options: HybridOptions

@@ -38,6 +38,7 @@ class MaxEnt(Method):
 
     name: ClassVar[str] = "maxent"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
+    poor_on_short: ClassVar[bool] = True
     Options: ClassVar[type] = MaxEntOptions
     options: MaxEntOptions
 

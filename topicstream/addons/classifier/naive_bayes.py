@@ -38,6 +38,7 @@ class NaiveBayes(Method):
 
     name: ClassVar[str] = "naive-bayes"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
+    poor_on_short: ClassVar[bool] = True
     Options: ClassVar[type] = NaiveBayesOptions
     options: NaiveBayesOptions
 

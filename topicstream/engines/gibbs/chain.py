@@ -164,6 +164,10 @@ LARGE_TABLE = 30_000_000  # entries; of more, the sum of samples would take hund
 MANY = 500
 
 
+# of the start `best`: the chain mends what fewer tries leave, for less time
+TRIES = 3
+
+
 @dataclass(frozen=True)
 class GibbsOptions(Options):
     """Options of the Gibbs samplers."""
@@ -196,6 +200,7 @@ class GibbsOptions(Options):
         "Average the topics over this many samples of the chain; 0: use the last state (default: "
         "5, or 0 where the table of topics has more than 30 million entries).",
         min=0,
+        decided=True,
     )
     burn_in: int | None = option(
         None,
@@ -203,7 +208,7 @@ class GibbsOptions(Options):
         "last pass).",
         min=0,
     )
-    sample_every: int = option(25, "Passes between samples.", min=1, advanced=True)
+    sample_every: int = option(25, "Passes between samples.", min=1, advanced=True, decided=True)
 
 
 class Chain(Engine):
@@ -243,6 +248,7 @@ class Chain(Engine):
         priors=Priors(5.0, 0.01, together=True),
         starts=("random", "documents", "kmeans", "best", "anchors", "warm"),
         documents_from=MANY,
+        tries=TRIES,
         real_cells=False,
         tol=0.0,
     )

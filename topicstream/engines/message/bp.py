@@ -104,6 +104,8 @@ class DenseMessages(Learning):
     def smaller_state(self) -> str:
         if self.about.axes or not self.state:
             return ""  # authors or links: no other engine learns the same
+        if self.shape.short:
+            return "--algo sparselda keeps 1 or 2 bytes a token (perplexity no higher)"
         return (
             "--algo sparse-bp keeps 32 bytes a cell (perplexity no higher), --algo atbp 4 bytes "
             "a topic and document (0 to 3 % higher)"

@@ -247,6 +247,8 @@ class SparseBeliefPropagation(Learning):
             if self.width == 32
             else ""
         )
+        if self.shape.short:
+            return f"{fewer}--algo sparselda keeps 1 or 2 bytes a token"
         return (
             f"{fewer}--algo atbp keeps 4 bytes a topic and document (perplexity 1.5 to 3 % "
             f"higher, more passes)"

@@ -312,7 +312,10 @@ class TinyEngine(Learning):
     """
 
     Options = TinyOptions
-    about = About(priors=Priors(2.0, 0.01, together=True))  # Zeng, Liu & Cao 2012, section 4.1
+    about = About(
+        priors=Priors(2.0, 0.01, together=True),  # Zeng, Liu & Cao 2012, section 4.1
+        poor_on_short=True,
+    )
     options: TinyOptions
 
     @property

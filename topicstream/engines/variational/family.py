@@ -101,6 +101,7 @@ class Variational(Engine):
     about = About(
         priors=Priors(0.5, 0.1, together=True),  # Hughes & Sudderth 2016
         starts=("documents", "kmeans", "best", "anchors", "warm", "random"),
+        poor_on_short=True,
         random_seeds=True,
         learns_priors=False,
     )

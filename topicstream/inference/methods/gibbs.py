@@ -11,7 +11,8 @@ adding (their Gibbs2).
 
 n_dk counts the document's other tokens, m the other tokens of this document (``own_counts``) or of
 all (``joint``). The shares are the mean of (n_dk + alpha_k) / (n_d + sum alpha) over ``sweeps``
-sweeps after ``burn``.
+sweeps after ``burn``, where a token counts with the probabilities that it was drawn from, not with
+the topic that was drawn (Rao-Blackwell).
 
 A document alone draws from a stream keyed by its id and the seed, so the same document gets the
 same answer whatever its neighbours, order or threads. Joint sampling holds all documents in memory
@@ -42,7 +43,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.inference.documents import Documents, fnv1a
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.token_topics import token_topics
-from topicstream.numeric.kernels.arrays import Doubles, Floats, Int, Ints, Longs, Words
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs, Words
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 
@@ -68,6 +69,23 @@ def draw_topic(p: Doubles, topics: int, state: int) -> Int:
         else:
             low = middle + 1
     return low
+
+
+@kernel
+def add_chances(p: Doubles, unit: float, out: Array) -> None:
+    """Add a token's probabilities to ``out``, from their cumulated weights p, float64[K].
+
+    Nothing is added where all weights are zero.
+    """
+    topics = len(p)
+    total = p[topics - 1]
+    if not total > 0.0:
+        return
+    scale = unit / total
+    before = 0.0
+    for k in range(topics):
+        out[k] += (p[k] - before) * scale
+        before = p[k]
 
 
 @kernel
@@ -151,6 +169,8 @@ def sample_alone(
                     for k in range(topics):
                         cumulated += word[i - first, k] * (n[k] + alpha[k])
                         p[k] = cumulated
+                    if turn > burn:
+                        add_chances(p, unit, mean)
                     k = draw_topic(p, topics, state)
                     state = step(state)
                     z[at] = k
@@ -158,10 +178,6 @@ def sample_alone(
                         n[k] += unit
                     at += 1
                     left -= unit
-            # the mean over the sweeps after burn-in
-            if turn > burn:
-                for k in range(topics):
-                    mean[k] += n[k]
         # share_dk = (mean n_dk + alpha_k) / (n_d + sum alpha)
         mass = mean.sum() / sweeps + alpha_sum
         for k in range(topics):
@@ -257,6 +273,8 @@ def sample_together(
                     for k in range(topics):
                         cumulated += extra[w, k] * coef[k]
                         p[k] = cumulated
+                    if turn > burn:
+                        add_chances(p, unit, shares[d])
                     k = draw_topic(p, topics, state)
                     state = step(state)
                     z[at] = k
@@ -268,10 +286,6 @@ def sample_together(
                         coef[k] = divide_mass(n[d, k] + alpha[k], totals[k] + width)
                     at += 1
                     left -= unit
-            # the sum over the sweeps after burn-in
-            if turn > burn:
-                for k in range(topics):
-                    shares[d, k] += n[d, k]
     # share_dk = (mean n_dk + alpha_k) / (n_d + sum alpha)
     alpha_sum = alpha.sum()
     for d in range(len(indptr) - 1):
@@ -312,7 +326,7 @@ def split_by_block(blocks: Sequence[Documents], shares: np.ndarray) -> dict[int,
 class SamplingOptions:
     """Options of the samplers."""
 
-    sweeps: int = option(50, "Sweeps to average after burn-in.", min=1, show=True)
+    sweeps: int = option(100, "Sweeps to average after burn-in.", min=1, show=True)
     burn: int = option(30, "Burn-in sweeps.", min=0, show=True)
     seed: int = option(0, "Random seed.", min=0, show=True)
 

@@ -238,6 +238,7 @@ class VB(Method):
 
     name: ClassVar[str] = "vb"
     cites: ClassVar[str] = "Blei et al. 2003; Hughes and Sudderth 2015"
+    poor_on_short: ClassVar[bool] = True
     Options: ClassVar[type] = VBOptions
     weighs_cells: ClassVar[bool] = True
     takes_priors: ClassVar[bool] = True

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.base.memory import Array, total_bytes
-from topicstream.engines.base import BlockShape, Engine, Shape, padded
+from topicstream.engines.base import About, BlockShape, Engine, Shape, padded
 from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import exp, log
 from topicstream.numeric.kernels.jit import kernel
@@ -32,7 +32,6 @@ from topicstream.training.starts.sample import Sample, sample_size
 from topicstream.training.starts.seeds import Seeds, make_rows
 from topicstream.training.starts.start import Ground, Start
 
-TRIES = 8
 SWEEPS = 30
 AGAIN = 10
 """Sweeps of a try, and of the recurring topics, which have been learned already."""
@@ -57,17 +56,22 @@ the rest in the smallest limits. A start decides the result, so it may not depen
 """
 
 
-def pays(shape: Shape, long: float = np.inf) -> bool:
+def pays(shape: Shape, about: About) -> bool:
     """Return True if the tries cost little beside the passes that they save.
 
-    They also pay where documents have ``long`` tokens or more, from which on the engine ends
+    They also pay where documents have ``best_from`` tokens or more, from which on the engine ends
     better.
     """
-    worth = shape.cells >= LEAST_CELLS or shape.tokens >= long * shape.docs
-    return worth and shape.topics <= MOST_TOPICS and sum(memory_of_tries(shape)) <= MOST_BYTES
+    worth = shape.cells >= LEAST_CELLS or shape.tokens >= about.best_from * shape.docs
+    return worth and shape.topics <= MOST_TOPICS and tries_fit(shape, about.tries)
 
 
-def memory_of_tries(shape: Shape) -> StartMemory:
+def tries_fit(shape: Shape, tries: int) -> bool:
+    """Return True if one thread's tries fit in ``MOST_BYTES``."""
+    return sum(memory_of_tries(shape, tries)) <= MOST_BYTES
+
+
+def memory_of_tries(shape: Shape, tries: int) -> StartMemory:
     """Count the bytes that the tries hold.
 
     In all: the sample, the shares of all topics and the best topics so far. Each thread: its
@@ -77,7 +81,7 @@ def memory_of_tries(shape: Shape) -> StartMemory:
     size = sample_size(shape.docs, shape.cells, shape.words)
     shared = [
         Array((4, size.cells), np.float64),
-        Array((TRIES, shape.topics, size.documents), np.float32),
+        Array((tries, shape.topics, size.documents), np.float32),
     ]
     one = total_bytes(
         [Array((2, size.words, width), np.float32), Array((size.documents, width), np.float32)]
@@ -91,7 +95,7 @@ class BestStart(Start):
     learned = True
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
-        return memory_of_tries(engine.shape)
+        return memory_of_tries(engine.shape, engine.about.tries)
 
     def seeds(self, ground: Ground) -> Seeds | None:
         topics = ground.engine.shape.topics
@@ -100,7 +104,8 @@ class BestStart(Start):
         sample = Sample.draw(ground.corpus, ground.grid, seed)
         if len(draw_far_apart(sample, word_shares(sample.mask_counts(n_w)), topics, seed)) < topics:
             return document_seeds(ground.corpus, ground.grid, topics, seed, n_w, far=True)
-        return learn_best_topics(sample, n_w, topics, seed, ground.workers.threads)
+        tries = ground.engine.about.tries
+        return learn_best_topics(sample, n_w, topics, seed, ground.workers.threads, tries)
 
 
 class LearnedSeeds:
@@ -153,11 +158,11 @@ class TriedTopics(NamedTuple):
 
 
 def learn_best_topics(
-    sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int
+    sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int, tries: int
 ) -> LearnedSeeds:
     """Learn topics on the sample in several tries, and return the best.
 
-    ``TRIES`` trainings start from documents drawn far apart, one more from the topics that recur.
+    ``tries`` trainings start from documents drawn far apart, one more from the topics that recur.
     The topics of the lowest perplexity win. At least ``topics`` documents of the sample must
     differ.
     """
@@ -167,7 +172,7 @@ def learn_best_topics(
     local = local.astype(np.int32)
     mean = word_shares(sample.mask_counts(n_w))
     width = padded(topics)
-    shares = np.empty((TRIES, topics, len(sample)), np.float32)
+    shares = np.empty((tries, topics, len(sample)), np.float32)
 
     def train(phi: np.ndarray, sweeps: int) -> tuple[TriedTopics, np.ndarray]:
         totals = phi.sum(axis=0, dtype=np.float64)
@@ -202,8 +207,8 @@ def learn_best_topics(
         np.divide(theta[:, :topics].T, sample.lengths, out=shares[number], casting="same_kind")
         return tried
 
-    with ThreadPoolExecutor(max(1, min(threads, TRIES)), thread_name_prefix="try") as pool:
-        best = min(pool.map(one, range(TRIES)), key=lambda tried: tried.perplexity)
+    with ThreadPoolExecutor(max(1, min(threads, tries)), thread_name_prefix="try") as pool:
+        best = min(pool.map(one, range(tries)), key=lambda tried: tried.perplexity)
     phi = np.zeros((len(words), width), np.float32)
     # float64: a product of two float32 is exact, so it is the same whether fused with the addition
     cells = csr_array((sample.counts, local, sample.indptr), (len(sample), len(words)))
