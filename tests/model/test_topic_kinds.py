@@ -85,7 +85,7 @@ def test_edits_keep_kinds(tmp_path):
 def test_a_warning_counts_them():
     assert dead_warning(model_of([2000, 2000, 5])) == [
         "1 of 3 topics is dead, with next to nothing of the corpus (`topics show` marks them): "
-        "fewer topics (-K) would do"
+        "the corpus carries about 2 topics (-K 2)"
     ]
     assert dead_warning(model_of([2000, 2000])) == []
 

@@ -129,7 +129,7 @@ def mark_kind(kind: str) -> str:
 
 
 def dead_warning(model: TopicModel) -> list[str]:
-    """Warn of a model's dead topics: a line, or none.
+    """Warn of a model's dead topics, and say how many the corpus carries: a line, or none.
 
     It names no topic: `topics retrain` and `update` train before they give topics their numbers.
     """
@@ -138,7 +138,10 @@ def dead_warning(model: TopicModel) -> list[str]:
         return []
     verb = "is" if dead == 1 else "are"
     noun = "topic" if model.n_topics == 1 else "topics"
+    carried = max(1, model.n_topics - dead)
+    noun_carried = "topic" if carried == 1 else "topics"
     return [
         f"{dead} of {model.n_topics} {noun} {verb} dead, with next to nothing of the corpus "
-        f"(`topics show` marks them): fewer topics (-K) would do"
+        f"(`topics show` marks them): the corpus carries about {carried} {noun_carried} "
+        f"(-K {carried})"
     ]
