@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -420,61 +420,91 @@ class LabelScore:
     measured: str
 
 
+class ChosenThreshold(NamedTuple):
+    """A threshold of labels.
+
+    Attributes
+    ----------
+    nats
+        A document that loses so many nats without a label has it.
+    at_least_one
+        Whether a document without any label gets its first one.
+    docs
+        Training documents that it was chosen on. 0: the user gave it.
+    """
+
+    nats: float
+    at_least_one: bool = False
+    docs: int = 0
+
+    def describe(self) -> str:
+        """Describe the rule in words."""
+        how = f"labels without which a document loses {self.nats:.3g} nats or more"
+        how += ", or else its first one" if self.at_least_one else ""
+        return how + (f" (chosen on {self.docs:,} training documents)" if self.docs else "")
+
+
+def choose_threshold(run: Scoring) -> ChosenThreshold:
+    """Choose the threshold on the training documents of the corpus.
+
+    Raises
+    ------
+    InputError
+        If there are none.
+    """
+    if run.store is None:
+        raise InputError(
+            "the label threshold is chosen on training documents: give --corpus or --threshold"
+        )
+    tried = predict(
+        run.model,
+        run.store,
+        ("train",),
+        THRESHOLDS,
+        threads=run.threads,
+        tenth=True,
+        progress=run.step("threshold"),
+    )
+    if not tried.docs:
+        raise InputError(
+            f"{run.store.path}: no labelled training documents to choose a threshold; give "
+            f"--threshold"
+        )
+    t, at_least_one = tried.best()
+    return ChosenThreshold(float(THRESHOLDS[t]), at_least_one, tried.docs)
+
+
 def score_labels(
     run: Scoring, store: Corpus, parts: tuple[str, ...], threshold: float | None
 ) -> LabelScore:
     """Score the labels predicted for parts of ``store``.
 
-    Without a threshold it is chosen on the training documents of the corpus. InputError: no labels
-    here, or no threshold and no training documents.
+    Without a threshold it is chosen on the training documents of the corpus.
+
+    Raises
+    ------
+    InputError
+        If there are no labels, or no threshold and no training documents.
     """
     model = run.model
-    at_least_one = False
-    chosen_on = 0
-    if threshold is None:
-        if run.store is None:
-            raise InputError(
-                "the label threshold is chosen on training documents: give --corpus or --threshold"
-            )
-        step = run.step("threshold")
-        tried = predict(
-            model, run.store, ("train",), THRESHOLDS, threads=run.threads, tenth=True, progress=step
-        )
-        if not tried.docs:
-            raise InputError(
-                f"{run.store.path}: no labelled training documents to choose a threshold; give "
-                f"--threshold"
-            )
-        t, at_least_one = tried.best()
-        threshold = float(THRESHOLDS[t])
-        chosen_on = tried.docs
-    rule = np.array([threshold], np.float32)
-    predicted = predict(model, store, parts, rule, threads=run.threads, progress=run.step("labels"))
+    rule = choose_threshold(run) if threshold is None else ChosenThreshold(threshold)
+    predicted = predict(
+        model,
+        store,
+        parts,
+        np.array([rule.nats], np.float32),
+        threads=run.threads,
+        progress=run.step("labels"),
+    )
     if not predicted.docs:
         raise InputError(f"{store.path}: none of these documents has a label")
-    how = f"labels without which a document loses {threshold:.3g} nats or more"
-    how += ", or else its first one" if at_least_one else ""
-    how += f" (chosen on {chosen_on:,} training documents)" if chosen_on else ""
-    names = {k: name for name, k in named_topics(model).items()}
-    right, said = predicted.counts(0, at_least_one)
+    right, said = predicted.counts(0, rule.at_least_one)
     precision, recall, micro = precision_recall_f1(
         right, said, int(predicted.true.sum()) + predicted.unknown
     )
     both = said + predicted.true
     f1 = np.divide(2.0 * right, both, out=np.zeros(len(both)), where=both > 0)
     scored = (predicted.true > 0) & (np.array(model.manifest.label_docs) > 0)
-    each = [
-        {"label": names[k], "docs": docs, "predicted": n, "right": hits, "f1": f}
-        for k, docs, n, hits, f in zip(
-            sorted(names),
-            predicted.true.tolist(),
-            said.tolist(),
-            right.tolist(),
-            f1.tolist(),
-            strict=True,
-        )
-        if docs or n
-    ]
     one, first = predicted.first.tolist()
     return LabelScore(
         micro_f1=micro,
@@ -486,11 +516,24 @@ def score_labels(
         unlabelled=predicted.unlabelled,
         labels=int(scored.sum()),
         unknown_labels=predicted.unknown,
-        each=each,
-        threshold=threshold,
-        at_least_one=at_least_one,
-        measured=how,
+        each=list_labels(model, predicted.true, said, right, f1),
+        threshold=rule.nats,
+        at_least_one=rule.at_least_one,
+        measured=rule.describe(),
     )
+
+
+def list_labels(
+    model: TopicModel, true: np.ndarray, said: np.ndarray, right: np.ndarray, f1: np.ndarray
+) -> list[dict[str, Any]]:
+    """List the figures of each label that a document has or that was predicted for one."""
+    names = {k: name for name, k in named_topics(model).items()}
+    columns = (true.tolist(), said.tolist(), right.tolist(), f1.tolist())
+    return [
+        {"label": names[k], "docs": docs, "predicted": n, "right": hits, "f1": f}
+        for k, docs, n, hits, f in zip(sorted(names), *columns, strict=True)
+        if docs or n
+    ]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -290,6 +291,93 @@ def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return {name: float(value) for name, value in named.items()}
 
 
+Draws = list[tuple[np.ndarray, np.ndarray]]
+"""For each draw, unlinked pairs of training documents, and of others with the held-out ones."""
+Root = Callable[[np.ndarray], np.ndarray]
+
+
+class PairTopics(NamedTuple):
+    """Topics of the documents that stand in pairs.
+
+    Attributes
+    ----------
+    path
+        The store, for messages.
+    numbers
+        int64[n], the documents, ascending.
+    tokens
+        [n], their tokens.
+    of_words, trained
+        float64[n, K], topics by their words alone; with those that the training gave its documents.
+    """
+
+    path: Path
+    numbers: np.ndarray
+    tokens: np.ndarray
+    of_words: np.ndarray
+    trained: np.ndarray
+
+    def features(self, pairs: np.ndarray, topics: np.ndarray, root: Root) -> np.ndarray:
+        """Make the features of the pairs whose documents both have words."""
+        a, b = np.searchsorted(self.numbers, pairs).T
+        have_words = (self.tokens[a] > 0) & (self.tokens[b] > 0)
+        return root(topics[a[have_words]] * topics[b[have_words]])
+
+
+def read_pair_topics(
+    model: TopicModel,
+    corpus: Corpus,
+    pairs: Pairs,
+    draws: Draws,
+    theta: np.ndarray | None,
+    threads: int,
+    progress: Callable[[int, int], None] | None,
+) -> PairTopics:
+    """Infer the topics of all documents that stand in pairs."""
+    in_pairs = [pairs.training, pairs.testing, *(p for draw in draws for p in draw)]
+    numbers = np.unique(np.concatenate(in_pairs))
+    training, testing = np.split(numbers, [np.searchsorted(numbers, pairs.train)])
+    parts = [
+        shares_of(model, corpus, training, threads=threads, progress=progress),
+        shares_of(
+            model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress
+        ),
+    ]
+    of_words = np.concatenate([part.shares for part in parts], dtype=np.float64)
+    trained = _trained(model, corpus, training, of_words, theta)
+    return PairTopics(
+        corpus.path,
+        numbers,
+        np.concatenate([part.tokens for part in parts]),
+        of_words,
+        np.concatenate((trained, of_words[len(training) :])),
+    )
+
+
+def judge_feature(pairs: Pairs, draws: Draws, topics: PairTopics, root: Root) -> dict[str, float]:
+    """Predict links from one kind of features, and average the figures over the draws."""
+    figures = []
+    for learning, testing in draws:
+        x, y = _both(
+            topics.features(pairs.training, topics.of_words, root),
+            topics.features(learning, topics.of_words, root),
+        )
+        tested, answers = _both(
+            topics.features(pairs.testing, topics.trained, root),
+            topics.features(testing, topics.trained, root),
+        )
+        if len(np.unique(y)) < 2 or len(np.unique(answers)) < 2:
+            raise InputError(
+                f"{topics.path}: too few linked and unlinked pairs of documents with words that "
+                f"the model knows"
+            )
+        scale = np.maximum(x.max(0, initial=0), 1e-12)
+        classifier = fit_classifier(x / scale, y)
+        figures.append(judge(classifier.decision_function(tested / scale), answers))
+    means = {key: float(np.mean([f[key] for f in figures])) for key in figures[0]}
+    return means | {"f_sd": float(np.std([f["f"] for f in figures], ddof=1))}
+
+
 def link_prediction(
     model: TopicModel,
     corpus: Corpus,
@@ -329,49 +417,8 @@ def link_prediction(
         (pairs.unlinked(len(pairs.training), False, r), pairs.unlinked(len(pairs.testing), True, r))
         for r in (np.random.default_rng([0, 1 + i]) for i in range(DRAWS))
     ]
-    wanted = np.unique(
-        np.concatenate([pairs.training, pairs.testing, *(p for draw in draws for p in draw)])
-    )
-    training, testing = np.split(wanted, [np.searchsorted(wanted, pairs.train)])
-    parts = [
-        shares_of(model, corpus, training, threads=threads, progress=progress),
-        shares_of(
-            model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress
-        ),
-    ]
-    of_words = np.concatenate([part.shares for part in parts], dtype=np.float64)
-    tokens = np.concatenate([part.tokens for part in parts])
-    trained = np.concatenate(
-        (_trained(model, corpus, training, of_words, theta), of_words[len(training) :])
-    )
-
-    def features(
-        some: np.ndarray, topics: np.ndarray, root: Callable[[np.ndarray], np.ndarray]
-    ) -> np.ndarray:
-        a, b = np.searchsorted(wanted, some).T
-        kept = (tokens[a] > 0) & (tokens[b] > 0)
-        return root(topics[a[kept]] * topics[b[kept]])
-
-    by: dict[str, dict[str, float]] = {}
-    for name, root in FEATURES.items():
-        figures = []
-        for learning, testing in draws:
-            x, y = _both(
-                features(pairs.training, of_words, root), features(learning, of_words, root)
-            )
-            scale = np.maximum(x.max(0, initial=0), 1e-12)
-            tested, answers = _both(
-                features(pairs.testing, trained, root), features(testing, trained, root)
-            )
-            if len(np.unique(y)) < 2 or len(np.unique(answers)) < 2:
-                raise InputError(
-                    f"{corpus.path}: too few linked and unlinked pairs of documents with words "
-                    f"that the model knows"
-                )
-            classifier = fit_classifier(x / scale, y)
-            figures.append(judge(classifier.decision_function(tested / scale), answers))
-        by[name] = {key: float(np.mean([f[key] for f in figures])) for key in figures[0]}
-        by[name]["f_sd"] = float(np.std([f["f"] for f in figures], ddof=1))
+    topics = read_pair_topics(model, corpus, pairs, draws, theta, threads, progress)
+    by = {name: judge_feature(pairs, draws, topics, root) for name, root in FEATURES.items()}
     measured = (
         f"links of the documents set aside, their topics from words alone, among as many "
         f"unlinked pairs; logistic regression "
