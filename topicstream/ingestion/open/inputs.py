@@ -161,8 +161,7 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
     options = replace(options, format=None if each else options.format)
     if options.format is not None:
         reader_named(options.format)
-    paths_given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    names = [os.fspath(p) for p in paths_given]
+    names = [os.fspath(p) for p in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if not names:
         raise InputError("no input given; name files, folders or - for standard input")
     if len(set(names)) < len(names):
@@ -173,52 +172,16 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
     for number, name in enumerate(names):
         objects.open_ahead(names[number : number + LOOKED_AHEAD])
         path = None if name == "-" else Path(name)
-        if path is not None and not places().exists(path):
-            hint = "; --out names the store to make" if name.endswith(".zarr") else ""
-            raise InputError(f"{name}: no such file or folder{hint}")
-        by_name = path is not None and (path.is_dir() or not (options.turned or options.format))
-        if path is not None and by_name and (form := matrix_form(path)) is not None:
-            source = Source(
-                name, path, key=keys.get(name, Path(name).resolve().name), strict=options.strict
-            )
-            inputs.parts.append((form, source))
-            if path.is_dir():
-                source.size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-            size = source.size
-        elif path is not None and (path / MARK).is_file() and (path / "manifest.json").is_file():
-            raise InputError(
-                f"{name}: a corpus store or a model, not raw input; other commands take it "
-                f"(--corpus, --model)"
-            )
+        part: Tree | tuple[str, Source]
+        if path is not None and (matrix := _matrix_source(name, path, keys, options)) is not None:
+            part = matrix
         elif path is not None and path.is_dir():
-            tree = _survey_tree(path, name, options, each)
-            tree.prefix = tree_prefix(name, names)
-            inputs.parts.append(tree)
-            size = tree.size
-            form = tree.format
-        elif path is not None and places().is_stream(path):  # it is read twice
-            raise InputError(
-                f"{name}: no regular file (a pipe, a socket or a device); give a pipe as "
-                f"standard input: -"
-            )
+            part = _survey_tree(path, name, options, each)
+            part.prefix = tree_prefix(name, names)
         else:
-            source = Source(
-                name, path, key=keys[name], encoding=options.encoding, strict=options.strict
-            )
-            source.eager = eager
-            form = (
-                options.format
-                or objects.trusted(name)
-                or guess_source(
-                    source, options, in_folder=False, name="stdin.lines" if eager else name
-                )
-            )
-            objects.note(name, form)
-            if form == "lines" and options.format is None and options.split is not None:
-                form = FILES  # what is to be cut is a whole, as in a folder
-            source.close()  # until it is read; what was read of standard input stays
-            inputs.parts.append((form, source))
-            size = source.size
+            part = _file_source(name, path, keys[name], options, objects, eager=eager)
+        inputs.parts.append(part)
+        form, size = (part.format, part.size) if isinstance(part, Tree) else (part[0], part[1].size)
         if options.layer and form != "h5ad" and "layer" not in options.recalled:
             raise UsageError(
                 f"--layer {options.layer}: {name} is read as {form}, which has no layers; leave "
@@ -226,6 +189,58 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             )
         inputs.total = None if inputs.total is None or size is None else inputs.total + size
     return inputs
+
+
+def _matrix_source(
+    name: str, path: Path, keys: dict[str, str], options: ReadOptions
+) -> tuple[str, Source] | None:
+    """Return format and source of a matrix that is several files, None for any other place.
+
+    Raises InputError for a place that is not there, or is no raw input.
+    """
+    if not places().exists(path):
+        hint = "; --out names the store to make" if name.endswith(".zarr") else ""
+        raise InputError(f"{name}: no such file or folder{hint}")
+    by_name = path.is_dir() or not (options.turned or options.format)
+    if by_name and (form := matrix_form(path)) is not None:
+        key = keys.get(name, Path(name).resolve().name)
+        source = Source(name, path, key=key, strict=options.strict)
+        if path.is_dir():
+            source.size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        return form, source
+    if (path / MARK).is_file() and (path / "manifest.json").is_file():
+        raise InputError(
+            f"{name}: a corpus store or a model, not raw input; other commands take it "
+            f"(--corpus, --model)"
+        )
+    return None
+
+
+def _file_source(
+    name: str,
+    path: Path | None,
+    key: str,
+    options: ReadOptions,
+    objects: _ObjectFormats,
+    *,
+    eager: bool,
+) -> tuple[str, Source]:
+    """Return format and source of a file, or of standard input."""
+    if path is not None and places().is_stream(path):  # it is read twice
+        raise InputError(
+            f"{name}: no regular file (a pipe, a socket or a device); give a pipe as "
+            f"standard input: -"
+        )
+    source = Source(name, path, key=key, encoding=options.encoding, strict=options.strict)
+    source.eager = eager
+    known = options.format or objects.trusted(name)
+    called = "stdin.lines" if eager else name
+    form = known or guess_source(source, options, in_folder=False, name=called)
+    objects.note(name, form)
+    if form == "lines" and options.format is None and options.split is not None:
+        form = FILES  # what is to be cut is a whole, as in a folder
+    source.close()  # until it is read; what was read of standard input stays
+    return form, source
 
 
 class _ObjectFormats:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.memory import Room
 from topicstream.ingestion.parse.columns import LISTS
+from topicstream.ingestion.parse.counts import in_order
 from topicstream.ingestion.parse.documents import (
     LIST,
     TEXT,
@@ -107,16 +108,13 @@ def _merge_words(
 ) -> tuple[pa.LargeStringArray, DocumentCells]:
     """Make one word of those that are the same, and sum their counts in each document."""
     coded = types.dictionary_encode()
-    words = coded.indices.to_numpy()[cells.words].astype(np.int64)
     owners = np.repeat(np.arange(len(cells.indptr) - 1), np.diff(cells.indptr))
-    keys = owners * len(coded.dictionary) + words
-    order = np.argsort(keys, kind="stable")
-    unique, first = np.unique(keys[order], return_index=True)
-    counts = np.add.reduceat(cells.counts[order], first) if len(first) else cells.counts
-    owner, word = np.divmod(unique, len(coded.dictionary))
-    lengths = np.bincount(owner, minlength=len(cells.indptr) - 1)
-    indptr = np.concatenate(([0], np.cumsum(lengths)))
-    return coded.dictionary, DocumentCells(indptr, word.astype(np.int32), counts)
+    words = coded.indices.to_numpy()[cells.words]
+    counts = cells.counts
+    if len(words):
+        owners, words, counts = in_order(owners, words, counts)
+    indptr = np.searchsorted(owners, np.arange(len(cells.indptr)))
+    return coded.dictionary, DocumentCells(indptr, words.astype(np.int32), counts)
 
 
 def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
