@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.reading import DATA, Read, needs_data, write
 from topicstream import Corpus, ingest
 from topicstream.base.errors import InputError
-from topicstream.ingestion.parse.counts import in_order
+from topicstream.ingestion.parse.counts import order_cells
 
 few = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -305,7 +305,7 @@ def test_cells_are_put_in_order_as_by_lexsort(most):
     counts = rng.random(200).astype(np.float32)
     order = np.lexsort((words, docs))
     starts = np.flatnonzero(np.diff(docs[order], prepend=-1) | np.diff(words[order], prepend=-1))
-    got = in_order(docs, words, counts)
+    got = order_cells(docs, words, counts)
     np.testing.assert_array_equal(got[0], docs[order][starts])
     np.testing.assert_array_equal(got[1], words[order][starts])
     np.testing.assert_array_equal(got[2], np.add.reduceat(counts[order], starts))

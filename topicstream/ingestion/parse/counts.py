@@ -47,7 +47,7 @@ def parsed_numbers(lines: list[bytes], real: bool) -> np.ndarray:
     return np.fromstring(b"" if text.isspace() else text, np.float64 if real else np.int64, sep=" ")
 
 
-def in_order(
+def order_cells(
     docs: np.ndarray, words: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Order cells with ascending documents by word within each document.
@@ -96,7 +96,7 @@ def count_batch(
         words = words[~zero]
         counts = counts[~zero]
     if len(rows):
-        rows, words, counts = in_order(rows, words, counts)
+        rows, words, counts = order_cells(rows, words, counts)
     offsets = pa.array(np.searchsorted(rows, np.arange(len(ids) + 1)))
     kind = np.float32 if counts.dtype.kind == "f" else np.int64
     content = {

@@ -18,7 +18,7 @@ import pyarrow as pa
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.memory import Room
 from topicstream.ingestion.parse.columns import LISTS
-from topicstream.ingestion.parse.counts import in_order
+from topicstream.ingestion.parse.counts import order_cells
 from topicstream.ingestion.parse.documents import (
     LIST,
     TEXT,
@@ -112,7 +112,7 @@ def _merge_words(
     words = coded.indices.to_numpy()[cells.words]
     counts = cells.counts
     if len(words):
-        owners, words, counts = in_order(owners, words, counts)
+        owners, words, counts = order_cells(owners, words, counts)
     indptr = np.searchsorted(owners, np.arange(len(cells.indptr)))
     return coded.dictionary, DocumentCells(indptr, words.astype(np.int32), counts)
 
