@@ -14,6 +14,7 @@ processes of their own.
 import ctypes
 import gc
 import os
+import sys
 from math import inf
 
 import pytest
@@ -63,3 +64,13 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def _no_line_for_the_time_alone(monkeypatch):
     monkeypatch.setattr("topicstream.base.progress.EVERY", inf)
+
+
+@pytest.fixture(autouse=True)
+def _no_address_of_a_test_before():
+    """A process that has read an address plans memory for objects on their way from then on."""
+    yield
+    remote = sys.modules.get("topicstream.addons.cloud.remote")
+    if remote is not None:
+        remote._store.cache_clear()
+        remote.forget_versions()

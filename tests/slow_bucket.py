@@ -28,6 +28,8 @@ class SlowBucket(http.server.ThreadingHTTPServer):
         What answers in place of the bucket.
     requests
         Method and path of each request so far.
+    together
+        No request is answered before so many have waited at the same time, for a minute at most.
     most
         Requests that waited at the same time, at most.
     """
@@ -41,9 +43,10 @@ class SlowBucket(http.server.ThreadingHTTPServer):
         self.delay = delay
         self.fault = fault
         self.requests: list[tuple[str, str]] = []
+        self.together = 0
         self.most = 0
         self.waiting = 0
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
 
     @property
     def url(self) -> str:
@@ -61,6 +64,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.server.requests.append((self.command, self.path))
             self.server.waiting += 1
             self.server.most = max(self.server.most, self.server.waiting)
+            self.server.lock.notify_all()
+            self.server.lock.wait_for(lambda: self.server.most >= self.server.together, 60)
         time.sleep(self.server.delay)
         with self.server.lock:
             self.server.waiting -= 1

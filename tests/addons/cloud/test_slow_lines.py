@@ -57,7 +57,8 @@ def test_chunks_are_fetched_many_at_once(put: Put, store: Path, line: SlowBucket
     corpus = Corpus.open(address)
     blocks = len(corpus.part().blocks)
     assert blocks > 10
-    line.delay = 0.1
+    line.together = 9
+    line.most = 0
     line.requests.clear()
     grid = corpus.grid(100, 16)
     assert len(line.requests) == 3 * blocks, "each object once"
@@ -72,7 +73,7 @@ def test_a_cache_without_room_fetches_ahead_all_the_same(
 ) -> None:
     monkeypatch.setenv("TOPICS_CACHE_SIZE", "1K")
     corpus = Corpus.open(put_folder(put, store, "c.zarr"))
-    line.delay = 0.05
+    line.together = 9
     here = Corpus.open(store)
     grid = here.grid(100, 16)
     for _ in range(2):
@@ -175,11 +176,16 @@ def test_many_small_objects_are_opened_ahead(put: Put, tmp_path: Path, line: Slo
     texts = [json.dumps({"id": str(n), "text": " ".join(WORDS[: 2 + n % 6])}) for n in range(60)]
     for number, text in enumerate(texts):
         put(f"raw/{number:03}.jsonl", text.encode())
+
+    def gather(method: str, path: str) -> None:
+        """Once the list has come, answer no request before nine wait."""
+        line.together = 9 if "list-type" in path else line.together
+
     (tmp_path / "raw").mkdir()
     for number, text in enumerate(texts):
         (tmp_path / "raw" / f"{number:03}.jsonl").write_text(text)
-    line.delay = 0.05
     line.requests.clear()
+    line.fault = gather
     code, said = topics("ingest", "s3://corpora/raw/", "--out", tmp_path / "there.zarr")
     assert code == 0, said
     methods = [method for method, path in line.requests if "raw/" in path]
