@@ -28,7 +28,7 @@ def half_known(tmp_path_factory):
     for d in range(200):
         party = "XY"[d % 2]
         words = (SHIPS if party == "X" else BREAD).split() + ["crust"] * int(rng.integers(0, 2))
-        text = "" if party == "X" and d % 4 == 0 else " ".join(rng.choice(words, 12))
+        text = "" if party == "X" and d % 4 == 0 else " ".join(rng.choice(words, 30))
         rows.append({"id": f"d{d}", "text": text, "party": party, "date": str(2000 + d % 5)})
     raw = folder / "raw.jsonl"
     raw.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -223,7 +223,10 @@ BAD_JSONL: dict[str, tuple[str, Callable[[Path, Documents], None]]] = {
     ),
     "named .gz and not packed": (".jsonl.gz", write(as_jsonl)),
     "CSV among JSON": (".csv", write(as_csv)),
-    "an open quote in the header": (".csv", write(lambda d: b'id,"text\n' + as_csv(d))),
+    "an open quote in the header": (
+        ".csv",
+        write(lambda d: b'id,"text\n' + as_csv(d).partition(b"\n")[2]),
+    ),
     "a header of 20 kB": (".csv", write(lambda d: b"x" * 20000 + b"," + as_csv(d))),
     "text among JSON": (".txt", write(lambda d: d[0]["text"].encode())),
     "a cut line at the end": (".jsonl", write(lambda d: as_jsonl(d)[:-9])),

@@ -157,7 +157,7 @@ def test_help_loads_no_library():
 def test_warm_leaves_nothing_to_compile(tmp_path):
     """The usual commands, from an empty cache: `warm` compiles, they do not."""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    texts = [" ".join(f"word{(3 * i + j * j) % 50}" for j in range(20)) for i in range(300)]
+    texts = [" ".join(f"word{(3 * i + j * j) % 50}" for j in range(40)) for i in range(300)]
     lines = [f'{{"id": "{i}", "text": "{text}"}}\n' for i, text in enumerate(texts)]
     (tmp_path / "docs.jsonl").write_text("".join(lines))
 

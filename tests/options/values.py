@@ -58,6 +58,7 @@ EXCLUDING = {
         ("--links", "--split"),
         ("--drop-top", "--vocab"),
         ("--tokenized", "--token-pattern"),
+        ("--tokenized", "--join-hyphens"),
         ("--text-field", "--min-tokens"),
     ]
 }

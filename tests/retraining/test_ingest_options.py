@@ -110,6 +110,9 @@ OTHERS: dict[str, dict[str, Any]] = {
         "workers_min": 1,
         "seed_words": "seeds.toml",
         "weighting": "tf",
+        "covariates": None,  # a formula of columns, which these documents do not have
+        "covariate_sd": 0.5,
+        "intercept_sd": 5.0,
         "options": {"alpha": 0.1},
     },
     "when": {"new_docs": True, "drift": True, "at_least_every": "1s", "after_rollback": "new_docs"},

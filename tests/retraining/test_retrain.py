@@ -337,7 +337,7 @@ def test_the_log_has_timestamps(home):
 
 
 def test_decisions():
-    manifest = SimpleNamespace(engine="atbp", topics=4)
+    manifest = SimpleNamespace(engine="atbp", topics=4, covariates=None)
     plain = settings.Train(topics=4)
 
     def kind(**given):

@@ -539,7 +539,7 @@ def _date() -> str:
 
 
 def remove_wip(wip: Path) -> None:
-    """Remove the working folder of an ingest."""
+    """Remove the working folder of an ingest, and what a removal left that was killed."""
     if os.path.lexists(wip):
         claim(wip, "ingest")
-        owned.remove(wip, "ingest")
+    owned.remove(wip, "ingest")

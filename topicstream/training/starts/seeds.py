@@ -61,6 +61,10 @@ class SeedRows:
             self._made = (begin, rows)
         return Rows(rows, np.arange(first - begin, stop - begin, dtype=np.int64))
 
+    def portable(self) -> Rows:
+        """Make all rows in a new array that can be sent to another process."""
+        return Rows(self._seeds.rows(self._ids), np.arange(len(self._ids), dtype=np.int64))
+
 
 def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:
     """0, 1, ... n - 1 in pieces."""
