@@ -251,7 +251,10 @@ class BlockCut:
 
 
 def find_cut(entry: BlockEntry, cells: int, docs: int) -> BlockCut | None:
-    """Find how a storage block is cut in the manifest; None: its cells must be read."""
+    """Find how a storage block is cut in the manifest.
+
+    None: its cells must be read.
+    """
     if entry.changed is not None:
         return None
     for cut in entry.cuts:

@@ -278,7 +278,7 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
 
     @property
     def has_parts(self) -> bool:
-        """Whether some of the documents are parts of longer ones (``--split``)."""
+        """Tell if some of the documents are parts of longer ones (``--split``)."""
         reading = self.reading or {}
         return bool(reading.get("split") or reading.get("has_parts"))
 

@@ -154,7 +154,7 @@ class _Stream:
         self.file.write(encoded)
 
     def close(self) -> None:
-        """Pass what is buffered to the system; the file stays open."""
+        """Pass what is buffered to the system, leaving the file open."""
         self.file.flush()
 
 

@@ -275,7 +275,10 @@ class PriorDesign(Design):
 
     @property
     def patterns(self) -> int:
-        """Bound the number of distinct rows; 0: as many as there are documents."""
+        """Bound the number of distinct rows.
+
+        0: as many as there are documents.
+        """
         unlike = {c.column: c for c in self.covariates.values()}.values()
         if any(c.listed or not c.levels for c in unlike):
             return 0

@@ -497,7 +497,7 @@ class Cycle:
 
     @property
     def state(self) -> RetrainState:
-        """What is known between cycles."""
+        """Return what is known between cycles."""
         return self.known.state
 
     def _documents(self) -> int:

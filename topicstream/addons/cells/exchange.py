@@ -336,7 +336,7 @@ def _write_column(frame: Any, name: str, values: np.ndarray) -> None:
 
 
 def _list_columns(frame: Any, names: list[str]) -> None:
-    """Note the columns of a data frame; HDF5 wants an array of them, Zarr a list."""
+    """Note the columns of a data frame: as an array for HDF5, as a list for Zarr."""
     in_zarr = hasattr(frame, "create_array")
     frame.attrs["column-order"] = names if in_zarr else np.array(names, object if names else float)
 

@@ -190,7 +190,10 @@ def fetch_ahead(paths: Iterable[str | os.PathLike[str]]) -> None:
 
 
 def _fetch_to_stay(home: Path, name: str) -> int | None:
-    """Fetch a file of a mirror; return a descriptor only if it did not stay there."""
+    """Fetch a file of a mirror.
+
+    Returns a descriptor only if the file did not stay there.
+    """
     descriptor = _fetch(home, name)
     if not (home / name).exists():
         return descriptor

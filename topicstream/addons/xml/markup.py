@@ -293,7 +293,7 @@ def _mark_of(element: Any, name: str) -> str:
 
 
 def _clean_speeches(raw: Iterable[tuple[tuple[str, ...], list[str]]]) -> list[Speech]:
-    """Make text of pieces with marks; what has no words is left out."""
+    """Make text of pieces with marks, leaving out those without words."""
     speeches: list[Speech] = []
     below_heading = False
     for speakers, pieces in raw:

@@ -258,7 +258,7 @@ class _ObjectFormats:
         return next(iter(forms)) if forms.total() >= LOOKED_AT and len(forms) == 1 else None
 
     def note(self, name: str, form: str) -> None:
-        """Note the format of an object; of a file it is always looked at."""
+        """Note the format of an object at an address. A file is always looked at."""
         if not places().on_this_machine(name):
             self._seen.setdefault(plain_suffix(name), Counter())[form] += 1
 

@@ -217,7 +217,7 @@ class Finishing:
 
     @property
     def _cuts_first(self) -> bool:
-        """Whether this append cuts its documents into parts, unlike the store's first input."""
+        """Tell if this append cuts its documents into parts, unlike the store's first input."""
         before = (self.old.reading if self.old is not None else None) or {}
         return self.options.split is not None and "split" not in before
 
