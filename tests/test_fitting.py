@@ -95,7 +95,10 @@ def test_a_folder_keeps_the_store_and_the_model_and_else_nothing_is_left(tmp_pat
     gone = topicstream.fit(texts(60), 2, passes=2, **OPTIONS)
     folder = Path(gone.folder)
     assert folder.is_dir()
+    model = gone.model
     del gone
+    assert folder.is_dir() and topicstream.show(model)["topics"]
+    del model
     assert not folder.exists()
 
 

@@ -27,7 +27,7 @@ from topicstream.verbs import TopicModel
 
 CANDIDATES = 10
 """Documents of a topic that are compared for each quote that is asked for."""
-OF_BOTH = ("force", "mem_limit", "progress")
+OF_BOTH = ("force", "mem_limit", "progress", "scheduler")
 """Options that ingest and training share."""
 
 
@@ -44,7 +44,7 @@ def fit(
         Number of topics.
     folder
         Folder for the store (``corpus.zarr``) and the model (``model``), which stay there. By
-        default they are temporary and go with the result.
+        default they are temporary, and go with the last of the result, its model and its corpus.
     options
         Options of ``topicstream.ingest`` and ``topicstream.train``, such as
         ``text_field="abstract"``, ``stopwords="german"``, ``seed=2``. No document is set aside
@@ -114,7 +114,7 @@ class Fit:
         self._documents = documents
         self._text_field = text_field
         if temporary:
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            _remove_with_last(folder, [self, self.model, self.corpus])
 
     @cached_property
     def topics(self) -> TopicList:
@@ -241,6 +241,19 @@ class Fit:
         else:
             return None
         return text if isinstance(text, str) else None
+
+
+def _remove_with_last(folder: Path, users: Sequence[object]) -> None:
+    """Remove a folder as soon as none of the objects that read it is left."""
+    present = set(range(len(users)))
+
+    def leave(number: int) -> None:
+        present.discard(number)
+        if not present:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    for number, user in enumerate(users):
+        weakref.finalize(user, leave, number)
 
 
 def _number_of(source: str | None) -> int | None:

@@ -242,6 +242,7 @@ OF_ITS_OWN = {
     "addons/cells/exchange.py: listed.unlink(missing_ok=True)",
     "addons/cells/exchange.py: root.write_text(json.dumps(about))",
     "fitting.py: shutil.rmtree(place, ignore_errors=True)",
+    "fitting.py: shutil.rmtree(folder, ignore_errors=True)",
 }
 """Calls on a folder that the function has just made under a random name."""
 
