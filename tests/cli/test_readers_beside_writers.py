@@ -142,6 +142,7 @@ def test_a_folder_is_named_by_its_whole_path_wherever_the_command_runs(tmp_path,
         "other/m: damaged",
         "m.zarr: damaged",
         "my-m: damaged",
+        "other: no m yet",
     ):
         assert rewriting_behind(StoreError(text), earlier) is None, text
         assert rewriting_behind(ValueError(text), earlier) is None, text

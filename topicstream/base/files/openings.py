@@ -39,9 +39,13 @@ class Opening:
         return _manifest_identity(self._place) != self._identity
 
     def is_named_in(self, text: str) -> bool:
-        """Tell whether a message names the folder or a file in it, as a path of its own."""
+        """Tell whether a message names the folder or a file in it, as a path of its own.
+
+        Messages write paths as ``m: damaged``, ``m/phi: damaged`` or ``'m'``. A folder called
+        ``model`` is not named by the word in "no model yet".
+        """
         path = re.escape(str(self.folder))
-        return re.search(rf"(?<![\w./-]){path}(?![\w.-])", text) is not None
+        return re.search(rf"(?<![\w./-]){path}(?=[:/'\"])", text) is not None
 
     def error(self) -> Busy:
         """Make the error about the rewriting."""
