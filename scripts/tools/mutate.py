@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Change arithmetic one place at a time, and see whether the tests notice.
 
-usage: mutate.py [--files NAME ...] [--each N | --total N] [--seed N] [--jobs N] [--seconds N]
-                 [--list]
+usage: mutate.py [--files NAME ... | --siblings] [--each N | --total N] [--seed N] [--jobs N]
+                 [--seconds N] [--list]
 
-Each mutant is one change in one file of TARGETS, made in a scratch copy of the checkout. The tests
-of that file run against it. A mutant that they pass survives: a test is missing, or the change
-makes no difference. Survivors and the score are printed (docs/internals/mutation.md). The standard
-library alone does this, because the copies need the layout and the kernel cache of this project.
+Each mutant is one change in one file of TARGETS or SIBLINGS, made in a scratch copy of the
+checkout. The tests of that file run against it. A mutant that they pass survives: a test is
+missing, or the change makes no difference. Survivors and the score are printed
+(docs/internals/mutation.md). NUMBA_CACHE_DIR, if set, saves the compiling of the first run.
+
+The standard library alone does this, because the copies need the layout and the kernel cache of
+this project.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ PACKAGE = "topicstream/"
 
 TARGETS = {
     "training/stopping.py": ["tests/training/test_stopping.py"],
-    "training/plan.py": ["tests/training/test_plan.py"],
+    "training/plan.py": ["tests/training/test_plan_bytes.py", "tests/training/test_plan.py"],
     "evaluation/completion.py": ["tests/evaluation/test_evaluation_completion.py"],
     "evaluation/coherence.py": ["tests/evaluation/test_evaluation_topics.py"],
     "evaluation/matching.py": [
@@ -65,6 +68,124 @@ TARGETS = {
     "numeric/tables/packed.py": ["tests/engines/test_gibbs_packed.py"],
 }
 """A file whose arithmetic decides numbers -> the tests that cover it."""
+
+SIBLINGS = {
+    "addons/labels/scorer.py": ["tests/addons/labels/test_scorer.py"],
+    "addons/labels/agreement.py": ["tests/addons/clusters/test_mixture.py"],
+    "addons/labels/engine.py": ["tests/addons/labels/test_engine.py"],
+    "addons/links/scorer.py": ["tests/addons/links/test_scorer.py"],
+    "addons/authors/scorer.py": ["tests/addons/authors/test_scorer.py"],
+    "addons/authors/views.py": ["tests/addons/authors/test_scorer.py"],
+    "addons/classifier/training.py": ["tests/addons/classifier"],
+    "addons/classifier/model.py": ["tests/addons/classifier"],
+    "addons/classifier/naive_bayes.py": ["tests/addons/classifier"],
+    "addons/classifier/hybrid.py": ["tests/addons/classifier"],
+    "addons/clusters/gaussian_density.py": ["tests/addons/clusters/test_gmm.py"],
+    "addons/clusters/split_merge.py": ["tests/addons/clusters/test_gmm.py"],
+    "addons/clusters/clusters.py": ["tests/addons/clusters"],
+    "addons/clusters/mixture.py": ["tests/addons/clusters/test_mixture.py"],
+    "addons/covariates/covariates.py": ["tests/addons/covariates"],
+    "addons/covariates/effects.py": ["tests/addons/covariates"],
+    "addons/covariates/support.py": ["tests/addons/covariates"],
+    "addons/covariates/view.py": ["tests/addons/covariates"],
+    "addons/moments/geometry.py": ["tests/addons/moments/test_anchors.py"],
+    "addons/moments/anchors.py": ["tests/addons/moments/test_anchors.py"],
+    "addons/moments/fdm.py": ["tests/addons/moments/test_fdm.py"],
+    "addons/moments/scorer.py": ["tests/addons/moments/test_fdm.py"],
+    "addons/sweep/choosing.py": ["tests/addons/sweep"],
+    "addons/sweep/judging.py": ["tests/addons/sweep"],
+    "addons/sweep/marks.py": ["tests/addons/sweep"],
+    "addons/sweep/stability.py": ["tests/addons/sweep"],
+    "addons/views/drift.py": ["tests/addons/views/test_drift_by_period.py"],
+    "addons/views/hierarchy.py": ["tests/addons/views"],
+    "addons/views/intrusion.py": ["tests/addons/views"],
+    "addons/views/similar.py": ["tests/addons/views"],
+    "addons/views/find.py": ["tests/addons/views"],
+    "addons/views/word_table.py": ["tests/addons/views"],
+    "base/chunks.py": ["tests/base"],
+    "base/dates.py": ["tests/display/test_over_time.py", "tests/display/test_periods.py"],
+    "base/memory.py": ["tests/base/test_memory_plan.py", "tests/training/test_plan_bytes.py"],
+    "corpus/grid.py": ["tests/corpus"],
+    "corpus/axes.py": ["tests/corpus/test_axes.py"],
+    "display/doc_topics.py": ["tests/display", "tests/addons/report/test_report.py"],
+    "display/gather.py": ["tests/display"],
+    "display/geometry.py": ["tests/addons/report/test_html_report.py"],
+    "display/over_time.py": ["tests/display/test_over_time.py"],
+    "display/passages.py": ["tests/display/test_passages.py", "tests/display/test_snippets.py"],
+    "engines/covariates.py": ["tests/engines/test_covariates.py"],
+    "engines/message/atbp.py": ["tests/engines/test_tbp.py"],
+    "engines/message/bp.py": ["tests/engines/test_bp.py"],
+    "engines/message/priors.py": ["tests/engines/test_bp.py", "tests/engines/test_tbp.py"],
+    "engines/message/sparse_bp.py": ["tests/engines/test_sparse_bp.py"],
+    "engines/message/sparse_messages.py": ["tests/engines/test_sparse_bp.py"],
+    "engines/gibbs/chain.py": [
+        "tests/engines/test_gibbs_priors.py",
+        "tests/engines/test_gibbs.py",
+        "tests/training/test_chain_samples.py",
+    ],
+    "engines/gibbs/gs.py": ["tests/engines/test_gibbs.py"],
+    "engines/gibbs/sparselda.py": ["tests/engines/test_gibbs.py"],
+    "engines/variational/bounds.py": ["tests/engines/test_variational_bound.py"],
+    "engines/variational/choice.py": ["tests/engines/test_variational.py"],
+    "engines/variational/dense.py": ["tests/engines/test_variational.py"],
+    "engines/variational/family.py": ["tests/engines/test_variational.py"],
+    "engines/variational/mvi.py": ["tests/engines/test_variational.py"],
+    "engines/variational/ovb.py": ["tests/engines/test_variational.py"],
+    "engines/variational/sparsity.py": ["tests/engines/test_variational.py"],
+    "engines/variational/statistics.py": ["tests/engines/test_variational.py"],
+    "engines/variational/svi.py": ["tests/engines/test_variational.py"],
+    "evaluation/keys.py": ["tests/evaluation"],
+    "evaluation/held_out.py": ["tests/evaluation"],
+    "evaluation/likelihood.py": ["tests/addons/clusters"],
+    "evaluation/topic_number.py": ["tests/evaluation", "tests/addons/sweep"],
+    "evaluation/evaluate.py": ["tests/evaluation"],
+    "inference/methods/gibbs.py": ["tests/inference"],
+    "inference/methods/vb.py": ["tests/inference"],
+    "inference/output.py": ["tests/inference"],
+    "inference/priors.py": ["tests/inference", "tests/engines/test_covariates.py"],
+    "inference/token_topics.py": ["tests/inference"],
+    "ingestion/parts/split.py": ["tests/ingestion/test_split.py"],
+    "ingestion/store/choose_words.py": ["tests/ingestion/test_vocabulary.py"],
+    "ingestion/store/decide.py": ["tests/ingestion/test_ingest.py"],
+    "ingestion/tokens/phrases.py": ["tests/ingestion/test_tokens.py"],
+    "ingestion/tokens/word_counts.py": ["tests/ingestion/test_vocabulary.py"],
+    "model/design.py": ["tests/model/test_design.py"],
+    "model/edits.py": ["tests/model/test_edits.py"],
+    "model/seeds.py": ["tests/engines/test_seed_words.py", "tests/engines/test_seed_counts.py"],
+    "model/top.py": ["tests/model/test_model.py"],
+    "model/topic_kinds.py": ["tests/model/test_topic_kinds.py"],
+    "model/weighting.py": ["tests/engines/test_weighting.py"],
+    "retraining/decide.py": ["tests/retraining"],
+    "retraining/orphan_words.py": ["tests/retraining"],
+    "training/auto.py": ["tests/training/test_auto.py", "tests/training/test_aim.py"],
+    "training/course.py": [
+        "tests/training/test_stopping.py",
+        "tests/training/test_mass.py",
+        "tests/training/test_judgement.py",
+        "tests/training/test_best_pass.py",
+    ],
+    "training/covariates.py": ["tests/training/test_covariates.py"],
+    "training/heldout.py": [
+        "tests/training/test_best_pass.py",
+        "tests/training/test_covariates.py",
+    ],
+    "training/rehearsal.py": ["tests/training/test_rehearsal.py"],
+    "training/starts/best.py": ["tests/training/test_tries.py", "tests/training/test_starts.py"],
+    "training/starts/sample.py": ["tests/training/test_tries.py", "tests/training/test_starts.py"],
+    "training/starts/seeded.py": [
+        "tests/training/test_starts.py",
+        "tests/training/test_seed_rows.py",
+    ],
+    "training/starts/seeds.py": [
+        "tests/training/test_starts.py",
+        "tests/training/test_seed_rows.py",
+    ],
+    "training/starts/warm.py": ["tests/training/test_starts.py"],
+    "numeric/tables/merging.py": ["tests/numeric/test_round_sums.py"],
+    "numeric/tables/spec.py": ["tests/numeric"],
+}
+"""Further files that decide numbers, for ``--siblings``."""
+TESTS = TARGETS | SIBLINGS
 
 SWAPPED = {
     ast.Lt: ast.LtE,
@@ -201,7 +322,7 @@ class Worker:
         env = os.environ | {
             "PYTHONPATH": "",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "NUMBA_CACHE_DIR": str(folder / "kernels"),
+            "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(folder / "kernels")),
             "OPENBLAS_NUM_THREADS": "1",
             "TMPDIR": str(self.place),
         }
@@ -254,7 +375,7 @@ def try_mutant(mutant: Mutant, worker: Worker, lines: dict[str, list[str]], seco
     path = worker.place / PACKAGE / mutant.file
     whole = path.read_bytes()
     path.write_bytes(whole[: mutant.start] + mutant.new.encode() + whole[mutant.stop :])
-    every = TARGETS[mutant.file]
+    every = TESTS[mutant.file]
     try:
         chosen = choose_tests(mutant, lines, every)
         end, _ = worker.run(chosen, seconds)
@@ -269,9 +390,11 @@ def try_file(file: str, mutants: list[Mutant], workers: Queue[Worker], limit: in
     """Run all mutants of a file; print survivors and the score; return how many were killed."""
     began = time.monotonic()
     worker = workers.get()
-    end, plain = worker.run(TARGETS[file], 20 * limit, file)
+    end, plain = worker.run(TESTS[file], 20 * limit, file)
     if end != "passed":
-        sys.exit(f"{file}: its tests fail without a mutant; mend them first")
+        print(f"{file}: its tests fail without a mutant; mend them first", flush=True)
+        workers.put(worker)
+        return 0
     lines = json.loads((worker.place / "lines.json").read_text())
     seconds = max(limit, round(4 * plain))
     workers.put(worker)
@@ -298,7 +421,8 @@ def try_file(file: str, mutants: list[Mutant], workers: Queue[Worker], limit: in
 def main() -> None:
     """Read the command line, and try the files that it names."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--files", nargs="*", default=list(TARGETS), help="default: all")
+    parser.add_argument("--files", nargs="*", help="parts of their names; default: all targets")
+    parser.add_argument("--siblings", action="store_true", help="all files of SIBLINGS")
     parser.add_argument("--each", type=int, default=100, help="mutants at most of a file")
     parser.add_argument(
         "--total", type=int, help="mutants of all files together, instead of --each"
@@ -308,7 +432,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=20, help="processor time of one mutant")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     args = parser.parse_args()
-    chosen = [file for file in TARGETS if any(name in file for name in args.files)]
+    chosen = [*(SIBLINGS if args.siblings else TARGETS)]
+    if args.files:
+        chosen = [file for file in TESTS if any(name in file for name in args.files)]
     if args.total is None:
         drawn_of = {file: drawn(mutants_of(file), args.each, args.seed) for file in chosen}
     else:

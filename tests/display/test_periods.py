@@ -87,6 +87,24 @@ def test_one_date_in_two_hundred_is_far():
     assert not far and numbers[-1] == grain.find_period((2109, 0, 0))
 
 
+def test_few_dates_round_down():
+    """Of 398 documents one may be left out at either end; 399.9 would be two."""
+    years = Counter({(y, 0, 0): 20 for y in range(2000, 2019)})
+    years[(2018, 0, 0)] -= 2
+    years[(2009, 0, 0)] += 18
+    years[(2109, 0, 0)] = 2
+    assert years.total() == 398
+    assert not axis(years)[2]
+    years[(2109, 0, 0)] = 1
+    assert axis(years)[2] == Counter({(2109, 0, 0): 1})
+
+
+def test_a_far_date_that_eighty_periods_reach_is_none():
+    years = Counter({(y, 0, 0): 100 for y in range(2000, 2005)})
+    years[(2040, 0, 0)] = 1  # more than three times four years away, but within 80 years
+    assert axis(years) == (GRAINS["decade"], range(200, 205), Counter())
+
+
 def test_dates_are_counted_and_what_is_none_is_left_out():
     assert count([("2001-05-02", 2), ("2001-05-02", 3), ("", 1), (None, 9), ("soon", 4)]) == {
         (2001, 5, 2): 5
