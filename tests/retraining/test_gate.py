@@ -8,7 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.reference.completion import completion as twin
+from tests.reference.completion import text_key
+from tests.small_store import planted, store
+from topicstream.base.errors import DoesNotFit
+from topicstream.base.machine import PROCESS_BYTES
 from topicstream.model.topic_kinds import EMPTY
+from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import gate
 from topicstream.retraining.config import Gate
 
@@ -28,6 +34,8 @@ def judge(monkeypatch):
     monkeypatch.setattr(gate, "_same_topics", lambda model: model.names)
 
     def shared(models, corpus, threads):
+        assert None not in models and 1 <= len(models) <= 2
+        scores["models"] = models
         return [
             (SimpleNamespace(perplexity=p, tokens=TOKENS, oov_rate=0.25), np.array(logliks))
             for p, logliks in scores["given"]
@@ -37,7 +45,9 @@ def judge(monkeypatch):
 
     def run(new, old, given, **settings):
         scores["given"] = given
-        return gate.judge(new, old, None, Gate(**settings), 1)
+        judgement = gate.judge(new, old, None, Gate(**settings), 1)
+        assert scores["models"] == ([new] if old is None else [new, old])
+        return judgement
 
     return run
 
@@ -89,3 +99,78 @@ def test_a_first_model_is_only_warned_of(judge):
     found = judge(model_of([0, 10], ["2 pairs"]), None, [(100.0, SAME)])
     assert not found.refused and found.warnings == ["2 pairs"]
     assert found.perplexity == 100.0 and found.perplexity_before is None and found.error is None
+
+
+def test_nothing_to_score_is_no_verdict(judge):
+    found = judge(FINE, FINE, [])
+    assert not found.refused and found.tokens == 0 and found.perplexity is None
+
+
+def test_models_are_scored_on_the_words_that_both_know(tmp_path):
+    """Against the dense twin over these words alone; the first word of each model is one."""
+    counts, phi = planted(3, 90, 50, 4)
+    corpus = store(tmp_path / "c.zarr", counts[40:], counts[:40], ids=True)
+    alpha = np.array([0.1, 0.3, 0.2, 0.1])
+    known = (np.arange(40), np.append(np.arange(10, 50), 0))
+    common = np.append(0, np.arange(10, 40))
+    models = []
+    tables = []
+    for i, words in enumerate(known):
+        table = (phi * 300 + i * np.roll(phi, 1, axis=1) * 100).astype(np.float32)
+        tables.append(table)
+        names = [f"word{w}" for w in words]
+        models.append(TopicModel.from_arrays(table[words], names, alpha, 0.05))
+    scored = gate.shared_perplexity(models, corpus, 1)
+    documents = [text_key(f"heldout-{d}") for d in range(40)]
+    keys = [text_key(f"word{w}") for w in common]
+    for (score, logliks), table in zip(scored, tables, strict=True):
+        loglik, tokens, docs, _ = twin(
+            counts[:40][:, common], documents, keys, table[common].astype(float), alpha, 0.05, 0.8
+        )
+        assert (score.tokens, score.docs) == (tokens, docs)
+        assert score.oov_tokens == counts[:40].sum() - counts[:40][:, common].sum()
+        assert score.nats_per_token == pytest.approx(-loglik / tokens, rel=3e-5)
+        assert logliks.sum() == pytest.approx(loglik, rel=3e-5) and len(logliks) == 40
+
+
+def test_nothing_in_common_is_no_score(tmp_path):
+    counts, phi = planted(3, 30, 20, 2)
+    corpus = store(tmp_path / "c.zarr", counts, counts)
+    models = [
+        TopicModel.from_arrays(phi * 100, [f"{name}{i}" for i in range(20)], 0.1, 0.01)
+        for name in ("word", "other")
+    ]
+    assert gate.shared_perplexity(models, corpus, 1) == []
+
+
+def test_room_for_a_judgement_is_asked_for_before_the_training():
+    """A thread: 12 MB, and 6 bytes for each of 2^15 cells and of 100 topics and 16 lanes."""
+    words = 2_000_000
+    fixed = 3 * 150 * words + 32 * 100**2 + (40 << 20)
+    needed = PROCESS_BYTES + 1.06 * (fixed + (12 << 20) + 6 * (1 << 15) * 116)
+    gate.check_room(math.ceil(needed), 100, words)
+    with pytest.raises(DoesNotFit, match="judging the model"):
+        gate.check_room(math.floor(needed) - 2, 100, words)
+
+
+def test_models_are_opened_beside_their_pairs_and_the_words_of_the_corpus(monkeypatch):
+    topics = {"new": 30, "old": 20}
+    monkeypatch.setattr(gate, "read_manifest", lambda path: SimpleNamespace(topics=topics[path]))
+    asked = {}
+
+    def open_within(paths, limit, threads, *, beside):
+        asked.update(paths=paths, limit=limit, threads=threads, beside=beside)
+        return ["models"], 3
+
+    monkeypatch.setattr(gate, "open_within", open_within)
+    corpus = SimpleNamespace(n_words=1000)
+    assert gate.open_models(["new", "old"], corpus, 5, 4) == (["models"], 3)
+    # 150 bytes a word, 32 a pair of topics
+    assert asked == {
+        "paths": ["new", "old"],
+        "limit": 5,
+        "threads": 4,
+        "beside": 150 * 1000 + 32 * 600,
+    }
+    gate.open_models(["new"], corpus, 5, 4)
+    assert asked["beside"] == 150 * 1000 + 32 * 900

@@ -404,8 +404,10 @@ def _column_sums(
 ) -> np.ndarray:
     """Sum the rows of some words, float64[K]."""
     step = max(1, (1 << 18) // topics)
-    some = (rows(words[first : first + step])[:, :topics] for first in range(0, len(words), step))
-    return np.asarray(np.sum([part.sum(0, dtype=np.float64) for part in some], axis=0))
+    total = np.zeros(topics)
+    for first in range(0, len(words), step):
+        total += rows(words[first : first + step])[:, :topics].sum(axis=0, dtype=np.float64)
+    return total
 
 
 def log_likelihood(

@@ -16,17 +16,7 @@ import pytest
 import topicstream
 from tests import DATA, retrain_tools
 from topicstream.addons.sweep import sweep as work
-from topicstream.addons.sweep.choosing import choose
-from topicstream.addons.sweep.judging import (
-    Estimate,
-    HalfScores,
-    Run,
-    Scores,
-    average_seeds,
-    mark_ties,
-)
 from topicstream.addons.sweep.picture import lines
-from topicstream.addons.sweep.stability import SeedAgreement
 from topicstream.addons.sweep.sweep import grid, sweep
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.marker import mark_of
@@ -81,28 +71,6 @@ def test_both_halves_make_the_whole(corpus, tmp_path):
     assert (
         whole / low > 0.9 and whole / high < 1.1
     )  # those set aside at ingest are a part of those that judge
-
-
-def test_fewer_topics_within_an_error_are_taken():
-    rng = np.random.default_rng(0)
-    keys = np.arange(400, dtype=np.uint64)
-    tokens = np.full(400, 10.0)
-    runs = [Run(k, s, "a") for k in (10, 20, 40) for s in (0, 1)]
-    level = {10: -71.0, 20: -70.02, 40: -70.0}
-    noise = rng.normal(size=400)
-
-    def own() -> np.ndarray:
-        drawn = rng.normal(scale=0.6, size=400)
-        return drawn - drawn[::2].mean()  # the first half's means are exactly the levels
-
-    scores = {r: Scores(keys, level[r.topics] + noise + own(), tokens) for r in runs}
-    rows = [{"perplexity_choosing": float(i)} for i in range(6)]
-    _, chosen, why = choose(runs, scores, rows)
-    assert (
-        chosen["perplexity_choosing"] == 2.0
-        and why.startswith("20 topics")
-        and "standard error" in why
-    )
 
 
 def test_grid_and_refusals(corpus, tmp_path):
@@ -246,77 +214,6 @@ def test_seeds_are_matched_and_what_they_have_in_common_is_a_model(corpus, tmp_p
     assert again == result
     shown = lines(result)
     assert "≈" in shown[1] and "±" in shown[1] and "4 of 4 topics" in shown[-1]
-
-
-def test_agreement_by_hand():
-    between = np.array([[1, 0.8, 0.6], [0.8, 1, 0.7], [0.6, 0.7, 1.0]])
-    likeness = np.array([[0.9, 0.7], [1, 1], [0.5, 0.9]])
-    found = SeedAgreement(between, 1, np.zeros((3, 2), np.int64), likeness)
-    assert found.mean == pytest.approx(0.7)
-    without = np.array([0.7, 0.6, 0.8])  # the pair that is left without each
-    assert found.error == pytest.approx(np.sqrt(2 / 3 * ((without - 0.7) ** 2).sum()))
-    mean, low, high = found.by_topic()
-    half = 12.706 * np.std([0.9, 0.5], ddof=1) / np.sqrt(2)
-    np.testing.assert_allclose(
-        (mean, low, high), ([0.7, 0.8], [0, 0], [min(1, 0.7 + half), 1]), atol=1e-3
-    )
-
-
-def test_errors_are_those_of_many_drawings():
-    """Documents, seeds and what differs by both vary; the standard errors say how much figures and
-    differences do.
-    """
-    rng = np.random.default_rng(1)
-    n = 80
-    seeds = 4
-    keys = np.arange(2 * n, dtype=np.uint64)
-    tokens = np.full(2 * n, 10.0)
-    runs = [Run(k, s, "a") for k in (10, 20) for s in range(seeds)]
-    ten = ("a", 10, ())
-    twenty = ("a", 20, ())
-    found = []
-    for _ in range(400):
-        shared = rng.normal(-70, 5, 2 * n)
-        own = {k: rng.normal(0, 1.0, 2 * n) for k in (10, 20)}
-        scores = {
-            r: Scores(
-                keys,
-                shared + own[r.topics] + rng.normal(0, 0.3) + rng.normal(0, 2.0, 2 * n),
-                tokens,
-            )
-            for r in runs
-        }
-        d = HalfScores(runs, scores, scores[runs[0]].choosing)
-        estimate = d.perplexity(ten, True)
-        found.append(
-            (d.nats(ten) - d.nats(twenty), d.error(ten, twenty), estimate.value, estimate.error)
-        )
-    difference, error, value, own_error = np.array(found).T
-    assert np.sqrt(np.mean(error**2)) == pytest.approx(difference.std(), rel=0.15)
-    assert np.sqrt(np.mean(own_error**2)) == pytest.approx(value.std(), rel=0.15)
-
-
-def test_ties():
-    rng = np.random.default_rng(1)
-    tokens = np.full(800, 10.0)
-    keys = np.arange(800, dtype=np.uint64)
-    base = rng.normal(-70, 5, 800)
-    runs = [Run(k, s, "a") for k in (10, 20, 40) for s in range(5)]
-    level = {10: -0.5, 20: -0.02, 40: 0.0}
-    scores = {
-        r: Scores(keys, base + level[r.topics] + rng.normal(0, 1.0, 800), tokens) for r in runs
-    }
-    _, near = HalfScores(runs, scores, scores[runs[0]].choosing).tied()
-    assert {s[1] for s in near} == {20, 40}
-    assert average_seeds([1.0, 2.0, 3.0]) == Estimate(2.0, pytest.approx(1 / np.sqrt(3)))
-    told = mark_ties(
-        {
-            ("a", 1, ()): Estimate(1.0, 0.1),
-            ("a", 2, ()): Estimate(1.25, 0.1),
-            ("a", 3, ()): Estimate(0.5, 0.1),
-        }
-    )
-    assert [e.tie for e in told.values()] == [True, True, False]
 
 
 @pytest.mark.skipif(not REUTERS.exists(), reason="the corpus is not there")
