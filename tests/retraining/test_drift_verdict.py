@@ -5,13 +5,28 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.spatial import distance
 
 import topicstream
+from tests.small_store import planted, store
 from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.completion import score_model
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
+from topicstream.retraining import drift
 from topicstream.retraining.config import Limits
-from topicstream.retraining.drift import Drift, measure, stage, verdict
+from topicstream.retraining.drift import (
+    DocumentGroups,
+    Drift,
+    jensen_shannon,
+    mean_shares,
+    measure,
+    measure_groups,
+    stage,
+    verdict,
+)
 
 
 def night(seed: int, source: str, n: int) -> list[dict[str, str]]:
@@ -72,3 +87,101 @@ def test_the_subjects_of_old_words_in_another_mix_are_drift_by_likelihood(traine
     figures = figures_of(trained, texts, tmp_path)
     assert figures.unknown_tokens < 0.20
     assert any("perplexity" in why for why in verdict(figures, Limits()))
+
+
+def test_a_figure_that_equals_its_limit_is_no_drift():
+    limits = Limits(unknown_tokens=0.25, perplexity=1.5, usage=0.5, seen_words=0.75)
+    at = Drift(5, 9, seen_words=0.75, unknown_tokens=0.25, perplexity=1.5, usage=0.5)
+    assert verdict(at, limits) == []
+    beyond = {"seen_words": 0.749, "unknown_tokens": 0.251, "perplexity": 1.51, "usage": 0.51}
+    said = {"seen_words": "74.9 %", "unknown_tokens": "25.1 %", "perplexity": "1.51 times"}
+    said["usage"] = "by 0.51"
+    for name, value in beyond.items():
+        [why] = verdict(Drift(5, 9, **{name: value}), limits)
+        assert said[name] in why
+    assert len(verdict(Drift(5, 9, **beyond), limits)) == 4
+    assert verdict(Drift(5, 9), limits) == []
+
+
+def test_the_distance_of_usage_is_scipys():
+    p = np.array([4.0, 1.0, 0.0, 5.0])
+    q = np.array([1.0, 1.0, 3.0, 0.0])
+    assert jensen_shannon(p, q) == pytest.approx(distance.jensenshannon(p, q, base=2))
+    assert jensen_shannon(p, 3 * p) == pytest.approx(0.0, abs=1e-8)
+    assert jensen_shannon(np.array([1.0, 0.0]), np.array([0.0, 2.0])) == pytest.approx(1.0)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A corpus of words 0 to 39, a model of words 0 to 34, and new documents of words 5 to 49."""
+    home: Path = tmp_path_factory.mktemp("small")
+    counts, phi = planted(5, 160, 50, 3)
+    old = counts.copy()
+    old[:, 40:] = 0
+    names = [f"word{w}" for w in range(40)]
+    corpus = store(home / "c.zarr", old[:90, :40], old[90:120, :40], names)
+    model = TopicModel.from_arrays((phi * 500)[:35], names[:35], 0.1, 0.01)
+    some = counts[120:, 5:].copy()
+    some[3] = 0
+    some[3, 44] = 7  # a document of a new word alone
+    new = store(home / "n.zarr", some, some[:0], [f"word{w}" for w in range(5, 50)])
+    groups = np.array([0, 1, -1, 2] + [0, 1] * 18, np.int32)
+    return corpus, model, new, some, groups
+
+
+def test_figures_of_groups_by_hand(small):
+    """Words 5 to 39 were seen, those past 35 by the corpus alone; group 2 has one new word."""
+    corpus, model, new, counts, groups = small
+    sizes = np.bincount(groups[groups >= 0]).tolist()
+    given = DocumentGroups(new, {"train": groups}, sizes)
+    found = measure_groups(model, corpus, given, 1)
+    old = score_model(model, corpus).perplexity
+    shares = np.concatenate([block.shares for block in document_shares(model, new)])
+    old_shares = np.concatenate([block.shares for block in document_shares(model, corpus)])
+    pieces = []
+    score_model(model, new, parts=("train",), each=lambda *piece: pieces.append(piece))
+    loglik, tokens = (np.concatenate(some) for some in zip(*pieces, strict=True))
+    for group in (0, 1):
+        mine = groups == group
+        there = counts[mine].sum(axis=0) > 0
+        assert found[group].documents == mine.sum() and found[group].words == there.sum()
+        assert found[group].seen_words == pytest.approx(there[:35].sum() / there.sum())
+        unknown = counts[mine][:, 35:].sum() / counts[mine].sum()
+        assert found[group].unknown_tokens == pytest.approx(unknown)
+        perplexity = np.exp(-loglik[mine].sum() / tokens[mine].sum())
+        assert found[group].perplexity_new == pytest.approx(perplexity)
+        assert found[group].perplexity_old == old
+        assert found[group].perplexity == pytest.approx(perplexity / old)
+        usage = distance.jensenshannon(shares[mine].mean(axis=0), old_shares.mean(axis=0), base=2)
+        assert found[group].usage == pytest.approx(usage, rel=1e-4)
+    assert found[2] == Drift(1, 1, seen_words=0.0, unknown_tokens=1.0)
+    [alone] = measure_groups(model, None, DocumentGroups.of_training(new), 1)
+    there = counts.sum(axis=0) > 0
+    assert alone.seen_words == pytest.approx(there[:30].sum() / there.sum())
+    assert alone.perplexity_old is None and alone.perplexity is None and alone.usage is None
+    assert alone.perplexity_new == pytest.approx(np.exp(-loglik.sum() / tokens.sum()))
+
+
+def test_usage_is_compared_with_held_out_documents_if_they_are_enough(small, monkeypatch):
+    corpus, model, new, _, _ = small
+    heldout = [block.shares for block in document_shares(model, corpus, heldout=True)]
+    training = [block.shares for block in document_shares(model, corpus)]
+    mine = [block.shares[block.counted] for block in document_shares(model, new)]
+    mean = np.concatenate(mine).mean(axis=0, dtype=float)
+    assert drift.ENOUGH == 200
+    for enough, old in ((30, heldout), (31, training)):
+        monkeypatch.setattr(drift, "ENOUGH", enough)
+        expected = distance.jensenshannon(mean, np.concatenate(old).mean(axis=0), base=2)
+        assert measure(model, corpus, new, 1).usage == pytest.approx(expected, rel=1e-3)
+
+
+def test_shares_are_averaged_over_documents_with_a_known_word(small, monkeypatch):
+    _, model, new, counts, groups = small
+    shares = np.concatenate([block.shares for block in document_shares(model, new)])
+    known = counts[:, :30].sum(axis=1) > 0
+    given = DocumentGroups(new, {"train": groups}, np.bincount(groups[groups >= 0]).tolist())
+    for group, mean in enumerate(mean_shares(model, given, 1)):
+        mine = shares[(groups == group) & known]
+        expected = mine.mean(axis=0) if len(mine) else np.zeros(3)
+        assert mean == pytest.approx(expected, rel=1e-5)
+    assert drift.AT_MOST == 20_000
