@@ -181,6 +181,75 @@ def test_both_parts_together(corpus, matrix):
     assert score.tokens == counts.sum()
 
 
+def test_figures_of_a_score_add_up(corpus, matrix):
+    """Cells and documents by the twin's split; iterations a document; the rows make the total."""
+    counts, phi = matrix
+    heldout = counts[:60]
+    pieces = []
+    told = []
+    score = score_blocks(
+        ScoredTopics(TopicTable(phi, ALPHA, BETA, lam(phi), W)),
+        prepare_heldout(corpus, topics=K),
+        progress=lambda *done: told.append(done),
+        each=lambda *piece: pieces.append(piece),
+    )
+    cells = scored = 0
+    for d, row in enumerate(heldout):
+        key = text_key(f"heldout-{d}")
+        places = [split_of(key, text_key(f"word{w}")) for w in np.flatnonzero(row)]
+        rest = sum(place >= 0.8 for place in places)
+        if 0 < rest < len(places):
+            cells += rest
+            scored += 1
+    assert (score.cells, score.docs, score.skipped) == (cells, scored, 60 - scored)
+    assert 1 <= score.inner <= 100
+    loglik, tokens = (np.concatenate(some) for some in zip(*pieces, strict=True))
+    assert len(loglik) == 60 and (tokens > 0).sum() == scored
+    assert tokens.sum() == score.tokens and -loglik.sum() / score.tokens == pytest.approx(
+        score.nats_per_token, rel=1e-12
+    )
+    assert told[-1] == (60, 60)
+    assert (score.oov_tokens, score.oov_rate, score.split) == (0, 0, 0.8)
+    assert "20 % of the different words" in score.measured and "other 80 %" in score.measured
+
+
+def test_a_long_document_is_scored_in_panels(tmp_path):
+    """More words than a panel of rows holds: the sum is that of the twin."""
+    rng = np.random.default_rng(8)
+    words = 9000
+    counts = np.stack([rng.integers(0, 3, words), (rng.random(words) < 0.001).astype(int)])
+    phi = rng.gamma(0.3, size=(words, K)).astype(np.float32) * 50
+    store_of_two = store(tmp_path / "long.zarr", counts, counts)
+    loglik, tokens, docs, _ = twin(
+        counts,
+        document_keys(store_of_two, True),
+        word_keys(store_of_two),
+        phi.astype(float),
+        ALPHA,
+        BETA,
+        0.8,
+    )
+    score = heldout_perplexity(phi, ALPHA, BETA, lam(phi), store_of_two)
+    assert (score.tokens, score.docs) == (tokens, docs)
+    assert score.nats_per_token == pytest.approx(-loglik / tokens, rel=2e-5)
+
+
+def test_sums_of_many_rows_are_those_of_all(monkeypatch):
+    """Words come in pieces of 2^18 / K rows."""
+    asked = []
+    table = np.random.default_rng(1).random((600, 1000)).astype(np.float32)
+
+    def rows(ids):
+        asked.append(len(ids))
+        return np.pad(table[ids], ((0, 0), (0, 8)), constant_values=9.0)
+
+    some = np.arange(0, 600, 2)
+    found = completion._column_sums(rows, some, 1000)
+    np.testing.assert_allclose(found, table[some].sum(axis=0, dtype=np.float64), rtol=1e-12)
+    assert asked == [262, 38]
+    assert completion._column_sums(rows, some[:0], 1000).tolist() == [0.0] * 1000
+
+
 def test_truth_beats_the_uniform_and_the_marginal(corpus, matrix):
     counts, phi = matrix
     true = heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus).perplexity

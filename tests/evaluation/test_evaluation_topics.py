@@ -10,7 +10,16 @@ import pytest
 
 from tests.small_store import planted, store
 from topicstream.base.errors import DoesNotFit, InputError
-from topicstream.evaluation.coherence import c_v, coherence, cooccurrence, diversity, npmi, umass
+from topicstream.evaluation.coherence import (
+    c_v,
+    coherence,
+    cooccurrence,
+    diversity,
+    exclusivity,
+    mean_of_topics,
+    npmi,
+    umass,
+)
 from topicstream.evaluation.evaluate import evaluate, parse_split
 from topicstream.evaluation.matching import compare, l1_distances
 from topicstream.model.top import top_words
@@ -97,6 +106,58 @@ def test_words_unknown_to_the_corpus_are_counted(made):
     assert (
         result["coherence"]["npmi"] is None and result["coherence"]["npmi_by_topic"] == [None] * K
     )
+
+
+def test_pairs_by_hand():
+    """Documents of words 0, 1, 2: 4, 2, 3; 0 and 1 together in 2, 0 and 2 in 1, 1 and 2 in none."""
+    pairs = np.array([[[4, 2, 1], [2, 2, 0], [1, 0, 3]]])
+    expected = [math.log(3 / 4), math.log(2 / 4), math.log(1 / 2)]
+    assert umass(pairs)[0] == pytest.approx(np.mean(expected))
+    both, once = 2 / 8, 1 / 8
+    points = [
+        math.log(both / (4 / 8 * 2 / 8)) / -math.log(both),
+        math.log(once / (4 / 8 * 3 / 8)) / -math.log(once),
+        -1.0,
+    ]
+    assert npmi(pairs, 8)[0] == pytest.approx(np.mean(points))
+    lacking = pairs.copy()
+    lacking[0, 1] = lacking[0, :, 1] = 0  # no document has the second word
+    assert umass(lacking)[0] == pytest.approx(np.mean([math.log(1 / 4), math.log(2 / 4)]))
+    assert npmi(lacking, 8)[0] == pytest.approx(points[1])
+    assert np.isnan(npmi(np.zeros((1, 2, 2), int), 0)).all()
+    assert np.isnan(umass(np.zeros((1, 2, 2), int))).all()
+
+
+def test_the_words_found_in_most_documents_are_the_baseline(made):
+    counts, corpus, model = made
+    found = coherence(model, corpus, top=5)
+    df = (counts > 0).sum(axis=0)
+    common = np.argsort(-df, kind="stable")[:5]
+    pairs, docs = cooccurrence(corpus, common[None])
+    for name, value in (("umass", umass(pairs)), ("npmi", npmi(pairs, docs))):
+        assert found.values[name][-1] == pytest.approx(value[0])
+    assert len(found.by_topic("npmi")) == K and found.top == 5 and found.docs == 299
+
+
+def test_means_leave_out_what_is_unknown_or_not_live():
+    kinds = ["live", "dead", "live", "background", "live"]
+    assert mean_of_topics([0.1, 0.9, None, 0.8, 0.4], kinds) == pytest.approx(0.25)
+    assert mean_of_topics([None, 0.9], ["live", "dead"]) is None
+
+
+def test_exclusivity_by_hand():
+    phi = np.array([[6.0, 0], [3, 1], [1, 9], [0, 0]])
+    model = TopicModel.from_arrays(phi, ["a", "b", "c", "d"], 0.1, 0.0)
+    assert exclusivity(model, 2) == pytest.approx([(1 + 0.75) / 2, (0.9 + 0.25) / 2])
+    assert exclusivity(model, 1) == pytest.approx([1.0, 0.9])
+
+
+def test_diversity_counts_live_topics_alone():
+    """Of three topics the last is dead; two share one of their two words."""
+    phi = np.array([[9.0, 0, 0], [8, 9, 0], [0, 8, 0], [0, 0, 0.2], [0, 0, 0.1]])
+    model = TopicModel.from_arrays(phi * 100, list("abcde"), 0.1, 0.0, corpus={"docs": 20})
+    assert model.kinds == ["live", "live", "dead"]
+    assert diversity(model, 2) == 0.75
 
 
 def test_diversity():

@@ -5,6 +5,7 @@ line and on raw files.
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -14,7 +15,16 @@ import pytest
 import topicstream
 from tests.ingest_tools import write_jsonl
 from topicstream import TopicModel
-from topicstream.addons.labels.scorer import Predicted, lost_without, predict
+from topicstream.addons.labels import scorer
+from topicstream.addons.labels.agreement import agreement
+from topicstream.addons.labels.scorer import (
+    THRESHOLDS,
+    Predicted,
+    lost_without,
+    precision_recall_f1,
+    predict,
+    score_labels,
+)
 from topicstream.base.errors import InputError, StoreError, TopicsError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
@@ -101,6 +111,71 @@ def test_what_a_document_loses_without_a_label_is_that_by_hand():
             without = phi[rows[cells]] @ (others / others.sum())
             assert lost[d, j] == pytest.approx(x[cells] @ np.log(with_it / without), abs=2e-4)
     assert np.isfinite(lost).all()
+
+
+def test_precision_and_recall_by_hand():
+    """Three of four predictions are right, of six labels."""
+    found = precision_recall_f1(np.array([2, 1]), np.array([3, 1]), 6)
+    assert found == pytest.approx((0.75, 0.5, 0.6))
+    assert precision_recall_f1(np.zeros(2, int), np.zeros(2, int), 0) == (0.0, 0.0, 0.0)
+    assert precision_recall_f1(np.zeros(2, int), np.zeros(2, int), 5) == (0.0, 0.0, 0.0)
+    assert len(THRESHOLDS) == 120 and THRESHOLDS[:2].tolist() == [0, 0.25]
+    assert THRESHOLDS[-1] == 4096
+
+
+def test_figures_of_labels_by_hand(monkeypatch):
+    """Four documents and a label that no training document had; a threshold that one equals."""
+    scores = np.array(
+        [[5.0, 1.0, 0.0], [3.0, 4.0, 0.0], [2.0, 1.0, 0.5], [9.0, 0.0, 3.0]], np.float32
+    )
+    labels = np.array([0, 1, -1, 2, 0])  # of documents 0, 1 (and one unknown), 2, 3
+    found = Predicted(3, np.array([3.0], np.float32))
+    found.add(scores, np.array([0, 1, 3, 4, 5]), labels)
+    monkeypatch.setattr(scorer, "predict", lambda *_, **__: found)
+    names = {"grain": 0, "oil": 1, "trade": 2}
+    monkeypatch.setattr(scorer, "named_topics", lambda model: names)
+    manifest = SimpleNamespace(label_docs=[7, 9, 0])
+    run = SimpleNamespace(
+        model=SimpleNamespace(manifest=manifest), threads=1, step=lambda name: None
+    )
+    score = score_labels(run, None, ("heldout",), 3.0)
+    # said: grain of 0, 1, 3; oil of 1; trade of 3. right: grain of 0 and 3, oil of 1
+    assert (score.precision, score.recall) == (pytest.approx(3 / 5), pytest.approx(3 / 5))
+    assert score.micro_f1 == pytest.approx(2 * 3 / (5 + 5))
+    # grain 2 right, 3 said, 2 true; oil 1, 1, 1; trade is not judged
+    assert score.macro_f1 == pytest.approx((4 / 5 + 1) / 2)
+    assert score.accuracy == pytest.approx(2 / 3)  # of documents 0, 2, 3, whose best is grain
+    assert (score.docs, score.unlabelled, score.labels, score.unknown_labels) == (4, 0, 2, 1)
+    assert [(e["label"], e["docs"], e["predicted"], e["right"]) for e in score.each] == [
+        ("grain", 2, 3, 2),
+        ("oil", 1, 1, 1),
+        ("trade", 1, 1, 0),
+    ]
+    assert score.threshold == 3.0 and not score.at_least_one
+
+
+def test_agreement_of_partitions_is_scikit_learns():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(4)
+    label = rng.integers(0, 4, 200)
+    cluster = np.where(rng.random(200) < 0.6, label, rng.integers(0, 5, 200))
+    table = np.zeros((4, 5))
+    np.add.at(table, (label, cluster), 1)
+    nmi, ari = agreement(table)
+    assert nmi == pytest.approx(metrics.normalized_mutual_info_score(label, cluster))
+    assert ari == pytest.approx(metrics.adjusted_rand_score(label, cluster))
+
+
+def test_agreement_by_hand():
+    """Classes of 3 and 1, clusters of 2 and 2: two in common, one, one."""
+    nmi, ari = agreement(np.array([[2.0, 1.0], [0.0, 1.0]]))
+    h = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+    both = -(0.5 * np.log(0.5) + 2 * 0.25 * np.log(0.25))
+    assert nmi == pytest.approx((h + np.log(2) - both) / (0.5 * (h + np.log(2))))
+    # pairs: 1 in common, 3 of classes, 2 of clusters, 6 in all
+    assert ari == pytest.approx((1 - 3 * 2 / 6) / (0.5 * (3 + 2) - 1), abs=1e-12)
+    assert agreement(np.diag([3.0, 4.0])) == pytest.approx((1.0, 1.0))
+    assert agreement(np.array([[5.0]])) == (1.0, 1.0)
 
 
 def test_rows_of_a_ragged_array():

@@ -38,3 +38,19 @@ def test_a_word_seen_once_is_not_exclusive():
     assert np.argmax(word_measures(unknown)["frex"][0]) == 0
     assert [words[i] for i in np.argsort(-frex)[:2]] == ["own", "other"]
     assert frex[4] < word_measures(unknown)["frex"][0][4]
+
+
+def test_measures_by_hand():
+    """Two topics of sizes 10 and 30, without a prior."""
+    counts = np.array([[6.0, 3.0], [3.0, 3.0], [1.0, 24.0]])
+    model = TopicModel.from_arrays(counts, ["a", "b", "c"], alpha=0.1, beta=0.0)
+    p = counts / counts.sum(axis=0)
+    found = word_measures(model)
+    np.testing.assert_allclose(found["probability"], p.T, rtol=1e-6)
+    np.testing.assert_allclose(found["lift"], (p / (counts.sum(axis=1) / 40)[:, None]).T, rtol=1e-6)
+    middle = np.log(p).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(found["score"], (p * (np.log(p) - middle)).T, rtol=1e-6)
+    # ranks of p: 3 2 1 and 1.5 1.5 3; of its share among the topics: 3 2 1 and 1 2 3
+    first = [1, 2 / 3, 1 / 3]
+    second = [2 / (3 + 2), 2 / (2 + 1.5), 1]
+    np.testing.assert_allclose(found["frex"], [first, second], rtol=1e-6)
