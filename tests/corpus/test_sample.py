@@ -5,19 +5,22 @@ these alone.
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from checkpoint_bits import content_hash
 
 import topicstream
 from tests import few_quick
 from tests.listening import Listening
+from tests.planted import store as weighted_store
 from tests.retrain_tools import made, write
 from tests.small_store import planted, store
 from topicstream.base.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.base.files.durable import read_json
 from topicstream.cli.main import run
+from topicstream.corpus.documents import hash_ids
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import SampledCorpus
+from topicstream.corpus.sample import SampledCorpus, select_sample
 from topicstream.engines import engines
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys
@@ -75,6 +78,47 @@ def test_samples_are_within_each_other_and_with_the_rest_everything(whole):
             and len(sample) == sample.n_docs + 40
         )
         before = set(here)
+
+
+def test_the_second_half_of_the_hash_of_its_id_decides(whole):
+    """The first half sets documents aside at ingest; a share of n is below n times 2^64."""
+    ids = ids_of(whole)
+    low = hash_ids(pa.array(ids, pa.large_string()))[1]
+    for share in (0.3, 0.5):
+        expected = [i for i, h in zip(ids, low.tolist(), strict=True) if h < share * 2.0**64]
+        assert ids_of(SampledCorpus(whole, share)) == expected
+        rest = ids_of(SampledCorpus(whole, share, rest=True))
+        assert rest == [i for i in ids if i not in set(expected)]
+    assert select_sample(whole, 1) is whole
+    for wrong in (0, -0.1, 1.01):
+        with pytest.raises(UsageError, match="--sample"):
+            select_sample(whole, wrong)
+
+
+def test_weights_of_a_sample_are_summed_as_numbers(counts, tmp_path):
+    """Half counts: 0.5 of each token."""
+    rows = counts[:60]
+    documents, words = np.nonzero(rows)
+    indptr = np.append(0, np.cumsum(np.bincount(documents, minlength=60)))
+    weights = (rows[documents, words] / 2).astype(np.float32)
+    path = weighted_store(
+        tmp_path / "w.zarr", indptr, words.astype(np.int32), weights, 90, weighted=True
+    )
+    corpus = Corpus.open(path)
+    sample = SampledCorpus(corpus, 0.5)
+    chosen = [int(i[1:]) for i in ids_of(sample)]
+    assert 15 < len(chosen) < 45
+    assert sample.n_tokens == rows[chosen].sum() / 2
+    np.testing.assert_allclose(sample.word_counts(), rows[chosen].sum(axis=0) / 2)
+    np.testing.assert_array_equal(sample.document_counts(), (rows[chosen] > 0).sum(axis=0))
+
+
+def test_removed_documents_are_those_held_out(whole, monkeypatch):
+    """Removed documents of the training part are in no sample: its rows go on without them."""
+    listed = np.array([[9, 0, 0, 3], [4, 1, 0, 3], [5, 1, 1, 2], [7, 0, 1, 1]])
+    monkeypatch.setattr(type(whole), "removed", lambda self: listed)
+    sample = SampledCorpus(whole, 0.4)
+    assert sample.removed().tolist() == [[4, 1, 0, 3], [5, 1, 1, 2]]
 
 
 def test_a_view_reads_as_a_store_of_its_documents(whole, alone):

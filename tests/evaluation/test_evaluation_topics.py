@@ -93,6 +93,23 @@ def test_npmi_at_its_ends():
     assert umass(always)[0] == pytest.approx(math.log(11 / 10))
 
 
+def test_one_measure_of_words_may_be_asked_for(made):
+    _, corpus, model = made
+    every = evaluate(model, corpus, coherent=True)["coherence"]
+    assert every["top"] == 10 and every["docs"] == 299
+    found = coherence(model, corpus)
+    for name in ("umass", "npmi", "c_v"):
+        one = evaluate(model, corpus, coherent=name)["coherence"]
+        assert one[name] == every[name] == pytest.approx(found.mean(name))
+        assert [other for other in ("umass", "npmi", "c_v") if other in one] == [name]
+        assert one[f"{name}_mean_topic"] == pytest.approx(found.values[name][-1])
+        assert one[f"{name}_by_topic"] == found.by_topic(name)
+    assert evaluate(model, corpus, coherent=True, top=2)["coherence"]["top"] == 2
+    with pytest.raises(InputError):
+        evaluate(model, corpus, coherent=True, top=1)
+    assert evaluate(model, corpus, diverse=True)["diversity"]["top"] == 25
+
+
 def test_words_unknown_to_the_corpus_are_counted(made):
     _, corpus, model = made
     other = TopicModel.from_arrays(
@@ -255,6 +272,17 @@ def test_c_v_by_its_definition(made):
         cosines = [v @ whole / np.linalg.norm(v) / np.linalg.norm(whole) for v in vectors.values()]
         assert found.by_topic("c_v")[k] == pytest.approx(np.mean(cosines), abs=1e-9)
     assert found.mean("c_v") == pytest.approx(np.mean(found.by_topic("c_v")))
+
+
+def test_c_v_of_words_that_never_meet():
+    """Of 10 documents 4 have the first word, 5 the second, none both: 1e-12 stands for none."""
+    point = math.log(1e-12 / (0.4 * 0.5)) / -math.log(1e-12)
+    # a word in 4 of 10 documents shares all of them with itself
+    first = np.array([math.log(0.4 / 0.16) / -math.log(0.4), point])
+    second = np.array([point, math.log(0.5 / 0.25) / -math.log(0.5)])
+    whole = first + second
+    cosines = [v @ whole / np.linalg.norm(v) / np.linalg.norm(whole) for v in (first, second)]
+    assert c_v(np.array([[[4, 0], [0, 5]]]), 10)[0] == pytest.approx(np.mean(cosines), abs=1e-9)
 
 
 def test_c_v_of_another_corpus_leaves_out_what_it_lacks(tmp_path):

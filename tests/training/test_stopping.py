@@ -11,6 +11,7 @@ from topicstream.base.errors import Interrupted, UsageError
 from topicstream.base.progress import Shown as Progress
 from topicstream.engines import find
 from topicstream.engines.base import Shape
+from topicstream.training import stopping
 from topicstream.training.auto import choose
 from topicstream.training.config import TrainConfig
 from topicstream.training.course import Course
@@ -227,6 +228,25 @@ def test_what_is_not_said_does_not_stop_a_run():
     plain = Stopping(10, 0.5)
     assert plain.max_time is None
     assert (plain.eval_every, plain.tol_params, plain.least) == (0, 0.0, 0)
+
+
+def test_two_passes_are_one_change():
+    """Two changes in a row decide, of three passes."""
+    assert not converged([100.0], 0.5, 1, 0) and not converged([100.0, 100.0], 0.5, 2, 0)
+    assert converged([100.0, 100.0, 100.0], 0.5, 3, 0)
+    assert not converged([101.0, 100.0, 100.0], 0.5, 3, 0)
+    assert not converged([100.0, 100.0, 101.0], 0.5, 3, 0)
+
+
+def test_the_second_signal_stops_the_process(monkeypatch):
+    done = []
+    monkeypatch.setattr(stopping.signal, "signal", lambda *given: done.append(given))
+    monkeypatch.setattr(stopping.signal, "raise_signal", lambda number: done.append(number))
+    signals = Signals()
+    signals._handle(15, None)
+    assert signals.asked == 15 and done == []
+    signals._handle(2, None)
+    assert done == [(2, stopping.signal.SIG_DFL), 2]
 
 
 def test_no_signal_is_heeded_before_one_came():
