@@ -349,6 +349,36 @@ def test_stop_words_are_read_from_a_file(tmp_path):
         read_stopwords(str(tmp_path / "absent"))
 
 
+def test_a_pair_at_the_threshold_is_a_phrase(tmp_path):
+    """20 of 320 pairs, each of its words 80 of 640: ln(1 / 16 * 64) / ln 16 is about a half."""
+    points = (np.log(1 / 16) - 2 * np.log(1 / 8)) / -np.log(1 / 16)
+    assert points == pytest.approx(0.5)
+    texts = ["left right"] * 20
+    texts += [f"left own{n}" for n in range(60)] + [f"right other{n}" for n in range(60)]
+    texts += [f"only{n} single{n}" for n in range(180)]
+    # letters alone make words
+    texts = [text.translate(str.maketrans("0123456789", "abcdefghij")) for text in texts]
+    recipe = Recipe(min_length=1)
+    given = {"memory_bytes": 64 << 20, "min_count": 20}
+    for number, (threshold, learned) in enumerate(((0.4999, 1), (points, 1), (0.5001, 0))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = learn_phrases(
+            [pa.array(texts, pa.large_string())],
+            recipe,
+            folder,
+            threshold=float(threshold),
+            **given,
+        )
+        assert found.phrases == ("left right",)[:learned]
+    (tmp_path / "rare").mkdir()
+    given["min_count"] = 21
+    rare = learn_phrases(
+        [pa.array(texts, pa.large_string())], recipe, tmp_path / "rare", threshold=0.1, **given
+    )
+    assert rare.phrases == ()
+
+
 def test_phrases_are_learned_by_npmi(tmp_path):
     texts = [
         "new york stays far from the old town",

@@ -357,14 +357,41 @@ def test_decisions():
         and kind(drifted=["it has"], when=When(drift=False)) == "update"
     )
     assert (
-        kind(new="", when=When(at_least_every=9.0)) == "full"
-        and kind(new="", when=When(at_least_every=11.0)) == "nothing"
+        kind(new="", when=When(at_least_every=10.0)) == "full"
+        and kind(new="", when=When(at_least_every=10.1)) == "nothing"
     )
+    assert kind(new="", age=None, when=When(at_least_every=1.0)) == "nothing"
+    assert kind(new="", model=None) == "nothing" and kind(new="", model=None, forced=True) == "full"
     assert kind(when=When(new_docs=False)) == "nothing" and kind(new="", forced=True) == "full"
     assert (
         kind(train=settings.Train(topics=5)) == "full"
         and kind(train=settings.Train(topics=4, algo="vb")) == "full"
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "decision", "gain", "pays"),
+    [
+        ("auto", "update", (2, 4, 0), True),
+        ("auto", "update", (1, 3, 0), False),
+        ("auto", "full", (1, 9, 0), True),
+        ("auto", "full", (0, 9, 0), False),
+        ("auto", "update", (0, 9, 1), True),
+        ("always", "update", (1, 9, 0), True),
+        ("always", "update", (0, 9, 0), False),
+        ("never", "full", (5, 9, 3), False),
+    ],
+)
+def test_it_pays_to_compact_where_half_of_the_blocks_are_to_spare(
+    rule, decision, gain, pays, monkeypatch
+):
+    monkeypatch.setattr(decide, "gain", lambda corpus: gain)
+    monkeypatch.setattr(decide.Corpus, "open", lambda path: None)
+    config = SimpleNamespace(store=SimpleNamespace(compact=rule), corpus="c.zarr")
+    said = decide.worth_compacting(config, decision)
+    assert bool(said) == pays
+    if pays:
+        assert said == f"{gain[0]} of {gain[1]} blocks to spare, {gain[2]} removed documents"
 
 
 @pytest.mark.slow

@@ -81,6 +81,49 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
     )
 
 
+def options_of(docs, cells, tokens, topics=20, **given):
+    """What ``auto`` chooses for documents that are not short."""
+    return choose(Shape(docs, 10_000, cells, tokens, topics), {}, **given).options
+
+
+def test_limits_of_a_choice_are_where_they_are_said():
+    """16 active topics below 128 different words and from five million cells on, 32 else."""
+    for docs, cells, active in (
+        (50_000, 50_000 * 127, 16),
+        (50_000, 50_000 * 128, 32),
+        (40_000, 5_000_000, 16),
+        (40_000, 4_999_999, 32),
+    ):
+        assert options_of(docs, cells, 2.0 * cells)["sparsity"] == active
+    # the pull of documents hardly more than topics, and the reach of few documents
+    for docs, pull, reach in ((199, 100.0, 100.0), (200, 3.0, 100.0)):
+        found = options_of(docs, 100 * docs, 200.0 * docs, topics=100)
+        assert (found["prior_pull"], found["prior_reach"]) == (pull, reach)
+    for docs, reach in ((99, 10.0), (100, 100.0)):
+        assert options_of(docs, 100 * docs, 200.0 * docs)["prior_reach"] == reach
+    own = options_of(1000, 100_000, 150_000.0, covariates=True)
+    assert own["prior_pull"] == 0.0 and own["learn_after"] == 20
+    reading = options_of(1000, 100_000, 150_000.0, aim="reading")
+    assert reading["background"] == 0.05 * 150 and reading["sparsity"] == 48
+
+
+def test_limits_of_sampling_are_where_they_are_said():
+    """Short is below 25 tokens a document; 500,000 tokens are few."""
+    for docs, tokens, algo in (
+        (20_000, 500_000.0, "sparse-bp"),
+        (20_001, 500_000.0, "sparselda"),
+        (40_000, 500_001.0, "sparse-bp"),
+    ):
+        assert choose(Shape(docs, 8_000, 100_000, tokens, 20), {}).algo == algo
+    titles = Shape(20_000, 8_000, 100_000, 100_000.0, 128)
+    assert choose(titles, {}).start == "best"
+    assert choose(replace(titles, topics=129), {}).start == "documents"
+    assert choose(titles, {}, passes=39).options["sample_every"] == 1
+    assert choose(titles, {}, passes=40).options["sample_every"] == 2
+    for tokens, passes in ((250_000.0, 400), (300_000.0, 333), (500_000.0, 200)):
+        assert choose(replace(titles, docs=30_000, tokens=tokens), {}).passes == passes
+
+
 TITLES = Shape(docs=20_000, words=8_000, cells=160_000, tokens=1.7e5, topics=100)
 
 

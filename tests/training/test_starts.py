@@ -12,17 +12,19 @@ import pyarrow as pa
 import pytest
 
 from tests import few_quick
+from tests.planted import store
 from tests.small_store import commit
 from topicstream.base.errors import InputError, Interrupted, TopicsError
 from topicstream.base.files.durable import read_json
 from topicstream.base.files.ownership import claim
 from topicstream.base.progress import Silent
+from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
 from topicstream.engines.base import padded
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 from topicstream.training.starts import documents as starts
-from topicstream.training.starts.sample import FEW_WORDS, Sample, draw_documents
+from topicstream.training.starts.sample import FEW_WORDS, Sample, draw_documents, sample_size
 from topicstream.training.starts.seeds import id_ranges
 from topicstream.training.starts.warm import ModelSeeds
 
@@ -162,6 +164,35 @@ def test_draws_prefer_long_documents_and_never_take_empty_ones(made):
         hits[draw_documents(corpus, 20, seed)] += 1
     long = hits[sizes >= FEW_WORDS]
     assert abs(long.mean() - 20 * 200 / len(long)) < 1e-9 and long.min() > 5 and long.max() < 45
+
+
+def test_documents_of_ten_words_are_drawn_before_those_of_nine(tmp_path):
+    sizes = np.array([10, 9] * 30)
+    indptr = np.append(0, np.cumsum(sizes))
+    words = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
+    path = store(tmp_path / "c.zarr", indptr, words, np.ones(len(words), np.int32), 12)
+    assert FEW_WORDS == 10
+    chosen = draw_documents(Corpus.open(path), 30, 3)
+    assert sorted(chosen.tolist()) == list(range(0, 60, 2))
+    assert (np.sort(draw_documents(Corpus.open(path), 40, 3)[30:]) % 2 == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("docs", "cells", "words", "expected"),
+    [
+        # all documents, half as many cells and words again, but no more than there are words
+        (500, 20_000, 3_000, (500, 1.0, 30_000, 3_000)),
+        (500, 500, 3_000, (500, 1.0, 750, 750)),
+        # ten thousand, of 50 words
+        (40_000, 2_000_000, 9_000, (10_000, 1.0, 750_000, 9_000)),
+        # a million cells: 5,000 documents of 200
+        (40_000, 8_000_000, 9_000, (5_000, 1.0, 1_500_000, 9_000)),
+        # a thousand of 4,000, of a quarter of the words each, and a tenth more
+        (40_000, 160_000_000, 90_000, (1_000, 0.25, 1_100_000, 24_751)),
+    ],
+)
+def test_the_size_of_a_sample(docs, cells, words, expected):
+    assert sample_size(docs, cells, words) == expected
 
 
 def test_kmeans_meets_more_planted_topics_than_plain_draws_do(made):

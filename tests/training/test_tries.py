@@ -240,3 +240,16 @@ def test_best_is_the_default_only_where_it_pays():
     assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10), plain)
     assert not tries.pays(shape(10**9, tries.MOST_TOPICS + 1), plain)
     assert sum(tries.memory_of_tries(shape(10**9, 64), plain.tries)) < 200 << 20
+
+
+def test_what_tries_hold_by_hand():
+    """500 documents of 40 different words, of 900; 20 topics in 32 columns, three tries."""
+    shape = Shape(500, 900, 20_000, 3e4, 20)
+    cells = 30_000
+    one = 2 * 900 * 32 * 4 + 500 * 32 * 4
+    shared = 4 * cells * 8 + 3 * 20 * 500 * 4
+    assert tries.memory_of_tries(shape, 3) == (shared + one, one)
+    # from LEAST_CELLS on, or where documents have the tokens that the engine asks for
+    for tokens, pays in ((57 * 500, True), (57 * 500 - 1, False)):
+        about = About(best_from=57)
+        assert tries.pays(replace(shape, tokens=float(tokens)), about) == pays
