@@ -19,9 +19,9 @@ from tests.visits import out_for, pass_end
 from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Rows, Shape, Visit, padded
+from topicstream.engines.gibbs import buckets as kernels
 from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
-from topicstream.engines.gibbs.sparselda import sweep as sparse_sweep
 from topicstream.numeric.kernels.packed import READ_PAST, slack_starts, topic_bits
 from topicstream.training.setup import make_options
 
@@ -151,31 +151,15 @@ def test_running_sums_equal_those_from_scratch():
     real = np.empty((2, topics))
     whole = np.empty((3, topics), np.int64)
     found = np.zeros(12)
-    stray = sparse_sweep(
-        block.indptr,
-        block.words,
-        block.counts,
+    stray = kernels.sweep(
+        block.cells,
         z,
-        start,
-        length,
-        arena,
-        rows.bits,
-        n_t,
-        real[0],
-        real[1],
-        alpha[None],
-        np.zeros(1, np.int32),
-        beta,
-        beta * words,
-        0,
-        1,
-        0,
-        whole[0],
-        whole[1],
-        whole[2],
-        np.zeros(0),
-        np.zeros(192),
-        found,
+        kernels.WordRows(start, length, arena, rows.bits),
+        kernels.Topics(n_t, real[0], real[1]),
+        kernels.DocumentTopics(whole[0], whole[1], whole[2]),
+        kernels.Priors(alpha[None], np.zeros(1, np.int32), beta, beta * words),
+        kernels.Draws(0, 1, 0),
+        kernels.Results(np.zeros(0), np.zeros(192), found),
     )
     assert stray == -1
     n_wt = table_of(block, z, topics)

@@ -3,8 +3,10 @@
 It serves helpers that are called once a cell, and arrays of which a kernel knows only the address.
 
 numba counts the references of every array that is passed to a function, atomically, even when the
-function is inlined: a helper of six arrays pays a hundred nanoseconds. An address is an integer.
-Whoever takes one keeps the array alive.
+function is inlined: a helper of six arrays pays a hundred nanoseconds. An address is an integer,
+and a borrowed array has no references to count. Whoever takes one keeps the array alive.
+
+``borrow(array)``       the array, or the arrays of a tuple, without an owner
 
 ``address_of(array)``   address of a C-contiguous array's first entry
 ``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse
@@ -28,6 +30,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from topicstream.numeric.kernels import intrinsics as llvm
 from topicstream.numeric.kernels.intrinsics import (
@@ -128,6 +133,36 @@ def append(b: Builder, p: Value, i: Value, v: Value, x: Value, y: Value) -> Valu
     packed = b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR)
     b.store(packed, _pointer(b, p, i, VECTOR), align=4)
     return llvm.count(b, kept)
+
+
+def _borrow(typing_context: Any, given: Any) -> Any:
+    """Return the array, or the tuple with its arrays, without an owner.
+
+    numba counts no references of what has no owner, so a kernel can be split into steps that take
+    borrowed arrays: once inlined they cost nothing. The lender keeps the arrays alive. The
+    arguments of a kernel live as long as its call, so it may borrow them, and must not return them.
+    """
+
+    def bare(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        is_tuple = isinstance(kind, types.BaseTuple)
+        if is_tuple:
+            members: Any = cgutils.unpack_tuple(builder, value)
+            lent = [bare(context, builder, k, members[i]) for i, k in enumerate(kind.types)]
+            return context.make_tuple(builder, kind, lent)
+        if not isinstance(kind, types.Array):
+            return value
+        array = context.make_array(kind)(context, builder, value=value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        return array._getvalue()
+
+    def generate(context: Any, builder: Builder, sig: Any, args: Any) -> Value:
+        return bare(context, builder, given, args[0])
+
+    return given(given), generate
+
+
+borrow: Any = intrinsic(_borrow)
+"""See ``_borrow``."""
 
 
 Array = np.ndarray[Any, Any]
