@@ -47,6 +47,8 @@ def matrix():
     counts[7] = 0  # an empty document
     counts[8] = 0
     counts[8, 3] = 4  # a document of one cell cannot be split
+    counts[9:19] = 0  # nor can these, of which some are observed and some are not
+    counts[np.arange(9, 19), np.arange(10)] = 2
     return counts, np.ascontiguousarray(phi * 1000.0).astype(np.float32)
 
 

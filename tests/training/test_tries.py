@@ -253,3 +253,35 @@ def test_what_tries_hold_by_hand():
     for tokens, pays in ((57 * 500, True), (57 * 500 - 1, False)):
         about = About(best_from=57)
         assert tries.pays(replace(shape, tokens=float(tokens)), about) == pays
+
+
+@pytest.mark.parametrize(("recurring", "chosen"), [(98.9, "recurring"), (99.1, "second")])
+def test_recurring_topics_win_by_one_per_cent(recurring, chosen, monkeypatch):
+    """Three tries of perplexities 120, 100 and 110, and the topics that recur in them."""
+    perplexities = {0: 120.0, 1: 100.0, 2: 110.0}
+    begun = []
+
+    def short_training(indptr, words, counts, phi, *_, sweeps):
+        if sweeps == 10:
+            phi[:] = -1.0
+            return recurring
+        number = len(begun)
+        begun.append(sweeps)
+        phi[:] = number
+        return perplexities[number]
+
+    def with_sweeps(*given):
+        return short_training(*given[:-1], sweeps=given[-1])
+
+    monkeypatch.setattr(tries, "short_training", with_sweeps)
+    made = {}
+    monkeypatch.setattr(tries, "LearnedSeeds", lambda words, phi, *_: made.update(phi=phi))
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(3, 9, 30)
+    indptr = np.append(0, np.cumsum(lengths))
+    words = np.concatenate([rng.choice(25, n, replace=False) for n in lengths]).astype(np.int32)
+    documents = Sample(indptr, words, rng.integers(1, 4, len(words)).astype(float))
+    n_w = np.bincount(words, minlength=25).astype(float)
+    tries.learn_best_topics(documents, n_w, 4, 1, 1, 3)
+    assert begun == [30, 30, 30]
+    assert (made["phi"] == (-1.0 if chosen == "recurring" else 1.0)).all()
