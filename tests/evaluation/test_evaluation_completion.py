@@ -236,6 +236,33 @@ def test_a_long_document_is_scored_in_panels(tmp_path):
     assert score.nats_per_token == pytest.approx(-loglik / tokens, rel=2e-5)
 
 
+def test_a_table_in_memory_or_one_that_is_read_gives_rows(matrix):
+    phi = matrix[1]
+
+    class Stored:
+        def rows(self, ids, out):
+            assert out.shape == (len(ids), 16) and not out.any()
+            out[:, :K] = phi[ids]
+            return out
+
+    for table in (phi, Stored()):
+        topics = TopicTable(table, ALPHA, BETA, lam(phi), W)
+        assert topics.n_topics == K and (topics.phi is phi) == (table is phi)
+        np.testing.assert_array_equal(topics.rows(np.array([3, 9]))[:, :K], phi[[3, 9]])
+
+
+def test_a_score_says_what_was_measured(corpus, matrix):
+    phi = matrix[1]
+    given = ScoredTopics(TopicTable(phi, ALPHA, BETA, lam(phi), W)), prepare_heldout(corpus)
+    third = score_blocks(*given, split=0.875).measured
+    assert third.startswith("perplexity of 12.5 % of the different words")
+    assert third.endswith("inferred from the other 87.5 %")
+    assert score_blocks(*given, split=2 / 3).measured.startswith("perplexity of 33.333333 % of")
+    assert score_blocks(*given, fold_in="vb").measured.endswith("other 80 % by vb")
+    whole = score_blocks(*given, split=None).measured
+    assert whole == "perplexity of all words, topics of documents inferred from the same"
+
+
 def test_sums_of_many_rows_are_those_of_all(monkeypatch):
     """Words come in pieces of 2^18 / K rows."""
     asked = []
