@@ -257,7 +257,7 @@ def test_a_score_says_what_was_measured(corpus, matrix):
     third = score_blocks(*given, split=0.875).measured
     assert third.startswith("perplexity of 12.5 % of the different words")
     assert third.endswith("inferred from the other 87.5 %")
-    assert score_blocks(*given, split=2 / 3).measured.startswith("perplexity of 33.333333 % of")
+    assert score_blocks(*given, split=2 / 3).measured.startswith("perplexity of 33.3333 % of")
     assert score_blocks(*given, fold_in="vb").measured.endswith("other 80 % by vb")
     whole = score_blocks(*given, split=None).measured
     assert whole == "perplexity of all words, topics of documents inferred from the same"
