@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.reference import variational as twin
 from tests.visits import out_for, unwritten
 from topicstream.corpus.block import Block
+from topicstream.engines import find
 from topicstream.engines.base import BlockShape, Key, Rows, Shape, Visit, padded, workspace_bytes
 from topicstream.engines.variational import bounds, statistics, svi
 from topicstream.engines.variational.mvi import Memoized
@@ -260,6 +261,22 @@ def test_evidence_equals_equations_42_to_49():
     docs = [(w, x, twin.dense_document(log_phi[w], x, alpha, 5)[0]) for w, x in documents(block)]
     want = twin.evidence(new[:, :K].astype(np.float64), 0.1, docs, alpha)
     assert evidence(new, out.stats["local_bound"][0]) == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ovb", "svi"])
+def test_the_weight_of_a_step_falls_with_its_number(name):
+    """(tau + t)^-kappa of steps t = 0, 1, ...; a round of 40 of 1,000 documents counts 25 times."""
+    kind = find(name)
+    shape = Shape(1000, 50, 9000, 1e4, 4)
+    for options, tau, kappa in (({}, 10.0, 0.7), ({"tau": 3.0, "kappa": 0.5}, 3.0, 0.5)):
+        engine = kind(shape, kind.Options(**options))
+        params = engine.initial_params()
+        for step in range(4):
+            rho, scale = engine.end_round(params, {}, 40)
+            assert rho == pytest.approx((tau + step) ** -kappa, rel=1e-12)
+            assert scale == 25.0
+        assert params["step"].tolist() == [4.0]
+        assert engine.end_round(params, {}, 0)[1] == 1000.0
 
 
 def test_a_step_with_rho_1_on_one_block_is_batch_vb():
