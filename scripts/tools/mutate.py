@@ -2,12 +2,13 @@
 """Change arithmetic one place at a time, and see whether the tests notice.
 
 usage: mutate.py [--files NAME ... | --siblings] [--each N | --total N] [--seed N] [--jobs N]
-                 [--seconds N] [--list]
+                 [--seconds N] [--again FILE] [--list]
 
 Each mutant is one change in one file of TARGETS or SIBLINGS, made in a scratch copy of the
 checkout. The tests of that file run against it. A mutant that they pass survives: a test is
 missing, or the change makes no difference. Survivors and the score are printed
 (docs/internals/mutation.md). NUMBA_CACHE_DIR, if set, saves the compiling of the first run.
+--again tries only those that lived in an earlier run, whose output is in a file.
 
 The standard library alone does this, because the copies need the layout and the kernel cache of
 this project.
@@ -311,6 +312,13 @@ def draw_over_files(
     return {file: [m for m in mutants if m in chosen] for file, mutants in of_file.items()}
 
 
+def lived(mutants: list[Mutant], output: str) -> list[Mutant]:
+    """Choose the mutants that an earlier run of the same files printed as living."""
+    lines = [line.strip() for line in output.splitlines()]
+    printed = {line.removeprefix("lives").strip() for line in lines if line.startswith("lives ")}
+    return [mutant for mutant in mutants if str(mutant) in printed]
+
+
 def copy_checkout(folder: Path) -> Path:
     """Copy what the tests need into a new folder."""
     place = Path(tempfile.mkdtemp(prefix="mutant-", dir=folder))
@@ -442,6 +450,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=20, help="processor time of one mutant")
+    parser.add_argument("--again", type=Path, help="output of an earlier run: what lived there")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     args = parser.parse_args()
     chosen = [*(SIBLINGS if args.siblings else TARGETS)]
@@ -453,6 +462,9 @@ def main() -> None:
         drawn_of = draw_over_files(
             {file: mutants_of(file) for file in chosen}, args.total, args.seed
         )
+    if args.again is not None:
+        output = args.again.read_text()
+        drawn_of = {file: lived(mutants_of(file), output) for file in chosen}
     chosen = [file for file in chosen if drawn_of[file]]
     total = sum(map(len, drawn_of.values()))
     if total > MOST:
