@@ -4,6 +4,8 @@ order and table.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,31 @@ def test_many_topics_make_smaller_blocks():
     assert completion.block_cells(None) == completion.block_cells(10) == 1 << 15
     assert completion.block_cells(1000) * 1000 * 4 <= memory.GATHERED
     assert completion.block_cells(10**6) == 1 << 11
+
+
+def test_bytes_of_scoring_by_hand(monkeypatch):
+    """12 MB a thread, and 6 bytes for each cell of a block and topic, of which 16 are spare."""
+    assert memory.bytes_of_thread(100) == 12 * 2**20 + 6 * 2**15 * 116
+    assert memory.bytes_of_thread(1000) == 12 * 2**20 + 6 * (2**23 // 1000) * 1016
+    assert memory.block_docs(100) == 2**12 and memory.block_docs(10**6) == 2**8
+    sizes = {"a": SimpleNamespace(words=1000, topics=20), "b": SimpleNamespace(words=500, topics=9)}
+    monkeypatch.setattr(memory, "read_manifest", sizes.get)
+    monkeypatch.setattr(memory.TopicModel, "open", lambda path, share, dense: (path, share, dense))
+    asked = {}
+
+    def plan_memory(task, limit, threads, fixed, each):
+        asked.update(task=task, threads=threads, fixed=fixed, each=each)
+        return SimpleNamespace(workers=3, free=1001)
+
+    monkeypatch.setattr(memory, "plan_memory", plan_memory)
+    opened, threads = memory.open_within(["a", "b"], "2G", 4, beside=77)
+    assert opened == [("a", 500, False), ("b", 500, False)] and threads == 3
+    assert asked == {
+        "task": "scoring a beside b",
+        "threads": 4,
+        "fixed": {"words": 150 * 1500, "blocks": 40 * 2**20, "results": 77},
+        "each": {"threads": memory.bytes_of_thread(20)},
+    }
 
 
 def test_storage_blocks_and_word_order_do_not_matter(tmp_path, corpus, matrix):

@@ -97,6 +97,22 @@ def test_the_classifier_is_at_its_optimum_and_the_measures_by_hand():
     assert links.judge(np.zeros(4), np.array([1, 0, 1, 0]))["auc"] == 0.5
 
 
+def test_topics_of_training_documents_have_the_prior_in_them():
+    class Model:
+        alpha = np.array([0.5, 0.25, 0.25])
+
+        def table(self, name):
+            assert name == "theta"
+            return self
+
+        def gather(self, numbers):
+            return np.array([[3.0, 0.0, 1.0], [0.0, 0.0, 0.0]])[numbers]
+
+    shares, tokens = links.trained_shares(Model(), np.array([0, 1]))
+    assert shares.tolist() == [[0.7, 0.05, 0.25], [0.5, 0.25, 0.25]]
+    assert tokens.tolist() == [4, 0]
+
+
 def test_topics_of_words_are_those_that_infer_answers(made):
     folder, _, _ = made
     model = TopicModel.open(folder / "bp")
