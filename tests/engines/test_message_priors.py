@@ -7,8 +7,10 @@ import pytest
 from scipy.special import digamma
 
 from tests.engines.test_tbp import make_block, random_state, visit
+from tests.visits import pass_end
 from topicstream.engines import find
 from topicstream.engines.base import Shape
+from topicstream.engines.message import priors
 from topicstream.engines.message.priors import (
     BINS,
     bin_of,
@@ -97,6 +99,24 @@ def test_priors_at_a_bound_are_counted():
     assert count_at_bounds(values, 0.1, 10.0) == 3  # 0.01, 9.99999 and 10
     assert count_at_bounds(values, 1.0, 10.0) == 3  # 0.01, 0.0100001 and 10
     assert count_at_bounds(values, 1.0, 100.0) == 1
+
+
+@pytest.mark.parametrize(("topics", "alpha", "mean"), [(5, 0.4, 0.4), (400, 0.4, 30 / 400)])
+def test_alpha_is_pulled_to_its_start_but_to_thirty_tokens_at_most(
+    topics, alpha, mean, monkeypatch
+):
+    kind = find("atbp")
+    engine = kind(Shape(20, 40, 300, 900.0, topics), kind.Options(alpha=alpha, learn_priors=True))
+    asked = []
+    monkeypatch.setattr(
+        priors, "pull_of", lambda lengths, strength, to: asked.append((strength, to))
+    )
+    monkeypatch.setattr(priors, "fit_alpha", lambda alpha, *_: alpha)
+    stats = {name: np.zeros(size) for name, size in engine.stats.items()}
+    stats["length_bins"][70] = 20
+    end = pass_end(engine.initial_params(), stats, {"phi": np.ones(topics)})
+    engine.learn(end, pull=2.0)
+    assert asked == [(2.0, pytest.approx(mean))]
 
 
 @pytest.mark.parametrize(("after", "counted"), [(0, True), (1, False)])

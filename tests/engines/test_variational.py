@@ -97,6 +97,31 @@ def test_dense_step_equals_algorithm_2(point, beta):
     assert out.delta["phi"].sum(dtype=np.float64) == pytest.approx(block.tokens, rel=1e-6)
 
 
+def test_seed_topics_are_smoothed_by_a_hundredth_of_their_mean_entry():
+    """The weights of words are those of point estimates, whatever unit the seeds come in."""
+    engine = make(VariationalBayes)
+    block = corpus()
+    for unit in (1.0, 1000.0):
+        phi = table() * np.float32(unit)
+        out = out_for(engine, block, unwritten(block, phi.shape[1]))
+        totals = {"phi": phi.sum(0, dtype=np.float64)}
+        rows = {"phi": Rows(phi, np.arange(block.n_words, dtype=np.int64))}
+        seeds = Visit(block, rows, totals, {}, engine.initial_params(), Key(0, 0))
+        found = engine.weigh(seeds, out, True)
+        beta = 0.01 * float(phi.sum(dtype=np.float64)) / (K * W)
+        p = (phi[:, :K] + beta) / (totals["phi"][:K] + W * beta)
+        weights = found.e[:, :K] * np.exp(found.log_scale)[:, None]
+        np.testing.assert_allclose(weights, p, rtol=1e-4)
+
+
+def test_documents_without_a_word_are_not_counted():
+    block = corpus()
+    assert (np.diff(block.indptr) == 0).sum() >= 1
+    out = visit(make(VariationalBayes), block, table())
+    assert out.stats["docs"][0] == np.count_nonzero(np.diff(block.indptr)) < block.n_docs
+    assert out.stats["tokens"][0] == block.tokens
+
+
 def test_cells_that_float32_cannot_hold_are_done_in_logarithms():
     phi = np.zeros((W, padded(K)), np.float32)
     phi[np.arange(W), np.arange(W) % K] = (

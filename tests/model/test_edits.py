@@ -30,6 +30,7 @@ from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import (
     LOG,
+    Drop,
     Label,
     Merge,
     apply_log,
@@ -54,6 +55,28 @@ def template(tmp_path_factory):
 def home(template, tmp_path):
     """A copy of them."""
     return Path(shutil.copytree(template, tmp_path / "home"))
+
+
+def test_a_merged_topic_has_the_sums_of_its_members():
+    """Counts, sizes and alpha of topics 1 and 3, topic 0 dropped."""
+    rng = np.random.default_rng(1)
+    phi = rng.random((6, 4)).astype(np.float32)
+    alpha = np.array([0.1, 0.2, 0.3, 0.4])
+    model = TopicModel.from_arrays(phi, list("abcdef"), alpha, 0.01)
+    log = [Merge(topics=[1, 3], at=""), Drop(topics=[0], at="")]
+    shown = apply_view(model, apply_log(log, range(4)))
+    expected = np.stack([phi[:, 1] + phi[:, 3], phi[:, 2]], axis=1)
+    assert shown.column_ids.tolist() == [1, 2]
+    np.testing.assert_allclose(shown.rows(np.arange(6))[:, :2], expected, rtol=1e-6)
+    assert shown.alpha == pytest.approx([0.6, 0.3])
+    assert shown.totals == pytest.approx(expected.sum(axis=0), rel=1e-6)
+    assert shown.sizes == pytest.approx(expected.sum(axis=0), rel=1e-6)
+    assert shown.shares == pytest.approx(expected.sum(axis=0) / expected.sum(), rel=1e-6)
+    p = (expected + 0.01) / (expected.sum(axis=0) + 0.06)
+    np.testing.assert_allclose(shown.probabilities(np.arange(6)), p, rtol=1e-5)
+    out = np.zeros((2, 16), np.float32)
+    shown.rows(np.array([4, 0]), out)
+    np.testing.assert_allclose(out[:, :2], expected[[4, 0]], rtol=1e-6)
 
 
 def label(topic, text):
