@@ -22,7 +22,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.display import passages
-from topicstream.display.passages import DocumentTexts, best_passage
+from topicstream.display.passages import DocumentTexts, best_passage, skip_duplicates
 from topicstream.display.show import marked_lines
 
 SUBJECTS = {
@@ -423,3 +423,24 @@ def test_an_append_is_read_again_as_it_was_read(tmp_path, monkeypatch):
         | {f"b{i}#1": f"first {i} violin" for i in range(4)}
         | {f"b{i}#2": f"second {i} melody" for i in range(4)}
     )
+
+
+def test_texts_that_share_seven_words_in_ten_are_the_same():
+    first = set("abcdefgh")
+    assert skip_duplicates([first, set("abcdefgij")]) == [0]  # 7 of 10
+    assert skip_duplicates([set("abcdefgh"), set("abcdefghi")]) == [0]  # 8 of 9
+    assert skip_duplicates([set("abcdefghi"), set("abcdefgxy")]) == [0, 1]  # 7 of 11
+    assert skip_duplicates([first, set(), set(), set("xyz"), set("xyz")]) == [0, 1, 2, 3]
+
+
+def test_the_passage_with_the_most_different_words_is_chosen():
+    text = "sea " * 20 + "x " * 60 + "ship sail sea " + "y " * 60
+    spans = [m.span() for m in re.finditer("sea|ship|sail", text)]
+    found = best_passage(text, spans, 60)
+    assert "ship sail sea" in found.text and found.text.startswith("… ")
+    assert found.text.endswith(" …") and len(found.text) <= 64
+    assert [found.text[a:b] for a, b in found.marks] == ["ship", "sail", "sea"]
+    # the first of equals, from the beginning
+    assert best_passage("sea one. sea two.", [(0, 3), (9, 12)], 8).text.startswith("sea one")
+    short = best_passage("a sea", [(2, 5)], 60)
+    assert (short.text, short.marks) == ("a sea", [(2, 5)])

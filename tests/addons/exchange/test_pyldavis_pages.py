@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import topicstream
@@ -131,3 +132,48 @@ def test_damaged_pages_of_pyldavis_are_one_clear_line(tmp_path, page, match):
         topicstream.import_model(tmp_path / "p.json", tmp_path / "m")
     assert "\n" not in str(told.value) and len(str(told.value)) < 500
     assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
+
+
+def test_the_tables_of_a_page_are_those_of_its_formulas(tmp_path):
+    """Frequencies, saliency, lift and shares of Sievert & Shirley (2014), dense."""
+    rng = np.random.default_rng(2)
+    phi = rng.gamma(0.3, size=(12, 3)) * np.array([200.0, 90.0, 30.0])
+    names = [f"w{i:02}" for i in range(12)]
+    TopicModel.from_arrays(phi, names, 0.1, 0.5).save(tmp_path / "m")
+    topicstream.export_model(tmp_path / "m", tmp_path / "p.json", format="pyldavis", words=4)
+    page = json.loads((tmp_path / "p.json").read_text())
+    phi = np.asarray(TopicModel.open(tmp_path / "m").rows(np.arange(12)), float)[:, :3]
+    sizes = phi.sum(axis=0)
+    p = (phi + 0.5) / (sizes + 6.0)
+    expected = p * sizes
+    marginal = expected.sum(axis=1)
+    given = expected / marginal[:, None]
+    saliency = marginal * (given * np.log(given / (sizes / sizes.sum()))).sum(axis=1)
+    assert page["R"] == 4 and page["mdsDat"]["topics"] == page["topic.order"] == [1, 2, 3]
+    assert page["mdsDat"]["Freq"] == pytest.approx(100 * sizes / sizes.sum())
+    place = np.array([page["mdsDat"]["x"], page["mdsDat"]["y"]]).T
+    squares = ((place[:, None] - place[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(squares, 1 - np.sqrt(p).T @ np.sqrt(p), atol=1e-6)
+    terms = page["tinfo"]
+    first = np.argsort(-saliency)[:4]
+    assert terms["Term"][:4] == [names[i] for i in first]
+    assert terms["Category"][:4] == ["Default"] * 4
+    assert terms["Freq"][:4] == terms["Total"][:4] == np.floor(marginal[first]).tolist()
+    assert terms["logprob"][:4] == terms["loglift"][:4] == [4, 3, 2, 1]
+    listed = set()
+    columns = ("Term", "Category", "Freq", "Total", "logprob", "loglift")
+    for row in list(zip(*(terms[name] for name in columns), strict=True))[4:]:
+        word = names.index(row[0])
+        topic = int(row[1].removeprefix("Topic")) - 1
+        listed.add((word, topic))
+        lift = np.log(p[word, topic]) - np.log(marginal[word] / marginal.sum())
+        assert row[2:4] == pytest.approx((expected[word, topic], marginal[word]), rel=1e-6)
+        assert row[4:] == pytest.approx((np.log(p[word, topic]), lift), abs=6e-5)
+    best = {(int(w), k) for k in range(3) for w in np.argsort(-p[:, k])[:4]}
+    assert best <= listed
+    tokens = page["token.table"]
+    shown = sorted({word for word, _ in listed} | set(first.tolist()))
+    wanted = [(w, k) for w in shown for k in range(3) if expected[w, k] >= 0.5]
+    assert [(names.index(t), k - 1) for t, k in zip(tokens["Term"], tokens["Topic"])] == wanted
+    shares = [np.round(expected[w, k]) / marginal[w] for w, k in wanted]
+    assert tokens["Freq"] == pytest.approx(shares, rel=1e-6)
