@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.small_store import planted, store
-from topicstream.base.errors import DoesNotFit, InputError
+from topicstream.base.errors import DoesNotFit, InputError, UsageError
 from topicstream.evaluation.coherence import (
     c_v,
     coherence,
@@ -21,6 +21,7 @@ from topicstream.evaluation.coherence import (
     umass,
 )
 from topicstream.evaluation.evaluate import evaluate, parse_split
+from topicstream.evaluation.keys import describe_mismatch
 from topicstream.evaluation.matching import compare, l1_distances
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
@@ -289,3 +290,19 @@ def test_c_v_of_another_corpus_leaves_out_what_it_lacks(tmp_path):
     pairs = np.array([[[4, 2, 0], [2, 4, 0], [0, 0, 0]], [[0, 0, 0]] * 3])
     found = c_v(pairs, 10)
     assert found[0] == pytest.approx(c_v(pairs[:1, :2, :2], 10)[0]) and np.isnan(found[1])
+
+
+def test_a_model_that_knows_a_tenth_of_the_tokens_is_told_of_and_of_less_refused(tmp_path):
+    words = [f"word{i}" for i in range(10)]
+    for first, refused in ((10, False), (9, True)):
+        counts = np.array([[first, *[10] * 8, 20 - first]])
+        assert counts.sum() == 100
+        corpus = store(tmp_path / f"{first}.zarr", counts, counts, words)
+        model = TopicModel.from_arrays(
+            np.ones((2, 2)), ["word0", "other"], 0.1, 0.01, corpus={"fingerprint": "another"}
+        )
+        if refused:
+            with pytest.raises(UsageError, match=r"knows 9.0 % of this one's tokens"):
+                describe_mismatch(model, corpus)
+        else:
+            assert "it knows 10 % of its tokens" in describe_mismatch(model, corpus)

@@ -64,6 +64,24 @@ def test_copies_of_the_corpus_and_of_the_prior_are_dead(share):
     assert alike.kinds == ["live"] * 3  # there is nothing beside which they would be copies
 
 
+@pytest.mark.parametrize(("apart", "kind"), [(0.195, "dead"), (0.205, "live")])
+def test_a_fifth_of_the_corpus_apart_is_no_copy(apart, kind):
+    """The last topic moves mass from half of the words to the others; a twentieth is its own."""
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.full(400, 0.05), 3).T
+    mean = p.mean(axis=1)
+    first = np.cumsum(mean) < 0.5
+    # the distance from the corpus, of which it is a twentieth itself
+    moved = apart / 0.95 / 2
+    own = np.where(first, mean * (1 - moved / mean[first].sum()), 0)
+    own += np.where(first, 0, mean * (1 + moved / mean[~first].sum()))
+    table = np.concatenate([p * 0.95 / 3, own[:, None] * 0.05], axis=1) * 1e6
+    model = TopicModel.from_arrays(table, [f"w{i}" for i in range(400)], 0.1, 0.0)
+    corpus = table.sum(axis=1) / 1e6
+    assert np.abs(own - corpus).sum() == pytest.approx(apart, rel=1e-6)
+    assert model.kinds == ["live"] * 3 + [kind]
+
+
 def test_labels_are_live_and_the_last_topic_of_background_is_that():
     assert model_of([2000, 2000, 5], label_docs=[40, 1]).kinds == ["live"] * 3
     assert model_of([2000, 900, 5000], options={"background": 3.0}).kinds[-1] == "background"
