@@ -15,6 +15,7 @@ from topicstream.training import stopping
 from topicstream.training.auto import choose
 from topicstream.training.config import TrainConfig
 from topicstream.training.course import Course
+from topicstream.training.loop import _reason_to_stop
 from topicstream.training.setup import make_options, stopping_of
 from topicstream.training.stopping import (
     SPAN,
@@ -228,6 +229,36 @@ def test_what_is_not_said_does_not_stop_a_run():
     plain = Stopping(10, 0.5)
     assert plain.max_time is None
     assert (plain.eval_every, plain.tol_params, plain.least) == (0, 0.0, 0)
+
+
+def reason_of(seconds=0.0, passes=30, converged=False, moved=None, phases=None, **rules):
+    """Why a run stops after so many passes."""
+    course = SimpleNamespace(
+        least=20,
+        converged=lambda tol, number: converged,
+        describe_convergence=lambda tol: "settled",
+    )
+    session = SimpleNamespace(
+        passes=passes,
+        rounds=0,
+        course=course,
+        history=SimpleNamespace(last={"topics_moved": moved} if moved is not None else {}),
+        engine=find("bp")(Shape(9, 9, 9, 9.0, 2), find("bp").Options()),
+    )
+    return _reason_to_stop(session, Stopping(100, 0.1, **rules), seconds)
+
+
+def test_a_run_stops_when_it_has_settled_or_time_is_out():
+    assert reason_of() == ""
+    assert reason_of(converged=True) == reason_of(converged=True, least=30) == "settled"
+    assert reason_of(converged=True, least=31) == ""
+    assert reason_of(seconds=60.0, max_time=60.0) == ""
+    assert reason_of(seconds=60.1, max_time=60.0) == "out of time"
+    told = "no probability of a word moved by more than 0.01"
+    assert reason_of(moved=0.01, tol_params=0.01) == told
+    assert reason_of(moved=0.0101, tol_params=0.01) == ""
+    assert reason_of(moved=0.001, tol_params=0.01, passes=20) == told
+    assert reason_of(moved=0.001, tol_params=0.01, passes=19) == ""
 
 
 def test_two_passes_are_one_change():
