@@ -150,7 +150,7 @@ def test_the_dialect_is_remembered_by_the_store(tmp_path: Path) -> None:
 
 def test_nothing_is_left_behind_the_lines_that_are_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,text\n1,a\n")
-    with pytest.raises(InputError, match="no header behind the lines"):
+    with pytest.raises(InputError, match="no header after the skipped lines"):
         Read(path, skip_lines=99)
-    with pytest.raises(InputError, match="no header behind the lines"):
+    with pytest.raises(InputError, match="no header after the skipped lines"):
         Read(write(tmp_path / "b.csv", "#a\n#b\n"), comment="#")

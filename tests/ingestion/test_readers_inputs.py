@@ -160,7 +160,7 @@ def test_truncated_archive(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a.jsonl{suffix}", packed[: len(packed) * 2 // 3])
     with pytest.raises(
         InputError,
-        match=rf"a\.jsonl{re.escape(suffix)}: .*damaged or truncated somewhere behind [0-9]",
+        match=rf"a\.jsonl{re.escape(suffix)}: .*damaged or truncated somewhere after [0-9]",
     ):
         Read(path)
     got = Read(path, on_error="skip", piece_bytes=50_000)
@@ -270,7 +270,7 @@ def test_an_id_field_asked_for_must_be_there(tmp_path: Path) -> None:
 BAD_CSV = {
     "x,y,z\n": "3 fields where the header has 2",
     "x\n": "1 field where the header has 2",
-    '"a"b,c\n': "a quote that is not closed or has text behind it",
+    '"a"b,c\n': "a quote that is not closed or has followed by text",
 }
 
 

@@ -24,7 +24,7 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.loop import train
 
 PLACES = {"model", "corpus", "threads", "mem_limit", "as_json"}
-"""With these alone an add-on's options (``--classifier``) work on the present model."""
+"""Options beside which an add-on's option (``--classifier``) works on the present model."""
 DRY_RUN = (
     "dry run: {memory_bytes:size} of memory, {disk_bytes:size} of disk, about "
     "{expected_seconds:.0f} s: a start of"

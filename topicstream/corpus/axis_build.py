@@ -41,7 +41,7 @@ BATCH = 1 << 14
 ROWS_OF_NAMES = 1 << 16
 NAMES = pa.schema([("name", pa.large_string()), ("docs", pa.int64()), ("heldout", pa.int64())])
 NAME_BYTES = 120
-"""What a name takes until all is written: its bytes, figures, Parquet."""
+"""Memory of a name until all is written: its bytes, figures, Parquet."""
 _LIST = pa.list_(pa.large_string())
 
 

@@ -35,7 +35,7 @@ from topicstream.numeric.kernels.rng import bits
 ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20
 BYTES_OF_GROUP = 16 << 20
-"""Of the ids and metadata of a row group, which is held in memory until it is full."""
+"""Bytes of ids and metadata in a row group, which stays in memory until it is full."""
 
 
 def typed_ids(ids: Any, whole: bool) -> Any:

@@ -23,7 +23,7 @@ from topicstream.corpus.documents import hash_ids
 
 NAME = ".forgotten.json"
 HOME_STORE = "corpus.zarr"
-"""What the store of a retrain is called: the list of its folder holds for it."""
+"""Name of the store in a retrain's folder, whose list holds for it."""
 DIGITS = 40
 """Hexadecimal digits of a hash."""
 

@@ -41,7 +41,7 @@ CUTS = ((CELLS, DOCS), (3 << 17, 1 << 14))
 the largest blocks, and those of ``sparse-bp`` on a corpus of some millions of cells.
 """
 LEVEL = 5
-"""Of Blosc's compression."""
+"""Compression level of Blosc."""
 KINDS = ("words", "counts", "lengths")
 LISTS = ("lengths", "ids")
 """Arrays of an axis: how many ids each document has, and the ids."""

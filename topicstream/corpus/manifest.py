@@ -135,7 +135,7 @@ class PartEntry(Record, omit_defaults=True):
     def __post_init__(self) -> None:
         firsts = [0, *(b.rows[1] for b in self.blocks)]
         if [b.rows[0] for b in self.blocks] != firsts[:-1] or firsts[-1] != self.rows:
-            raise ValueError("the blocks are not one behind the other")
+            raise ValueError("the blocks do not follow one another")
         sums = sum(b.docs for b in self.blocks), sum(b.left.cells for b in self.blocks)
         if sums != (self.docs, self.cells):
             raise ValueError("documents or cells are not those of the blocks")

@@ -30,7 +30,7 @@ from topicstream.model.topic_model import TopicModel
 
 TITLES = {"heldout": "held-out", "whole": "whole documents", "training": "training"}
 MEAN_PRIOR = "_mean_prior"
-"""Of the entry of documents that all have the mean of the documents' priors."""
+"""Suffix of the entry that scores every document with the mean prior."""
 POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"
 PERPLEXITY = """{title:22}{value}
 [  {nats_a_document} nats a document]

@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 Item = tuple[Block, np.ndarray]
 """A block, and what is known beforehand of each of its documents."""
 CELLS_OF_TASK = 1 << 21
-"""At most, about: some seconds of work."""
+"""Approximate limit of the cells in a task: some seconds of work."""
 
 
 def visit_blocks(

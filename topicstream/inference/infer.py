@@ -263,7 +263,7 @@ class Answers:
 
 
 BATCHES_OF_TASK = 8
-"""Of 8,192 documents each, at most: some seconds of work."""
+"""Most batches (of 8,192 documents) in a task: some seconds of work."""
 
 
 @openly_configured(InferConfig)

@@ -125,7 +125,7 @@ class Method(ABC):
 
     options: Any
     room: Room = Room(MemoryLimit(1 << 62), 1 << 62)
-    """What the memory limit leaves for what grows with the documents."""
+    """Memory that the limit leaves for data that grow with the documents."""
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
         self.rows, self.options = rows, self.Options(**options)

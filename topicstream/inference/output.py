@@ -303,7 +303,7 @@ class WideCsv(CsvAnswers):
 
 FORMATS: dict[str, Any] = {".parquet": ParquetAnswers, ".jsonl": JsonAnswers, ".csv": CsvAnswers}
 WIDE: dict[str, Any] = {".parquet": ParquetAnswers, ".csv": WideCsv}
-"""With a column for each topic."""
+"""Formats that can have a column for each topic."""
 
 
 def find_format(path: Path, option: str) -> Any:

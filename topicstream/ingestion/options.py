@@ -26,13 +26,13 @@ ALIASES = {
     "tsv": "csv",
     "10x": "tenx",
 }
-"""What else formats are called: by ``export``, or by the endings of their files."""
+"""Other names of formats: those of ``export``, and suffixes of files."""
 FIELDS: Final = "fields"
 LAYOUT: Final = "layout"
 META: Final = "meta"
 CUT: Final = "cut"
 OF_FILES: Final = "files"
-"""What a store remembers of its input; options say it of themselves as ``recalled``."""
+"""Groups of options that a store remembers (``recalled``)."""
 RAW = "Format of raw input (default: detected from name and content)."
 
 
@@ -371,7 +371,7 @@ class ReadOptions:
         decides="nothing",
         machine=True,
     )
-    """What one piece may take where it is larger; None: anything."""
+    """Memory that one large piece may take; None: no limit."""
     scratch: Path | None = option(
         None,
         "",

@@ -31,7 +31,7 @@ HELDOUT_SHARE = 0.01
 HELDOUT_LEAST = 50
 HELDOUT_MOST_SHARE = 0.10
 ENOUGH_DOCUMENTS = round(HELDOUT_LEAST / HELDOUT_SHARE)
-"""From this many documents on the default held-out share is 1 % sharp."""
+"""Documents from which on the default held-out share is 1 % sharp."""
 
 
 @dataclass(frozen=True)

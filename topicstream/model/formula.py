@@ -34,7 +34,7 @@ MOST_COLUMNS = 200
 SMOOTH_DF = 10
 DEGREE = 3
 DAYS = 365.25
-"""Of a year."""
+"""Mean days of a year."""
 ABSENT = "(missing)"
 """Name of the category of documents without a value."""
 _FACTOR = re.compile(

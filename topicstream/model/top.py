@@ -12,7 +12,7 @@ from topicstream.model.topic_model import TopicModel
 _LEAST = float(np.finfo(np.float64).min)
 LAMBDA_STEPS = 10
 LEAST_LOG = -690.0
-"""Of a word that a topic does not have, in a model without a prior."""
+"""Logarithm for a word that a topic does not have, in a model without a prior."""
 
 
 class Best:

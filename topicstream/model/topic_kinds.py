@@ -30,13 +30,13 @@ LONG = 1000.0
 """Tokens: of longer documents, and of few ones, a topic may hold less than one."""
 TENTH = 0.1
 HALF = 0.5
-"""Of the tokens of an average topic."""
+"""Share of the tokens of an average topic."""
 EMPTY = 0.5
 """Tokens below which a topic is empty, whatever the documents are."""
 ALIKE = 0.2
 """l1 distance from the prior or the corpus, relative to their mass, of a copy."""
 COMPARED_BYTES = 8 << 20
-"""Of the first rows of the table, by which copies are told."""
+"""Bytes of the first rows of the table, which tell copies."""
 
 
 def topic_kinds(model: TopicModel, known: Mapping[int, str]) -> list[str]:

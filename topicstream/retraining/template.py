@@ -32,7 +32,7 @@ SOURCE = """\
 # meta = "date=published,author"
 """
 COLUMN = 26
-"""Where the comment behind a setting begins."""
+"""Column of the comment after a setting."""
 WIDTH = 100
 
 
@@ -63,7 +63,7 @@ def format_template() -> str:
     for name, example in INGEST.items():
         help = IngestConfig.__dataclass_fields__[name].metadata["help"]
         lines += _comment(f"# {name} = {_format_value(example)}", help)
-    lines += _comment("grow_vocab = true", "New words get ids behind the old ones.")
+    lines += _comment("grow_vocab = true", "New words get ids after the old ones.")
     lines += ["", *SOURCE.splitlines()]
     for table, kind in TABLES.items():
         lines += ["", *_comment(f"[{table}]", ABOUT_TABLES.get(table, ""))]

@@ -32,7 +32,7 @@ from topicstream.training.config import TrainConfig
 MOST_COEFFICIENTS = 1_000_000
 """Topics times columns. The statistics of a block are four times as many float64."""
 TABLE = "lambda"
-"""Of a model: the coefficients, columns by topics."""
+"""Name of a model's array of coefficients, columns by topics."""
 
 
 def find_design(config: TrainConfig, corpus: Corpus, progress: Progress) -> PriorDesign | None:

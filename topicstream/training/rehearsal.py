@@ -20,9 +20,7 @@ from topicstream.training.passes import Pass
 from topicstream.training.session import Session
 
 SECONDS = 5.0
-"""How long blocks are visited, in the start and in the passes, to know how fast that is; two rounds
-are always finished.
-"""
+"""Seconds for which blocks of the start and of the passes are timed, at least two rounds each."""
 PASSES = 3
 """Passes after which it is known."""
 

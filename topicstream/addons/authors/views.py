@@ -35,7 +35,7 @@ from topicstream.model.top import Best
 
 AXIS = "authors"
 WORDS = 6
-"""Of a topic."""
+"""Words listed for a topic."""
 EVIDENCE = 100.0
 """Tokens of the corpus' topics with which a mixture begins (decisions/authors.md)."""
 TOPIC = "{topic:>4} {share:5.1p} %  [({mark}) ][{label}: ]{words: }"

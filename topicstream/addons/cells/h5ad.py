@@ -27,7 +27,7 @@ from topicstream.ingestion.parse.sparse import Compressed, Dense, Matrix, Matrix
 from topicstream.ingestion.readers.parquet import seekable
 
 DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
-"""What h5py and zarr raise of files that are not as they should be."""
+"""Errors that h5py and zarr raise for damaged files."""
 NAMES_AT_ONCE = 1 << 16
 """Names that are Python objects at a time: a million of them would be more than the cells in
 memory.

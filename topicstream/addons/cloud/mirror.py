@@ -45,8 +45,7 @@ T = TypeVar("T")
 Kind = Literal["corpus", "model"]
 CURRENT = "current.json"
 LISTING = "files.json"
-"""Of what was published (publication.py): the version that readers take, and the list of its files.
-"""
+"""Names of the published objects: the current version, and the list of its files."""
 SIZE = "20G"
 """Bytes of chunks in the cache, unless TOPICS_CACHE_SIZE says otherwise."""
 _CHUNK = re.compile(r"(.*/)?c/\d+/\d+")

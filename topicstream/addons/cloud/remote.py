@@ -38,9 +38,7 @@ MEMORY = 64 << 20
 raw input it is the first bytes of objects and two or three parts.
 """
 RETRY: dict[str, Any] = {"max_retries": 5}
-"""How obstore repeats a request that a server refuses or that times out, and carries on with an
-answer that broke off.
-"""
+"""Options of obstore: how often it repeats a request that fails or an answer that breaks off."""
 PATIENCE = 180.0
 LONGEST_PAUSE = 10.0
 """Seconds after which a busy server is given up, and between two requests to it."""
@@ -117,7 +115,7 @@ _FAULTS = (
         "for a public bucket",
     ),
 )
-"""What servers say, and what that means."""
+"""Patterns of servers' errors, and the explanation of each."""
 _BUSY = re.compile(r"status code: (429|503)")
 _BROKEN = re.compile(r"status code: 50[024]|response body error")
 """Answers after which a request is repeated: for ``PATIENCE``, or a few times if it only reads."""

@@ -92,7 +92,7 @@ class Answer(NamedTuple):
 
 
 Change = tuple[str, tuple[float, float] | None, bool]
-"""Of ``Executor.apply``: table, blend, hold."""
+"""Arguments of ``Executor.apply``: table, blend, hold."""
 Visited = tuple[int, Report, np.ndarray | None]
 """A block's place in the round, what the driver hears of its visit, and the index rows of its
 state.
@@ -117,7 +117,7 @@ class Member(WorkerPlugin):
 
     assignment: Assignment
     heard: float
-    """When the driver has asked last."""
+    """Time of the driver's last question."""
 
     def __init__(self, order: JoinOrder, worker: Worker) -> None:
         self.order = order

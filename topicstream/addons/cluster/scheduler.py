@@ -47,7 +47,7 @@ LOOK = 30.0
 """Seconds in which a scheduler must answer and a first worker be there; in which a worker says what
 it is (it may compile); after which it is looked for workers that have come."""
 ONE = {"topicstream": 1}
-"""What a worker has of us: a task takes all its threads and memory, so there is one at a time."""
+"""Resource of each worker. A task takes all threads and memory, so a worker runs one at a time."""
 
 
 class Machine(NamedTuple):

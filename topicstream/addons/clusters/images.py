@@ -25,9 +25,7 @@ from topicstream.ingestion.parse.rejects import BadFile
 from topicstream.ingestion.parse.vectors import coordinate_names, rows_at_once, vector_batch
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""What is read of what Pillow knows: for EPS it would run Ghostscript on a stranger's program,
-others it reads in part.
-"""
+"""Formats that are read. Pillow knows more, but runs Ghostscript on EPS and reads some in part."""
 MOST_BYTES = 256 << 20
 MOST_PIXELS = 1 << 26
 

@@ -45,7 +45,7 @@ EXCLUDED = (
 PLOTTED = 12
 """Topics of a plot."""
 _CURVE = re.compile(r"(s\([^()]*\))\.\d+")
-"""Of the name of a coefficient, the part that belongs to a curve."""
+"""Pattern of the coefficients of a curve: its term and a number."""
 UNSURE = 0.15
 """Standard error of a point of a curve from which on it is not drawn: its interval is wider than
 most topics ever vary.

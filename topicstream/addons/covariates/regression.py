@@ -43,7 +43,7 @@ FEW = 10
 """Documents (not their parts) that a level of a category needs for an interval or a star."""
 
 LEVEL = 0.95
-"""Of every interval."""
+"""Confidence level of every interval."""
 
 AT_ONCE = 1 << 20
 """Entries at most of an array over documents that is held."""
@@ -54,8 +54,9 @@ out: the normal equations square the condition of the design, and at 1e-9 standa
 their digits."""
 
 DETERMINED = 1e-4
-"""Of a direction of the coefficients, the share that the other documents tell, below which one
-document alone determines it.
+"""Least share of a direction of the coefficients that other documents must tell.
+
+Below it one document alone determines the direction.
 """
 
 CARRIED = 0.95

@@ -38,7 +38,7 @@ from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
 
 HELD_BYTES = 128 << 20
-"""Of a table that is held while documents are exported."""
+"""Bytes of a table that may be in memory while documents are exported."""
 
 
 @configured(ExportConfig)

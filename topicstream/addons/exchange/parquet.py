@@ -38,8 +38,7 @@ KEY = b"topicstream"
 GROUP_BYTES = 8 << 20
 KEPT = ("engine", "cites", "options", "seed", "passes")
 CARRIED = ("tokenizer", "seed_words", "topic_names", "label_docs", "weighting")
-"""Of a manifest: what a file says, and of that what goes into the manifest of the imported model.
-"""
+"""Fields of a manifest: those of the file alone, and those an imported model takes over."""
 
 
 class ExportedFacts(Origin, kw_only=True, omit_defaults=True):

@@ -160,7 +160,7 @@ does not know]
 TENTH = 10
 THRESHOLDS = np.concatenate(([0.0], np.geomspace(0.25, 4096, 119))).astype(np.float32)
 PRIOR_TOKENS = 1e-3
-"""Of all labels together at least: the others must have a share that can take a label's place."""
+"""Least prior of all labels together, so that other labels can take the place of one."""
 
 
 def named_topics(model: TopicModel) -> dict[str, int]:

@@ -292,7 +292,7 @@ def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 Draws = list[tuple[np.ndarray, np.ndarray]]
-"""For each draw, unlinked pairs of training documents, and of others with the held-out ones."""
+"""Unlinked pairs of each draw: of training documents, and of others with held-out ones."""
 Root = Callable[[np.ndarray], np.ndarray]
 
 

@@ -133,9 +133,9 @@ LINES = 5
 """Groups that have a line."""
 CORRELATED = 6
 CHARACTERS = 160
-"""Of a metadata value in the page."""
+"""Most characters of a metadata value in the page."""
 MISSING = 65535
-"""In place of half an interval where there is none; the page's script knows the number."""
+"""Code of a missing interval; the page's script knows the number."""
 HISTORY = ("running_perplexity", "heldout_perplexity", "seconds")
 
 

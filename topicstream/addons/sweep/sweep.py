@@ -58,7 +58,7 @@ SPLIT = 0.8
 SCORED = 20_000
 """Tokens that decide between settings, where the corpus has them."""
 MOST_ASIDE = 0.2
-"""Of the training documents, the share that is set aside as well where too few are."""
+"""Largest share of the training documents that is set aside where the held-out ones are few."""
 RECORD = "sweep.json"
 TABLE = "sweep.parquet"
 TOPICS = "topics.parquet"

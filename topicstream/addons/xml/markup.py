@@ -82,7 +82,7 @@ _BROKEN_WORD = re.compile(f"[-‐¬⸗\xad]?\\s*(?:{JOINED}\\s*)+")
 PERSONS = {"person", "persongrp", "role", "castitem", "castgroup", "name", "persname"}
 SPEAKER = "speaker"
 SPEECH = "speech"
-"""What ``--split`` cuts plays and transcripts at; the first is a field of each part, too."""
+"""Elements at which ``--split`` cuts plays and transcripts; the speaker is a field of each part."""
 _XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 HEADINGS = {"head", "h1", "h2", "h3", "h4", "h5", "h6"}
 FIELDS = {

@@ -64,7 +64,7 @@ KINDS: dict[str, str] = {
 """Each kind of folder in words."""
 _HALF_MARKER = re.compile(re.escape(MARK) + r"\.[0-9a-f]{16}\.tmp")
 _BEGINS = b'{"kind":"'
-"""How each marker begins."""
+"""First bytes of every marker."""
 _HEAD_BYTES = 4096
 
 

@@ -161,7 +161,7 @@ def _ours(folder: Path, home: Path, entries: set[bytes]) -> Iterator[Path]:
 
 
 _LAST = {"state.json": 1, LOCK: 2, MARK: 3}
-"""Of the files of a folder: killed on the way, what is left says what it is and whose."""
+"""Files that are removed last, so that the rest of a killed removal shows whose it is."""
 
 
 def _is_known(path: Path, entry: bytes, entries: set[bytes], filled: bool) -> bool:

@@ -18,7 +18,7 @@ DEFAULT = "bp"
 
 
 METHOD_NAMES = list(plugins.own_names(plugins.METHODS))
-"""Those of ours."""
+"""Names of the built-in methods."""
 
 
 def find_method(name: str) -> type[Method]:

@@ -27,7 +27,7 @@ from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.reader import Reader, reader_named
 
 Places = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""What is given to be read: files, folders, ``-`` for standard input."""
+"""Files and folders to read; ``-`` is standard input."""
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
 LOOKED_AHEAD = 16
@@ -37,7 +37,7 @@ FILES = "files"
 EACH = "each"
 """Text files, each a document; every file of a folder by its own format."""
 ASIDE = ("vocab", "empty", "nothing", "about")
-"""What is no format of a folder's documents."""
+"""Kinds of files in a folder that are not documents."""
 
 
 @dataclass

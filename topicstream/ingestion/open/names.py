@@ -66,7 +66,7 @@ CONVERT = {
     ".pickle": "a pickle, which can run anything it likes and is not read; write the data as "
     "Parquet or JSON lines",
 }
-"""What a file that no reader takes is, by its suffix, and what to do."""
+"""Description of files that no reader takes, by suffix, and how to convert them."""
 
 
 def is_mark(name: str) -> bool:

@@ -50,7 +50,7 @@ BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 READ_BYTES = 1 << 16
-"""What is read at once; of damaged compressed data as much may be lost."""
+"""Bytes that are read at once. Damaged compressed data may lose as many."""
 HEAD_BYTES = 64 << 10
 
 
@@ -299,7 +299,7 @@ class Source(Input):
             part = b""
             why = str(e) or "it ends in the middle of the compressed data"
             behind = (
-                f"the compressed file is damaged or truncated somewhere behind "
+                f"the compressed file is damaged or truncated somewhere after "
                 f"{self._inflated:,} bytes of text"
             )
             self.damage = f"{behind} ({why}); get it again"

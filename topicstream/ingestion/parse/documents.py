@@ -25,7 +25,7 @@ from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS, as_list, as_lists
 
 RECORD_BYTES = 32
-"""What a record counts for at least: its id, source and places take memory however short it is."""
+"""Least bytes that a record counts for: even a short one needs an id, a source and offsets."""
 
 
 LONG_BYTES = 9
@@ -136,7 +136,7 @@ _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view
 NOTE = "not UTF-8, read as windows-1252 (--encoding says otherwise)"
 NO_ID = "documents with a blank id, named by file and line"
 MANY_COLUMNS = 99
-"""Of a table with more, the columns are rather words or genes than fields."""
+"""Columns beyond which a table probably has words or genes as columns, not fields."""
 MOST_HIGH = 0.25
 """Share of the bytes that are no ASCII: in Western text under a tenth; in Cyrillic, Greek or
 Chinese bytes the most.

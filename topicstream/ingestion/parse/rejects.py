@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from topicstream.base.errors import InputError, one_line
 
 SHOWN_BYTES = 200
-"""How much of a bad record is listed."""
+"""Bytes of a bad record that are listed."""
 LEFT_OUT = "field left out: "
 WORDS_LEFT_OUT = "words left out: "
 """Begins the note that counts the words of an element that is not text."""

@@ -38,7 +38,7 @@ NO_HEADER = (
     MemoryError,
     TokenError,
 )
-"""What NumPy raises of a damaged header, which is a line of Python."""
+"""Errors that NumPy raises for a damaged header, which is a line of Python."""
 
 
 def coordinate_names(width: int) -> pa.LargeStringArray:

@@ -41,9 +41,9 @@ from topicstream.ingestion.tokens.tokenizer import Tokenizer
 from topicstream.ingestion.tokens.tools import asked_tools
 
 PART_BYTES = 256 << 20
-"""Of input files of a task, about, at most: some seconds of work."""
+"""Approximate limit of the input of a task: some seconds of work."""
 WORDS_BYTES = 64 << 20
-"""What the words of a part may take in a worker's memory."""
+"""Memory that the words of a part may take in a worker."""
 
 
 class SourceSpan(NamedTuple):

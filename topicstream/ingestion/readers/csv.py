@@ -121,7 +121,7 @@ class Records:
             except csv.Error as e:
                 if not self._source.damage:
                     self._reject_record(
-                        f"a quote that is not closed or has text behind it ({e}); --quotechar '' "
+                        f"a quote that is not closed or is followed by text ({e}); --quotechar '' "
                         f"takes quotes as text"
                     )
                 continue
@@ -175,8 +175,8 @@ class Records:
     def _reject_record(self, reason: str) -> None:
         if self._with_escapes() is not None:
             reason = (
-                f"a quote that is not closed or has text behind it; --escapechar '{BACKSLASH}' "
-                f"takes quotes behind a backslash as text"
+                f"a quote that is not closed or is followed by text; --escapechar '{BACKSLASH}' "
+                f"takes quotes after a backslash as text"
             )
         self._source.reject(self._first, reason, self._start())
 

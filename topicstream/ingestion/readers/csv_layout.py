@@ -28,10 +28,10 @@ NO_QUOTE = "\x1f"
 """Stands for no quote character: text does not hold it."""
 BACKSLASH = "\\"
 NULL = "\\N"
-"""How MySQL and PostgreSQL write that there is no value."""
+"""Missing value as MySQL and PostgreSQL write it."""
 _NULLS = re.compile(r"(?:^|[,;\t|])\\N(?=$|[,;\t|\r\n])", re.MULTILINE)
 _ESCAPE = re.compile(r"\\(.)")
-BEFORE = "lines before the header of CSV files, passed over (--skip-lines 0 reads them)"
+BEFORE = "lines before the header of CSV files, skipped (--skip-lines 0 reads them)"
 ESCAPED = "CSV files with backslashes as escapes (--escapechar '' takes them as text)"
 
 
@@ -169,7 +169,7 @@ def _find_first_line(
     ):
         place += 1
     if place >= len(lines):
-        raise BadFile(source.name, skipped + 1, "no header behind the lines that are passed over")
+        raise BadFile(source.name, skipped + 1, "no header after the skipped lines")
     tells_excel = re.fullmatch(r"(?i)\ufeff?sep=.\r?", lines[place])
     return place + 1 if tells_excel and len(lines) > place + 1 else place
 
@@ -227,7 +227,7 @@ def _read_header(rows: Iterator[list[str]], source: Source, line: int) -> tuple[
         raise BadFile(
             source.name,
             line,
-            f"the header is not CSV: a quote that is not closed or has text behind it ({e})",
+            f"the header is not CSV: a quote that is not closed or is followed by text ({e})",
         ) from None
     except UnicodeEncodeError:
         raise BadFile(source.name, line, "the header is not valid UTF-8; give --encoding") from None

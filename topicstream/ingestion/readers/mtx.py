@@ -49,7 +49,7 @@ class MatrixMarket(TripleReader):
             raise BadFile(source.name, 1, reason)
         sizes = _SIZES.match(head, banner.end())
         if sizes is None:
-            raise BadFile(source.name, 2, "no line 'rows columns entries' behind the comments")
+            raise BadFile(source.name, 2, "no line 'rows columns entries' after the comments")
         documents, words, cells = (int(sizes[i]) for i in (1, 2, 3))
         header = MatrixHeader(
             documents, words, cells, 2 if field == "pattern" else 3, field == "real", sizes.end()

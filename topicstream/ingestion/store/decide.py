@@ -151,8 +151,10 @@ def decide(
 
 
 Events = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""What happens to ids: their hashes (high, low), uint64[n], and when: 2n + 1 for document n, 2n for
-a withdrawal before it."""
+"""Events of ids: their hashes (high, low), uint64[n], and times.
+
+The time is 2n + 1 for document n, and 2n for a withdrawal before it.
+"""
 
 
 def _starts(working: WorkingFolder, base: Corpus | None) -> list[int]:

@@ -32,7 +32,7 @@ PACKAGES = {
     "pythainlp": "pythainlp",
     "kiwi": "kiwipiepy",
 }
-"""What is installed for each of ours."""
+"""Package to install for each built-in tokenizer."""
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 _PACKAGE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 

@@ -23,9 +23,7 @@ from topicstream.numeric.kernels.arrays import Bools, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 
 WORD_BYTES = 120
-"""What a word of the vocabulary takes until the store is written: its bytes, counts, hash table,
-Parquet.
-"""
+"""Memory of a word until the store is written: its bytes, counts, hash table, Parquet."""
 SUMMED_ROWS = 4 << 20
 """Rows that wait before they are summed: a piece of text has 60,000 words, most of which others
 have too.

@@ -28,7 +28,7 @@ LISTED = 20
 TEXT = pa.large_string()
 
 Occurs = Callable[[pa.Array], np.ndarray]
-"""Which words, large_string[n], a corpus has: bool[n]."""
+"""Function from words, large_string[n], to whether a corpus has them, bool[n]."""
 
 
 @dataclass(frozen=True)

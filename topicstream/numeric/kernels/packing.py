@@ -20,7 +20,7 @@ LISTED = 64
 MOST_VALUE = 10
 """Bytes of an entry at most: its value and its topic."""
 SLACK = 8
-"""Bytes behind the last one that are read or written with it."""
+"""Bytes after the last one that are read or written with it."""
 
 
 def most_bytes(rows: int, entries: int, columns: int) -> int:

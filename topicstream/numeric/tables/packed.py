@@ -56,7 +56,7 @@ WRONG = {
     -2: "a count came out above their tokens",
     -3: "one has more topics than tokens",
 }
-"""What ``merge_packed`` returns, in words."""
+"""Explanation of each error that ``merge_packed`` returns."""
 
 
 class RowPiece(NamedTuple):

@@ -44,7 +44,7 @@ BETA = 0.01
 # does not have, is the corpus mean
 SHARE = 0.9
 EXACT = 2.0**24
-"""Of topics' normalised shares, what whole numbers are kept of."""
+"""Scale at which topics' normalised shares become whole numbers."""
 MOST_TOPICS = 64
 LEAST_CELLS = 20_000_000
 MOST_BYTES = 128 << 20
