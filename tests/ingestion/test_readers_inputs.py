@@ -160,7 +160,7 @@ def test_truncated_archive(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a.jsonl{suffix}", packed[: len(packed) * 2 // 3])
     with pytest.raises(
         InputError,
-        match=rf"a\.jsonl{re.escape(suffix)}: .*damaged or truncated somewhere after [0-9]",
+        match=rf"a\.jsonl{re.escape(suffix)}: .*damaged or truncated after [0-9]",
     ):
         Read(path)
     got = Read(path, on_error="skip", piece_bytes=50_000)
@@ -168,6 +168,19 @@ def test_truncated_archive(tmp_path: Path, suffix: str) -> None:
     assert got.ids == [str(i) for i in range(len(got.ids))]
     if suffix != ".bz2":  # bzip2's blocks hold 900 kB, all of this file
         assert got.rejects[0].line == len(got.ids) + 1 > 1000
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_whole_members_before_a_cut_one_are_kept(tmp_path: Path, suffix: str) -> None:
+    """Also where all of them are fewer bytes than the stream inflates at once."""
+    from tests.ingestion.test_readers_text import COMPRESSORS
+
+    members = [COMPRESSORS[suffix](row + b"\n") for row in rows(30).splitlines()]
+    cut = members[-1][: len(members[-1]) // 2]
+    path = write(tmp_path / f"a.jsonl{suffix}", b"".join(members[:-1]) + cut)
+    got = Read(path, on_error="skip")
+    assert got.ids == [str(i) for i in range(29)]
+    assert "damaged or truncated" in got.rejects[0].reason
 
 
 def test_corrupt_gz(tmp_path: Path) -> None:
@@ -270,7 +283,7 @@ def test_an_id_field_asked_for_must_be_there(tmp_path: Path) -> None:
 BAD_CSV = {
     "x,y,z\n": "3 fields where the header has 2",
     "x\n": "1 field where the header has 2",
-    '"a"b,c\n': "a quote that is not closed or has followed by text",
+    '"a"b,c\n': "a quote that is not closed or is followed by text",
 }
 
 
@@ -313,7 +326,7 @@ def test_quotes_that_are_text(tmp_path: Path) -> None:
     )
     with pytest.raises(
         InputError,
-        match=r"a\.tsv:2: a quote .* behind it \(.*\); --quotechar '' takes quotes as text",
+        match=r"a\.tsv:2: a quote .* followed by text \(.*\); --quotechar '' takes quotes as text",
     ):
         Read(path)
     assert Read(path, quotechar="").texts == [

@@ -49,8 +49,11 @@ BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+ARROW_CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 READ_BYTES = 1 << 16
-"""Bytes that are read at once. Damaged compressed data may lose as many."""
+"""Bytes that are read at once."""
+MOST_BYTES_LOST = 4 * READ_BYTES
+"""Inflated bytes that a stream may hold when it meets damage."""
 HEAD_BYTES = 64 << 10
 
 
@@ -114,6 +117,39 @@ def decompressed(raw: Any, kind: str) -> Any:
     if kind == "gz":
         return gzip.open(raw)  # type: ignore[no-untyped-call,unused-ignore]
     return bz2.BZ2File(raw) if kind == "bz2" else lzma.LZMAFile(raw)
+
+
+def read_up_to_damage(raw: Any, kind: str, skip: int) -> bytes:
+    """Read a damaged compressed file once more, byte by byte, up to its damage.
+
+    A stream that inflates many bytes at once loses those before the damage that it has not given
+    out, often whole members of an archive.
+
+    Parameters
+    ----------
+    raw
+        The stored bytes, from the beginning.
+    kind
+        A value of ``MAGIC``.
+    skip
+        Number of inflated bytes that were read before.
+
+    Returns
+    -------
+    The inflated bytes after those.
+    """
+    if kind not in ARROW_CODECS:
+        return b""
+    stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), ARROW_CODECS[kind])
+    rest = bytearray()
+    try:
+        while skip > 0:
+            skip -= len(stream.read(min(skip, READ_BYTES)))
+        while len(rest) < MOST_BYTES_LOST and (byte := stream.read(1)):
+            rest += byte
+    except DAMAGE:
+        pass
+    return bytes(rest)
 
 
 class Input:
@@ -230,7 +266,7 @@ class Source(Input):
         self.eager = False
         self._raw: Any = None
         self._stream: Any = None
-        self._packed: bool | None = None
+        self._kind: str | None = None  # of compression; "": none; None: not looked at
         self._decoder: codecs.IncrementalDecoder | None = None
         self._ahead = b""
         self._returns_alone = False
@@ -275,7 +311,7 @@ class Source(Input):
                 f"is named {self.path.suffix} but is not {named}-compressed; rename it",
             )
         self._raw = raw
-        self._packed = kind is not None
+        self._kind = kind or ""
         self._stream = raw if kind is None else decompressed(raw, kind)
         head = self._more()
         while len(head) < HEAD_BYTES and not self._ended and not self.eager:
@@ -291,21 +327,29 @@ class Source(Input):
     def _more(self) -> bytes:
         """Read some stored bytes.
 
-        Returns b"" at the end, also where the compressed data are damaged.
+        Compressed data end at their damage.
         """
         try:
             part: bytes = self._stream.read1(READ_BYTES)
+            self._inflated += len(part)
+            self._ended = not part
         except DAMAGE as e:
-            part = b""
+            part = self._last_bytes()
+            self._inflated += len(part)
+            self._ended = True
             why = str(e) or "it ends in the middle of the compressed data"
-            behind = (
-                f"the compressed file is damaged or truncated somewhere after "
-                f"{self._inflated:,} bytes of text"
+            self.damage = (
+                f"the compressed file is damaged or truncated after {self._inflated:,} bytes of "
+                f"text ({why}); get it again"
             )
-            self.damage = f"{behind} ({why}); get it again"
-        self._ended = not part
-        self._inflated += len(part)
         return part
+
+    def _last_bytes(self) -> bytes:
+        """Return the bytes before the damage that the stream has not given out."""
+        if self.path is None or not self._kind:
+            return b""
+        with open_source(self.path) as raw:
+            return read_up_to_damage(raw, self._kind, self._inflated)
 
     def _decode(self, data: bytes) -> bytes:
         if self._decoder is not None:
@@ -352,9 +396,9 @@ class Source(Input):
     @property
     def compressed(self) -> bool:
         """Tell whether the source is compressed, by gzip or the like."""
-        if self._packed is None:
+        if self._kind is None:
             self.head(0)
-        return bool(self._packed)
+        return bool(self._kind)
 
 
 def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
