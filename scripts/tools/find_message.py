@@ -50,7 +50,12 @@ def strings_of(node: ast.AST, function: str) -> Iterator[tuple[ast.expr, str]]:
             continue
         if isinstance(child, (ast.Constant, ast.JoinedStr)):
             yield child, inside
-        yield from strings_of(child, inside)
+        if isinstance(child, ast.JoinedStr):  # its constant parts are not strings of their own
+            values = [v for v in child.values if isinstance(v, ast.FormattedValue)]
+            for value in values:
+                yield from strings_of(value, inside)
+        else:
+            yield from strings_of(child, inside)
 
 
 def words_of(text: str) -> str:

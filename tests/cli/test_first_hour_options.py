@@ -167,6 +167,7 @@ def test_a_store_and_a_model_may_be_given_by_path_or_by_option(store, monkeypatc
 def test_names_of_other_programs_are_known(capsys):
     for command, ours in (
         ("train", "it is --model here"),
+        ("import", "it is --model here"),
         ("eval", "it is > FILE (results go to standard output) here"),
     ):
         assert run([command, "--out", "x"]) == 2

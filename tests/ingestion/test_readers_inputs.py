@@ -283,6 +283,7 @@ def test_an_id_field_asked_for_must_be_there(tmp_path: Path) -> None:
 BAD_CSV = {
     "x,y,z\n": "3 fields where the header has 2",
     "x\n": "1 field where the header has 2",
+    'x, "y,z"\n': "3 fields where the header has 2; a quote after a space does not begin",
     '"a"b,c\n': "a quote that is not closed or is followed by text",
 }
 

@@ -93,7 +93,7 @@ def test_an_option_that_is_edited_between_nights_is_refused_in_the_words_of_the_
     assert cycle(place / "retrain.toml")["published"] == 2
 
 
-OTHERS: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "train": {
         "algo": "sparse-bp",
         "aim": "reading",
@@ -128,7 +128,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     [(table, f.name) for table, kind in TABLES.items() for f in dataclasses.fields(kind)],
 )
 def test_a_setting_of_another_table_serves_the_second_night_as_the_first(place, table, name):
-    value = OTHERS[table][name]
+    assert name in SETTINGS[table], f"say in SETTINGS what [{table}] {name} is tried with"
+    value = SETTINGS[table][name]
     if value is None:
         return
     (place / "seeds.toml").write_text('[water]\nwords = ["river", "stone"]\n')
@@ -146,4 +147,4 @@ def test_a_setting_of_another_table_serves_the_second_night_as_the_first(place, 
 
 def test_the_whole_config_is_of_tables_that_are_tried():
     plain = {"folder", "raw", "patterns", "changed", "ingest", "source"}
-    assert {f.name for f in dataclasses.fields(Config)} - plain == set(TABLES) == set(OTHERS)
+    assert {f.name for f in dataclasses.fields(Config)} - plain == set(TABLES) == set(SETTINGS)

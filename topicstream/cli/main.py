@@ -175,9 +175,8 @@ def _explain_option(ctx: click.Context, error: click.NoSuchOption) -> click.Clic
     name = error.option_name
     hint = ELSEWHERE.get(name)
     if "--out" in (name, hint) and not any("--out" in p.opts for p in params):
-        hint = (
-            "--model" if ctx.command.name == "train" else "> FILE (results go to standard output)"
-        )
+        makes_model = ctx.command.name in ("train", "import")
+        hint = "--model" if makes_model else "> FILE (results go to standard output)"
     arguments = [p.name for p in params if isinstance(p, click.Argument) and p.name]
     if name == "--model" and arguments:
         hint = f"{arguments[0].upper()}, without a name,"

@@ -180,6 +180,13 @@ class Records:
             )
         self._source.reject(self._first, reason, self._start())
 
+    def _has_quote_after_space(self) -> bool:
+        """Tell whether a field begins with a space and a quote, which is then text."""
+        begin = self._layout.delimiter + " "
+        return bool(self._layout.quote) and any(
+            begin + self._layout.quote in line for line in self._record
+        )
+
     def _reject_width(self, row: list[str]) -> None:
         if self._layout.commented and self._record[0].startswith("#"):
             self._source.note(COMMENTS)
@@ -189,6 +196,8 @@ class Records:
             reason += f"; --escapechar '{BACKSLASH}' where a backslash hides a delimiter"
         elif self._record[0].startswith("#") and self._options.comment is None:
             reason += "; --comment '#' where such lines are comments"
+        elif self._has_quote_after_space():
+            reason += "; a quote after a space does not begin a quoted field; remove the space"
         self._source.reject(self._first, reason, self._start())
 
 
