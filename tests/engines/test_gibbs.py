@@ -151,7 +151,7 @@ def test_running_sums_equal_those_from_scratch():
     real = np.empty((2, topics))
     whole = np.empty((3, topics), np.int64)
     found = np.zeros(12)
-    stray = kernels.sweep(
+    stray = kernels.sweep_tokens(
         block.cells,
         z,
         kernels.WordRows(start, length, arena, rows.bits),

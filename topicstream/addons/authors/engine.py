@@ -22,7 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.addons.authors import messages as kernels
+from topicstream.addons.authors.messages import (
+    AuthorTopics,
+    DocumentBlock,
+    Messages,
+    Update,
+    WordTopics,
+    start_pairs,
+)
+from topicstream.addons.authors.visit import visit_pairs
 from topicstream.base.errors import StoreError
 from topicstream.base.text import counted
 from topicstream.corpus.block import Block
@@ -164,23 +172,14 @@ class AuthorTopicModel(Engine):
         change = out.array("change", (len(names.ids) + 1, self.shape.topics))
         phi = visit.rows.get("phi", none)
         sums = visit.totals.get("phi", np.zeros(0))
-        kernels.start(
-            block.indptr,
-            block.words,
-            block.counts,
-            names.indptr,
-            names.local,
-            pptr,
-            mptr,
-            phi.base,
-            phi.index,
-            sums,
+        start_pairs(
+            DocumentBlock(*block.cells, names.indptr, names.local, pptr, mptr),
+            WordTopics(phi.base, phi.index, sums),
             visit.params["alpha"].astype(np.float32),
             START_ROUNDS,
             visit.key.seed,
             block.first_doc,
-            pairs,
-            messages,
+            Messages(pairs, messages),
             out.delta["phi"],
             change,
         )
@@ -203,30 +202,21 @@ class AuthorTopicModel(Engine):
         np.take(table.base[:, :topics], table.index, axis=0, out=have[:-1])
         numbers = block.first_doc + np.arange(block.n_docs)
         looks = ((numbers + visit.key.pass_number) % self.options.reopen == 0).astype(np.uint8)
-        out.stats["loglik"][0] = kernels.visit(
-            block.indptr,
-            block.words,
-            block.counts,
-            names.indptr,
-            names.local,
-            pptr,
-            mptr,
-            phi.base,
-            phi.index,
-            visit.totals["phi"],
-            have,
-            change,
-            before,
-            old,
-            pairs,
-            messages,
+        out.stats["loglik"][0] = visit_pairs(
+            DocumentBlock(*block.cells, names.indptr, names.local, pptr, mptr),
+            WordTopics(phi.base, phi.index, visit.totals["phi"]),
+            AuthorTopics(have, change),
+            Messages(before, old),
+            Messages(pairs, messages),
             out.delta["phi"],
-            visit.params["alpha"].astype(np.float32),
-            np.float32(beta),
-            np.float32(self.shape.words * beta),
-            not self._asynchronous,
+            Update(
+                visit.params["alpha"].astype(np.float32),
+                np.float32(beta),
+                np.float32(self.shape.words * beta),
+                not self._asynchronous,
+                np.float32(self.options.gain),
+            ),
             looks,
-            np.float32(self.options.gain),
         )
         self._hand_over(out, change)
         without = np.diff(names.indptr) == 0

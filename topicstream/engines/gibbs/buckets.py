@@ -432,7 +432,7 @@ def _sweep_document(
 
 
 @kernel
-def sweep(
+def sweep_tokens(
     cells: Cells,
     z: Array,
     rows: WordRows,

@@ -15,7 +15,7 @@ from topicstream.engines.gibbs.buckets import (
     Results,
     Topics,
     WordRows,
-    sweep,
+    sweep_tokens,
 )
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.numeric.kernels.packed import READ_PAST, entry_bytes, slack_starts
@@ -85,7 +85,7 @@ class SparseLDA(Chain):
         whole = out.array("document topics")
         alphas, row_of = self.priors(visit, out)
         beta = float(params["beta"][0])
-        stray = sweep(
+        stray = sweep_tokens(
             block.cells,
             out.state["z"],
             WordRows(start, length, arena, phi.bits),
