@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import topicstream
 from tests.report_store import made, planted_model
 from topicstream.addons.views.hierarchy import TreeView
 from topicstream.addons.views.similar import SimilarView
@@ -12,6 +13,7 @@ from topicstream.base.errors import InputError
 from topicstream.cli.main import run
 from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.visiting import document_shares
+from topicstream.model.topic_model import TopicModel
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +72,23 @@ def test_the_tree_in_words(planted, capsys):
     args = ["show", "--model", str(folder / "model")]
     assert run([*args, "--tree"]) == 0 and len(capsys.readouterr().out.splitlines()) == 7
     assert run([*args, "--reduce-to", "9"]) == 2
+
+
+def test_numbers_and_groups_of_the_tree(tmp_path):
+    """Topic 0 is dropped; 1 and 3 are alike, 4 is nearer to them than 2; sizes 30, 70, 40, 90."""
+    columns = [[9, 9, 9, 9], [20, 10, 0, 0], [0, 0, 0, 70], [24, 16, 0, 0], [50, 0, 40, 0]]
+    model = TopicModel.from_arrays(np.array(columns, float).T, list("abcd"), 0.1, 0.0)
+    model.save(tmp_path / "m")
+    topicstream.edit(tmp_path / "m", [{"edit": "drop", "topics": [0]}])
+    result = TreeView(tmp_path / "m", reduce_to=2).result()
+    assert result["ids"] == [1, 2, 3, 4] and result["first_merge"] == 5
+    pairs = [(merge["left"], merge["right"]) for merge in result["merges"]]
+    # the larger first: 40 and 30; 90 and 70; 160 and 70
+    assert pairs == [(3, 1), (4, 5), (6, 2)]
+    alike = np.sqrt(20 / 30 * 24 / 40) + np.sqrt(10 / 30 * 16 / 40)
+    assert result["merges"][0]["height"] == pytest.approx(np.sqrt(1 - alike), abs=1e-4)
+    assert result["topics"] == [4, 3, 1, 2]
+    # the largest group first, and in it the largest topic
+    assert result["clusters"] == [[4, 3, 1], [2]]
+    three = TreeView(tmp_path / "m", reduce_to=3).result()["clusters"]
+    assert three == [[4], [2], [3, 1]]  # 90, 70 and 70: by the number of the first topic
