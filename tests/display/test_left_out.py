@@ -5,6 +5,7 @@ ranking, and every output says how many there are.
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from tests.left_out import SAID, opened
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.display.gather import survey
-from topicstream.evaluation.visiting import document_shares
-from topicstream.model.edits import View
+from topicstream.evaluation.visiting import _block_shares, document_shares
+from topicstream.model.edits import Drop, View, apply_log
 from topicstream.retraining.drift import DocumentGroups, mean_shares
 
 
@@ -83,3 +84,22 @@ def test_files_of_topics_say_how_many_have_the_prior(half_shown, tmp_path, capsy
     assert "200 documents; the prior stands for 50 documents without a known word" in said
     assert run(["show", "--theta", str(tmp_path / "u.parquet"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["without_known_word"] == 50
+
+
+def test_half_a_token_of_the_topics_shown_counts():
+    """Topic 2 is dropped: a document has share (alpha + n) - shown alpha of the tokens left."""
+    view = apply_log([Drop(topics=[2], at="")], range(3))
+    model = SimpleNamespace(alpha=np.array([0.5, 0.5, 1.0]))
+    shown = np.array([0.15, 0.12, 0.9, 0.51, 0.49])
+    theta = np.stack([shown / 3, 2 * shown / 3, 1 - shown], axis=1).astype(np.float32)
+    docs = SimpleNamespace(
+        tokens=np.array([11.0, 10.0, 10.0, 0.4, 0.4]), unknown=np.array([1.0, 0, 0, 0, 0])
+    )
+    block = _block_shares(model, view, 7, theta, docs)
+    left = shown * (2 + docs.tokens - docs.unknown) - 1
+    expected = np.where([True, False, True, True, False], left, 0)
+    assert block.first == 7 and block.tokens == pytest.approx(expected, rel=1e-5)
+    assert block.counted.tolist() == [True, False, True, True, False]
+    assert block.shares == pytest.approx(np.tile([1 / 3, 2 / 3], (5, 1)), rel=1e-5)
+    whole = _block_shares(model, None, 0, theta, docs)
+    assert whole.tokens.tolist() == [10, 10, 10, 0.4, 0.4] and whole.shares is theta

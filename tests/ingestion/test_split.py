@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from topicstream import Corpus, ingest
 from topicstream.base.errors import InputError, UsageError
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.documents import TEXT, batch_of
-from topicstream.ingestion.parts.split import in_parts
+from topicstream.ingestion.parts.split import find_parts, in_parts
 
 WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
 
@@ -98,6 +99,26 @@ def test_characters_are_the_words_of_a_script_without_spaces(text):
     ].to_pylist()
     assert "".join(parts) == text and len(parts) in (3, 5)
     assert {sum(not c.isspace() and c not in "。" for c in part) for part in parts[:-1]} == {100}
+
+
+@pytest.mark.parametrize(
+    ("words", "length", "parts"),
+    [
+        (4, 5, [5]),  # a rest of one of four words stays
+        (4, 6, [4, 2]),
+        (4, 9, [4, 5]),
+        (4, 10, [4, 4, 2]),
+        (5, 7, [7]),  # two of five are less than half
+        (5, 8, [5, 3]),
+        (1, 3, [1, 1, 1]),
+        (4, 4, [4]),
+        (4, 0, []),
+    ],
+)
+def test_a_rest_of_half_the_words_is_a_part(words, length, parts):
+    raw = b" ".join(b"w%d" % i for i in range(length))
+    starts = [*find_parts(raw, words), len(raw)]
+    assert [len(raw[a:b].split()) for a, b in pairwise(starts)] == parts
 
 
 def test_paragraphs_and_sections():
