@@ -142,6 +142,7 @@ def test_pairs_by_hand():
     lacking[0, 1] = lacking[0, :, 1] = 0  # no document has the second word
     assert umass(lacking)[0] == pytest.approx(np.mean([math.log(1 / 4), math.log(2 / 4)]))
     assert npmi(lacking, 8)[0] == pytest.approx(points[1])
+    assert umass(np.array([[[1, 1], [1, 5]]]))[0] == pytest.approx(math.log(2 / 1))
     assert np.isnan(npmi(np.zeros((1, 2, 2), int), 0)).all()
     assert np.isnan(umass(np.zeros((1, 2, 2), int))).all()
 

@@ -88,6 +88,10 @@ def test_compared_topics_have_shares_words_and_distances_by_hand(monkeypatch):
     assert (first["words"], first["gained"], first["lost"]) == (["a", "c"], ["c"], ["b"])
     assert found["mean_distance"] == pytest.approx(0.5)
     assert found["vocabulary"] == {"a": 6, "b": 6, "common": 6}
+    compare(one, model_of([[1, 0, 0, 0, 0, 0]]), progress=False)
+    assert asked == {"beside": 32 * 3}
+    compare(model_of([[1, 0, 0, 0, 0, 0]]), two, progress=False)
+    assert asked == {"beside": 32 * 3}
 
 
 def test_pairs_go_from_the_nearest_and_a_limit_is_still_near():
