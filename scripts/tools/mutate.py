@@ -55,6 +55,7 @@ TARGETS = {
     "retraining/drift.py": ["tests/retraining/test_drift_verdict.py"],
     "corpus/sample.py": ["tests/corpus/test_sample.py"],
     "numeric/tables/dense.py": [
+        "tests/training/test_plan_bytes.py",
         "tests/numeric/test_tables.py",
         "tests/numeric/test_blend.py",
         "tests/numeric/test_owners.py",

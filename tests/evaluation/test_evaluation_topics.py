@@ -143,6 +143,7 @@ def test_pairs_by_hand():
     assert umass(lacking)[0] == pytest.approx(np.mean([math.log(1 / 4), math.log(2 / 4)]))
     assert npmi(lacking, 8)[0] == pytest.approx(points[1])
     assert umass(np.array([[[1, 1], [1, 5]]]))[0] == pytest.approx(math.log(2 / 1))
+    assert npmi(np.ones((1, 2, 2), int), 1)[0] == 1  # of one document
     assert np.isnan(npmi(np.zeros((1, 2, 2), int), 0)).all()
     assert np.isnan(umass(np.zeros((1, 2, 2), int))).all()
 
@@ -156,6 +157,16 @@ def test_the_words_found_in_most_documents_are_the_baseline(made):
     for name, value in (("umass", umass(pairs)), ("npmi", npmi(pairs, docs))):
         assert found.values[name][-1] == pytest.approx(value[0])
     assert len(found.by_topic("npmi")) == K and found.top == 5 and found.docs == 299
+
+
+def test_the_baseline_of_a_corpus_of_few_words_has_these_alone(tmp_path):
+    counts = np.array([[1, 1, 0], [1, 0, 0], [1, 0, 1], [0, 1, 0]])
+    corpus = store(tmp_path / "few.zarr", counts, counts[:1])
+    model = TopicModel.from_arrays(np.eye(5), [f"word{i}" for i in range(5)], 0.1, 0.01)
+    found = coherence(model, corpus, top=5)
+    pairs, docs = cooccurrence(corpus, np.array([[0, 1, 2]]))
+    assert found.values["npmi"][-1] == pytest.approx(npmi(pairs, docs)[0])
+    assert found.unknown == 2 * 5  # two words in each of five topics
 
 
 def test_means_leave_out_what_is_unknown_or_not_live():
