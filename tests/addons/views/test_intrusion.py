@@ -10,6 +10,9 @@ import pytest
 from tests.report_store import made, planted_model
 from topicstream.addons.views.intrusion import IntrusionView, sheet_and_key
 from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.keys import stream_documents
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 
 
@@ -37,17 +40,27 @@ def test_intrusion_sheets(home, tmp_path, monkeypatch):
         assert words[row["place"] - 1] == row["intruder"] and len(set(words)) == 6
         p = model.probabilities([texts.index(w) for w in words])[:, row["topic"]]
         assert p.argmin() == row["place"] - 1
-    monkeypatch.setattr("topicstream.addons.views.intrusion.QUESTIONS", 5)
+    monkeypatch.setattr("topicstream.addons.views.intrusion.QUESTIONS", 25)
     monkeypatch.setattr("topicstream.addons.views.intrusion.TOPICS", 2)
     topics = IntrusionView(
         TopicModel.open(folder / "model"), folder / "corpus.zarr", intrusion="topics"
     ).table
-    assert len(topics) == 5 and all(r["document"] in rows and r["text"] for r in topics.to_pylist())
+    assert len(topics) == 25 and all(
+        r["document"] in rows and r["text"] for r in topics.to_pylist()
+    )
+    corpus = Corpus.open(folder / "corpus.zarr")
+    shares = np.concatenate([block.shares for block in document_shares(model, corpus)])
+    numbers = {}
+    for some, batch in stream_documents(corpus, False, ["id"]):
+        numbers.update(zip(batch.column("id").to_pylist(), some.tolist(), strict=True))
+    for row in topics.to_pylist():  # an intruder is of the half of the topics with the least shares
+        order = np.argsort(-shares[numbers[row["document"]]], kind="stable").tolist()
+        assert order.index(row["intruder_topic"]) >= 2
     sheet, key = sheet_and_key(topics)
     assert (
         "intruder" not in sheet.column_names
         and "place" in key.column_names
-        and sheet["answer"].null_count == 5
+        and sheet["answer"].null_count == 25
     )
     assert (
         run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "w.csv")]) == 0
