@@ -48,6 +48,7 @@ def test_nats_and_errors_of_two_documents():
     assert one.error(A, B) == pytest.approx(np.sqrt(np.var([3.0, 2.0], ddof=1) * 2) / 30)
     single = halves({A: [[-30.0]]}, tokens=(10.0,))
     assert single.error(A) == 0.0
+    assert halves({A: [[-30.0], [-33.0]]}, tokens=(10.0,)).error(A) == 0.0
     estimate = found.perplexity(A, True)
     assert estimate.value == pytest.approx(np.exp(80 / 30)) and estimate.tie
     assert estimate.error == pytest.approx(np.exp(80 / 30) * found.error(A))
