@@ -265,6 +265,7 @@ def test_two_passes_are_one_change():
     """Two changes in a row decide, of three passes."""
     assert not converged([100.0], 0.5, 1, 0) and not converged([100.0, 100.0], 0.5, 2, 0)
     assert converged([100.0, 100.0, 100.0], 0.5, 3, 0)
+    assert converged([100.0, 100.4, 100.8], 0.5, 3, 0)
     assert not converged([101.0, 100.0, 100.0], 0.5, 3, 0)
     assert not converged([100.0, 100.0, 101.0], 0.5, 3, 0)
 
