@@ -55,7 +55,7 @@ TARGETS = {
     "retraining/drift.py": ["tests/retraining/test_drift_verdict.py"],
     "corpus/sample.py": ["tests/corpus/test_sample.py"],
     "numeric/tables/dense.py": [
-        "tests/training/test_plan_bytes.py",
+        "tests/numeric/test_spec.py",
         "tests/numeric/test_tables.py",
         "tests/numeric/test_blend.py",
         "tests/numeric/test_owners.py",
@@ -196,7 +196,7 @@ SIBLINGS = {
     ],
     "training/starts/warm.py": ["tests/training/test_starts.py"],
     "numeric/tables/merging.py": ["tests/numeric/test_round_sums.py"],
-    "numeric/tables/spec.py": ["tests/numeric"],
+    "numeric/tables/spec.py": ["tests/numeric/test_spec.py", "tests/numeric/test_packing.py"],
 }
 """Further files that decide numbers, for ``--siblings``."""
 TESTS = TARGETS | SIBLINGS
