@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,9 @@ def test_places_have_the_distances_of_topics():
     for axis in place.T:
         assert axis[np.argmax(np.abs(axis).round(9))] > 0
     assert place[:, 0].std() > place[:, 1].std()
+    for order in permutations(range(3)):  # eigenvectors come with either sign
+        again = geometry.layout(similar[np.ix_(order, order)])
+        np.testing.assert_allclose(again, place[list(order)], atol=1e-9)
     assert not geometry.layout(np.ones((3, 3))).any()
     assert geometry.layout(np.ones((1, 1))).tolist() == [[0, 0]]
 

@@ -100,8 +100,9 @@ def test_thirty_documents_of_two_periods_have_a_slope():
         codes = np.arange(n) % 2
         first = np.where(codes, 0.5, 0.4) + 0.01 * (np.arange(n) % 3)
         theta = np.stack([first, 1 - first], axis=1)
-        slope, error = added(theta, codes, 2).slope(at)
-        assert np.isfinite([slope, error]).all() == shown
+        for unit in (1.0, 0.01, 100.0):  # of time
+            slope, error = added(theta, codes, 2).slope(unit * at)
+            assert np.isfinite([slope, error]).all() == shown
     # of 40 documents nearly all evidence lies in one, far away in time
     codes = np.append(np.zeros(39, int), 1)
     slope, _ = added(np.full((40, 2), 0.5), codes, 2).slope(at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from topicstream.addons.sweep.choosing import choose
 from topicstream.addons.sweep.judging import (
@@ -16,7 +17,12 @@ from topicstream.addons.sweep.judging import (
     mark_ties,
 )
 from topicstream.addons.sweep.marks import take_middle
-from topicstream.addons.sweep.stability import SeedAgreement, agreement, write_consensus
+from topicstream.addons.sweep.stability import (
+    SeedAgreement,
+    agreement,
+    topic_rows,
+    write_consensus,
+)
 from topicstream.model.topic_model import TopicModel
 
 A = ("a", 10, ())
@@ -238,6 +244,27 @@ def test_seeds_are_matched_and_averaged(tmp_path):
         (second[:, 0] + first[:, 2] + third[:, 2]) / 3,
     ]
     np.testing.assert_allclose(model.rows(np.arange(6))[:, :3], np.array(means).T, rtol=1e-6)
+
+
+def test_intervals_of_topics_are_students():
+    """Likeness 0.8, 0.7 and 0.9 to the central model: a mean of 0.8, an error of 0.1 / sqrt 3."""
+    likeness = np.array([[1.0, 1.0], [0.8, 0.5], [0.7, 0.5], [0.9, 0.5]])
+    found = SeedAgreement(np.eye(4), 0, np.zeros((4, 2), np.int64), likeness)
+    mean, low, high = found.by_topic()
+    half = scipy.stats.t.ppf(0.975, 2) * 0.1 / np.sqrt(3)
+    assert mean == pytest.approx([0.8, 0.5]) and low == pytest.approx([0.8 - half, 0.5])
+    assert high == pytest.approx([1.0, 0.5])  # 1.05 is cut
+
+
+def test_the_table_of_a_consensus_has_no_interval_of_two_seeds():
+    model = TopicModel.from_arrays(np.array([[9.0, 1], [1, 4]]), ["a", "b"], 0.1, 0.0)
+    likeness = np.array([[1.0, 1.0], [0.75, 0.5]])
+    found = SeedAgreement(np.eye(2), 0, np.zeros((2, 2), np.int64), likeness)
+    rows = topic_rows(model, found, np.array([2, 1])).to_pylist()
+    assert [row["stability"] for row in rows] == [0.75, 0.5]
+    assert [(row["low"], row["high"]) for row in rows] == [(None, None)] * 2
+    assert [row["words"] for row in rows] == ["a b", "b a"] and rows[0]["seeds"] == 2
+    assert [row["share"] for row in rows] == pytest.approx([2 / 3, 1 / 3])
 
 
 def test_half_of_the_probability_in_common_is_the_same_topic(tmp_path):
