@@ -7,6 +7,9 @@ import pytest
 
 import topicstream
 from tests.report_store import made, planted_model
+from tests.small_store import planted as planted_counts
+from tests.small_store import store
+from topicstream.addons.views.find import BY_WORDS, SMOOTHING, FindView, query_scores
 from topicstream.addons.views.hierarchy import TreeView
 from topicstream.addons.views.similar import SimilarView
 from topicstream.base.errors import InputError
@@ -92,3 +95,36 @@ def test_numbers_and_groups_of_the_tree(tmp_path):
     assert result["clusters"] == [[4, 3, 1], [2]]
     three = TreeView(tmp_path / "m", reduce_to=3).result()["clusters"]
     assert three == [[4], [2], [3, 1]]  # 90, 70 and 70: by the number of the first topic
+
+
+def test_documents_are_ranked_by_their_own_words_and_their_topics(tmp_path):
+    """Seven tenths of a smoothed frequency and three tenths of p(w|d) (Wei & Croft 2006)."""
+    counts, phi = planted_counts(8, 60, 30, 3)
+    counts[5] = 0
+    counts[5, 29] = 4  # of a word that the model does not have
+    corpus = store(tmp_path / "c.zarr", counts, counts[:0])
+    names = [f"word{i}" for i in range(29)]
+    model = TopicModel.from_arrays((phi * 500)[:29], names, 0.1, 0.01)
+    words = np.array([3, 11])
+    found = np.concatenate([some for _, some in query_scores(model, corpus, words, False, 1)])
+    theta = np.concatenate([block.shares for block in document_shares(model, corpus)])
+    p = model.probabilities(words)
+    overall = p @ model.shares
+    scores = np.zeros(60)
+    for i, word in enumerate(words):
+        own = (counts[:, word] + SMOOTHING * overall[i]) / (counts.sum(axis=1) + SMOOTHING)
+        scores += np.log(0.7 * own + 0.3 * (theta @ p[i]))
+    scores[5] = -np.inf
+    assert BY_WORDS == 0.7
+    assert found == pytest.approx(scores / 2, rel=1e-5)
+
+
+def test_topics_of_a_query_are_those_of_all_its_words(planted):
+    folder, corpus, model = planted
+    view = FindView(folder / "model", corpus, find="harbour crust", docs=2)
+    result = view.result()
+    words = model.vocabulary.find(["harbour", "crust"])
+    p = model.probabilities(words).prod(axis=0) * model.shares
+    found = {entry["topic"]: entry["p"] for entry in result["topics"]}
+    assert [found[k] for k in range(4)] == pytest.approx(p / p.sum(), rel=1e-5)
+    assert sorted(result["words"]) == ["crust", "harbour"] and len(result["documents"]) == 2
