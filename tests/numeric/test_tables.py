@@ -91,6 +91,15 @@ def test_a_table_is_saved_and_read_back(tmp_path, place):
         larger.load(tmp_path / "saved")
 
 
+def test_rows_in_memory_are_one_array_and_ranges_are_sixty_four(tmp_path):
+    memory, disk = pair(tmp_path)
+    assert disk.array is None and np.array_equal(memory.array, rows_of(memory))
+    for table in (memory, disk):  # of 5,000 rows, 79 each
+        assert table.edges.tolist() == [*range(0, WORDS, 79), WORDS]
+    few = DenseTable(TableSpec(), 3, TOPICS, None, None, one_after_another)
+    assert few.edges.tolist() == [0, 1, 2, 3]
+
+
 def resident():
     with open("/proc/self/statm") as f:
         return int(f.read().split()[1]) * 4096

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.spatial import distance
 
 import topicstream
 from tests.small_store import planted, store
+from topicstream.base.errors import NothingKept
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
@@ -185,3 +187,39 @@ def test_shares_are_averaged_over_documents_with_a_known_word(small, monkeypatch
         expected = mine.mean(axis=0) if len(mine) else np.zeros(3)
         assert mean == pytest.approx(expected, rel=1e-5)
     assert drift.AT_MOST == 20_000
+
+
+def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_path):
+    """The first has no document with a word, so the second makes the store and the third adds."""
+    staged = []
+    said = []
+    removed = []
+
+    def stage(paths, place, corpus, options):
+        staged.append((paths[0].name, options["append"], options["workers"]))
+        if paths[0].name == "a":
+            raise NothingKept("nothing")
+        return paths[0].name
+
+    figures = Drift(5, 900, 1.9994, 0.5, 1234.6, None, 2.0, None)
+    monkeypatch.setattr(drift, "stage", stage)
+    monkeypatch.setattr(drift.Corpus, "open", lambda path: "old")
+    monkeypatch.setattr(drift, "measure", lambda model, corpus, new, threads: figures)
+    monkeypatch.setattr(drift.owned, "remove", lambda place, kind: removed.append(place.name))
+    config = SimpleNamespace(
+        folder=tmp_path,
+        corpus=tmp_path / "c.zarr",
+        train=SimpleNamespace(mem_limit=None, threads=3),
+        ingest_options=lambda name: {},
+    )
+    log = SimpleNamespace(say=said.append)
+    scan = SimpleNamespace(groups=lambda config: ["a", "b", "c"])
+    assert drift.drift_of(config, None, scan, 1, log) is figures
+    assert staged == [("a", False, 3), ("b", False, 3), ("c", True, 3)]
+    assert said == [
+        "drift: documents 5, words 900, seen_words 1.999, unknown_tokens 0.500, "
+        "perplexity_new 1,235, perplexity 2"
+    ]
+    assert len(removed) == 1
+    nothing = SimpleNamespace(groups=lambda config: ["a"])
+    assert drift.drift_of(config, None, nothing, 1, log) is None and len(said) == 1
