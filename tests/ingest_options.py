@@ -132,6 +132,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "vocab": {"vocab": "words.txt"},
     "heldout": {"heldout": "20%"},
     "heldout_by": {"heldout_by": "group", "meta": "group", "heldout": "20%"},
+    "keep_text": {"keep_text": True},
     "append": {"append": True},
     "grow_vocab": {"grow_vocab": True, "append": True},
     "on_duplicate": {"on_duplicate": "fail"},

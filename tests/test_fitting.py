@@ -102,10 +102,18 @@ def test_a_folder_keeps_the_store_and_the_model_and_else_nothing_is_left(tmp_pat
     assert not folder.exists()
 
 
-def test_a_generator_has_no_quotes():
-    done = topicstream.fit(iter(texts(60)), 2, passes=2, **OPTIONS)
-    with pytest.raises(UsageError, match="not in memory"):
-        done.quotes(0)
+def test_quotes_are_of_the_texts_that_the_store_keeps(tmp_path):
+    given = texts(60)
+    done = topicstream.fit(iter(given), 2, passes=2, heldout=10, **OPTIONS)
+    for quote in done.quotes(0):  # documents set aside count, too
+        assert quote["text"].split(" …")[0] in given[int(quote["id"])]
+    (tmp_path / "a.txt").write_text("\n".join(given))
+    done = topicstream.fit(tmp_path / "a.txt", 2, passes=2, **OPTIONS)
+    (tmp_path / "a.txt").unlink()
+    assert done.quotes(1)["text"][0].as_py().split(" …")[0] in "\n".join(given)
+    bare = topicstream.fit(given, 2, passes=2, keep_text=False, **OPTIONS)
+    with pytest.raises(UsageError, match="texts were not kept"):
+        bare.quotes(0)
 
 
 def test_wrong_options_are_refused_and_leave_nothing(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,8 @@ from topicstream.verbs import TopicModel
 
 CANDIDATES = 10
 """Documents of a topic that are compared for each quote that is asked for."""
+DEFAULTS = {"heldout": 0, "keep_text": True}
+"""Options of the ingest where others are not given."""
 OF_BOTH = ("force", "mem_limit", "progress", "scheduler")
 """Options that ingest and training share."""
 
@@ -48,7 +50,8 @@ def fit(
     options
         Options of ``topicstream.ingest`` and ``topicstream.train``, such as
         ``text_field="abstract"``, ``stopwords="german"``, ``seed=2``. No document is set aside
-        unless ``heldout`` is given.
+        unless ``heldout`` is given. The store keeps the texts, which quotes come from, unless
+        ``keep_text=False``.
 
     Returns
     -------
@@ -82,20 +85,19 @@ def fit(
     place = Path(tempfile.mkdtemp(prefix="topics-fit-")) if folder is None else Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     try:
-        ingest(documents, place / "corpus.zarr", **{"heldout": 0, **of_ingest})
+        ingest(documents, place / "corpus.zarr", **(DEFAULTS | of_ingest))
         train(place / "corpus.zarr", place / "model", topics=topics, **of_train)
     except BaseException:
         if folder is None:
             shutil.rmtree(place, ignore_errors=True)
         raise
-    return Fit(place, documents, of_ingest.get("text_field") or "text", temporary=folder is None)
+    return Fit(place, temporary=folder is None)
 
 
 class Fit:
     """Topics of documents in memory.
 
-    It prints as the list of its topics. The documents are not copied: ``quotes`` and
-    ``documents`` read them where they are.
+    It prints as the list of its topics.
 
     Attributes
     ----------
@@ -107,12 +109,10 @@ class Fit:
         The ``Corpus``.
     """
 
-    def __init__(self, folder: Path, documents: Any, text_field: str, *, temporary: bool) -> None:
+    def __init__(self, folder: Path, *, temporary: bool) -> None:
         self.folder = folder
         self.corpus = Corpus.open(folder / "corpus.zarr")
         self.model = TopicModel.open(folder / "model")
-        self._documents = documents
-        self._text_field = text_field
         if temporary:
             _remove_with_last(folder, [self, self.model, self.corpus])
 
@@ -136,7 +136,7 @@ class Fit:
         """Return the documents as a ``pandas.DataFrame``.
 
         Columns: the metadata of the store, ``topic`` (the largest), ``share`` (of it) and, where
-        the documents are still in memory, ``text``. A row per document by its id. It needs pandas.
+        the store keeps it, ``text``. A row per document by its id. It needs pandas.
         """
         _import_pandas()
         columns = [name for name in self._table.column_names if name not in ("id", "source")]
@@ -144,9 +144,8 @@ class Fit:
         frame.index = self._index()
         frame["topic"] = self.model.topic_ids[self._shares.argmax(axis=1)]
         frame["share"] = self._shares.max(axis=1)
-        texts = [self._text_of(row) for row in range(len(frame))]
-        if any(text is not None for text in texts):
-            frame["text"] = texts
+        if self.corpus.manifest.texts is not None:
+            frame["text"] = self.corpus.texts()
         return frame
 
     def quotes(self, topic: int, n: int = 3, characters: int = 300) -> ShownTable:
@@ -169,23 +168,19 @@ class Fit:
         Raises
         ------
         UsageError
-            If there is no such topic, or the texts are not in memory.
+            If there is no such topic, or the store keeps no texts.
         """
         numbers = self.model.topic_ids.tolist()
         if topic not in numbers:
             raise UsageError(f"quotes: there is no topic {topic}")
         shares = self._shares[:, numbers.index(topic)]
         best = np.argsort(-shares, kind="stable")[: CANDIDATES * n].tolist()
-        texts = {row: self._text_of(row) for row in best}
-        if not any(texts.values()):
-            raise UsageError("quotes: the texts are not in memory any more")
-        tokenizer = self.corpus.manifest.tokenizer
-        recipe = Recipe.from_json(tokenizer) if tokenizer else Recipe()
-        marked = Texts(recipe, {row: " ".join(text.split()) for row, text in texts.items() if text})
-        rows = [row for row in best if texts[row]]
-        rows = [rows[i] for i in skip_duplicates([marked.words(row) for row in rows])][:n]
+        if self.corpus.manifest.texts is None:
+            raise UsageError("quotes: the texts were not kept; leave out keep_text=False")
+        texts = self._texts(best)
+        rows = [best[i] for i in skip_duplicates([texts.words(row) for row in best])][:n]
         words = next(one.words for one in self.topics if one.id == topic)
-        passages = [marked.passage(row, words, characters) for row in rows]
+        passages = [texts.passage(row, words, characters) for row in rows]
         table = pa.table(
             {
                 "id": self._table["id"].take(pa.array(rows, pa.int64())),
@@ -214,33 +209,16 @@ class Fit:
         """The topics' shares of the documents, float32[D, K]."""
         return self.model.transform(self.corpus, progress=False)
 
-    @cached_property
-    def _numbers(self) -> list[int | None]:
-        """Positions of the documents among those that were given, None where unknown."""
-        if "source" not in self._table.column_names:
-            return [None] * self._table.num_rows
-        return [_number_of(source) for source in self._table["source"].to_pylist()]
+    def _texts(self, rows: list[int]) -> Texts:
+        """Read the texts of some documents for passages."""
+        tokenizer = self.corpus.manifest.tokenizer
+        recipe = Recipe.from_json(tokenizer) if tokenizer else Recipe()
+        stored = zip(rows, self.corpus.texts(rows), strict=True)
+        return Texts(recipe, {row: " ".join(text.split()) for row, text in stored if text})
 
     def _index(self) -> Any:
         """Return the ids of the documents as an index of pandas."""
         return _import_pandas().Index(self._table["id"].to_pylist(), name="id")
-
-    def _text_of(self, row: int) -> str | None:
-        """Return the text of a document of the store as it was given."""
-        number = self._numbers[row]
-        if number is None:
-            return None
-        documents = self._documents
-        if isinstance(documents, Sequence):
-            item = documents[number]
-            text = item.get(self._text_field) if isinstance(item, Mapping) else item
-        elif hasattr(documents, "columns"):
-            column = documents[self._text_field]
-            text = column.iloc[number] if hasattr(column, "iloc") else column[number]
-            text = text.as_py() if isinstance(text, pa.Scalar) else text
-        else:
-            return None
-        return text if isinstance(text, str) else None
 
 
 def _remove_with_last(folder: Path, users: Sequence[object]) -> None:
@@ -254,12 +232,6 @@ def _remove_with_last(folder: Path, users: Sequence[object]) -> None:
 
     for number, user in enumerate(users):
         weakref.finalize(user, leave, number)
-
-
-def _number_of(source: str | None) -> int | None:
-    """Read the position of a document in memory from its source, ``documents#7``."""
-    name, _, number = (source or "").partition("#")
-    return int(number) - 1 if name == "documents" and number.isdecimal() else None
 
 
 def _import_pandas() -> Any:

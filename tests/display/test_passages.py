@@ -224,14 +224,24 @@ def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys, tmp_path):
     (tmp_path / "docs.jsonl").rename(folder / "docs.jsonl")
 
 
-def test_documents_from_memory_have_no_passages(tmp_path):
+@pytest.mark.parametrize("keep_text", [None, False])
+def test_documents_from_memory_have_passages_where_the_store_keeps_texts(tmp_path, keep_text):
     documents = [" ".join(SUBJECTS["travel" if i % 2 else "music"]) for i in range(60)]
-    topicstream.ingest(documents, tmp_path / "c.zarr", min_df=1, max_df=1.0, progress=False)
-    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", topics=2, passes=5, progress=False)
+    options = {"min_df": 1, "max_df": 1.0, "progress": False, "keep_text": keep_text}
+    store = tmp_path / "c.zarr"
+    topicstream.ingest(documents, store, **options)
+    topicstream.train(store, tmp_path / "m", topics=2, passes=5, progress=False)
     model = topicstream.TopicModel.open(tmp_path / "m")
-    assert len(model.typical_documents(0, 3, corpus=tmp_path / "c.zarr")) >= 1
-    with pytest.raises(InputError, match="came from memory"):
-        model.typical_documents(0, 3, corpus=tmp_path / "c.zarr", text=True)
+    assert len(model.typical_documents(0, 3, corpus=store)) >= 1
+    if keep_text is False:
+        with pytest.raises(InputError, match="came from memory, and their texts were not kept"):
+            model.typical_documents(0, 3, corpus=store, text=True)
+        return
+    listed = model.typical_documents(0, 3, corpus=store, text=True).to_pylist()
+    assert [row["text"] for row in listed] == [documents[int(row["id"])] for row in listed]
+    report = tmp_path / "report.html"
+    topicstream.report(model, store, out=report, progress=False)
+    assert "No text snippets" not in report.read_text()
 
 
 def shrunk_as_in_r(shares, counts):

@@ -44,6 +44,7 @@ OPTIONS = {
     "piece_bytes": 1 << 15,
     "checkpoint_bytes": 1 << 17,
     "stopwords": "none",
+    "keep_text": True,
 }
 
 

@@ -89,6 +89,7 @@ def test_an_append_may_repeat_an_option_or_leave_it_to_the_store(here, name):
         ("heldout", {"heldout": "10%"}),
         ("heldout_by", {"heldout_by": "year", "heldout": "20%"}),
         ("vocab", {"vocab": "stop.txt"}),
+        ("keep_text", {"keep_text": False}),
         ("lowercase", {"lowercase": True, "min_length": 3}),
         ("phrase_threshold", {"phrase_threshold": 0.5}),
     ],

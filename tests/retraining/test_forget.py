@@ -49,7 +49,13 @@ def store_of(place: Path, nights: int = 2) -> Path:
     store = place / "c.zarr"
     source = place / "in.jsonl"
     topicstream.ingest(
-        write_jsonl(source, corpus()), store, stopwords="none", min_df=2, heldout="10%", meta=META
+        write_jsonl(source, corpus()),
+        store,
+        stopwords="none",
+        min_df=2,
+        heldout="10%",
+        meta=META,
+        keep_text=True,
     )
     for night in range(nights):
         changed = [

@@ -27,7 +27,8 @@ CORPUS = """{path}: corpus, generation {generation}, fingerprint {fingerprint:.1
   values    {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} \
 bytes each[{weighted:?}, weighted]
   tokens    {tokens:,.0f}
-  columns   {columns}"""
+  columns   {columns}
+[  texts     kept in the store, {text_bytes:size} compressed]"""
 AXIS = "  {name:<9} {size:,}, {entries:,} in training documents, {longest:,} at most in one"
 WORDS = """  distinct words a document, 1 to {lengths.longest:,} by powers of two: |{histogram}|
   tokens in the most frequent words: {curve}
@@ -127,6 +128,7 @@ def lines(store: dict[str, Any], verified: bool) -> list[str]:
         "columns": [
             f"{name} (list)" if kind == "list" else name for name, kind in store["columns"].items()
         ],
+        "text_bytes": summary.get("text_bytes") or None,
         "cells": cells,
         "bytes": size,
         "bytes_a_cell": size / max(cells, 1),

@@ -39,6 +39,7 @@ the tokens are theirs]
 [  {stopwords_matches}]
 [  {replace_matches}]
   {cells:,} values, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a value
+[  texts: kept in the store, {text_bytes:size} compressed (--keep-text)]
 [  {columns}]
 [  without a value: {missing} (--na NA,NaN names values that mean none)]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
@@ -201,6 +202,7 @@ def lines(summary: dict[str, Any], closed: bool) -> list[str]:
     heldout = summary["heldout_asked"]
     about = {
         **summary,
+        "text_bytes": summary.get("text_bytes") or None,
         "columns": describe_columns(summary),
         "elements": ", ".join(
             f"{n:,} of {name}" for name, n in summary.get("elements_left_out", {}).items()

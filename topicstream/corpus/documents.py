@@ -11,6 +11,7 @@ without cells. The table is streamed, never loaded whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,12 +120,23 @@ class DocumentsWriter:
 
     Row groups have ROWS_OF_GROUP rows, or fewer if these hold BYTES_OF_GROUP. The files do not
     depend on how the documents were handed over. ``files`` lists the files written.
+
+    Parameters
+    ----------
+    folder, schema, first
+        Folder of the files, their columns, and the number of the first file.
+    bytes_of_part
+        Bytes of strings that end a part file, if they do.
     """
 
-    def __init__(self, folder: Path, schema: pa.Schema, first: int) -> None:
+    def __init__(
+        self, folder: Path, schema: pa.Schema, first: int, bytes_of_part: float = math.inf
+    ) -> None:
         self._folder = folder
         self._schema = schema
         self._number = first
+        self._bytes_of_part = bytes_of_part
+        self._bytes = 0
         self._waiting: list[pa.Table] = []
         self._in_part = 0
         self._sizes = np.zeros(0, np.int64)  # bytes of each row that waits
@@ -153,6 +165,7 @@ class DocumentsWriter:
         group = joined.slice(0, rows).combine_chunks()
         rest = joined.slice(rows)
         self._waiting = [rest] if len(rest) else []
+        self._bytes += int(self._sizes[:rows].sum())
         self._sizes = self._sizes[rows:]
         if self._writer is None:
             self.files.append(self._folder / f"part-{self._number:05d}.parquet")
@@ -162,7 +175,7 @@ class DocumentsWriter:
             )
         self._writer.write_table(group, row_group_size=max(rows, 1))
         self._in_part += rows
-        if self._in_part >= ROWS_OF_PART:
+        if self._in_part >= ROWS_OF_PART or self._bytes >= self._bytes_of_part:
             self._finish_part()
 
     def _finish_part(self) -> None:
@@ -172,6 +185,7 @@ class DocumentsWriter:
             sync(self.files[-1])
             self._writer = None
             self._in_part = 0
+            self._bytes = 0
 
     def close(self) -> None:
         """Write the remaining rows, and at least one part."""

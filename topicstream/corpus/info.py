@@ -124,7 +124,7 @@ def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iter
     manifest = corpus.manifest
     path = corpus.path
     names = [entry.names for entry in manifest.axes.values() if entry.names is not None]
-    for entry in (*manifest.files.values(), *manifest.docs, *names):
+    for entry in (*manifest.single_files, *names):
         yield from filter(None, [entry.problem(path)])
     for kind in ("vocab", "pruned"):  # under their plain names too, for stock readers
         latest = manifest.files.get(kind)

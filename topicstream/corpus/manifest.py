@@ -30,7 +30,9 @@ Kind = Annotated[str, msgspec.Meta(pattern="^[a-z]{1,20}$")]
 class StoreFile(Record):
     """A file of a store, by its place in it."""
 
-    file: Annotated[str, msgspec.Meta(pattern=r"^(docs/|axes/)?[a-z]+(-[0-9]{4,12})?\.[a-z]+$")]
+    file: Annotated[
+        str, msgspec.Meta(pattern=r"^(docs/|axes/|texts/)?[a-z]+(-[0-9]{4,12})?\.[a-z]+$")
+    ]
     size: Count
     crc32c: Crc
 
@@ -47,6 +49,12 @@ class StoreFile(Record):
         if problem is not None:
             raise StoreError(problem)
         return store / self.file
+
+
+class TextFile(StoreFile):
+    """A file of texts, of so many rows."""
+
+    rows: Count
 
 
 def store_file(folder: Path, name: str) -> StoreFile:
@@ -234,6 +242,7 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
     n_words      words of the vocabulary;  width, ``vectors`` in the file: numbers of a dense row,
                  0: a store of documents
     vocabulary   hash, and how words were chosen;  summary: what the ingest found, in figures
+    texts        files of the documents' texts, a row for each row of ``docs``; None: not kept
     columns      metadata of the documents, by name: ``list`` or ``string``
     ids          ``integer`` where all ids of the input were whole numbers
     reading      how the input was read, where appends have to read alike;  ``has_parts`` in it:
@@ -256,6 +265,7 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
     vocabulary: dict[str, Any]
     files: dict[Kind, StoreFile]
     docs: list[StoreFile]
+    texts: list[TextFile] | None = None
     columns: dict[str, Literal["list", "string"]]
     sources: Sources
     summary: dict[str, Any]
@@ -273,8 +283,16 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
             raise ValueError(f"{payload_of(self.width)}, {self.n_words} words")
         if "vocab" not in self.files or not isinstance(self.vocabulary.get("hash"), str):
             raise ValueError("has no vocabulary")
+        rows = sum(entry.docs for entry in self.parts.values())
+        if self.texts is not None and sum(entry.rows for entry in self.texts) != rows:
+            raise ValueError(f"{rows} documents, but not as many texts")
         composed = {compose_text(name): kind for name, kind in self.columns.items()}
         force_setattr(self, "columns", composed)
+
+    @property
+    def single_files(self) -> list[StoreFile]:
+        """List the files of the store that belong to no block or axis."""
+        return [*self.files.values(), *self.docs, *(self.texts or [])]
 
     @property
     def has_parts(self) -> bool:

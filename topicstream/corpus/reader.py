@@ -149,7 +149,7 @@ class Corpus(Views):
                 f"{folder}: holds {noun_of(corpus.width)}, not words: `topics train --algo "
                 f"gmm` takes it, and `show`, `infer` and `eval` of such a model"
             )
-        inner = ["docs"]
+        inner = ["docs", "texts"]
         for part in (corpus._folder(False), corpus._folder(True)):
             inner.append(part)
             for kind in KINDS:

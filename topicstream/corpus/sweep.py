@@ -110,7 +110,7 @@ def outdated_files(store: Path, manifest: StoreManifest) -> Iterator[Path]:
 
 def _named(manifest: StoreManifest) -> set[str]:
     """Return what a manifest names: files, and folders for blocks and axes."""
-    files = {entry.file for entry in (*manifest.files.values(), *manifest.docs)}
+    files = {entry.file for entry in manifest.single_files}
     plain = _plain_names(manifest)
     parts = {part_folder(entry, part) for part, entry in manifest.parts.items()}
     axes = {entry.folder for entry in manifest.axes.values()}

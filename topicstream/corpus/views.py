@@ -17,6 +17,7 @@ from topicstream.base.errors import UsageError
 from topicstream.base.text import counted
 from topicstream.corpus.documents import Placed, placed_documents
 from topicstream.corpus.format import PARTS
+from topicstream.corpus.texts import read_texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -140,6 +141,36 @@ class Views(Sequence["Document"]):
             names = [n for n in batch.schema.names if n not in ("block", "row")]
             columns_ = [*(batch.column(n) for n in names), *lists]
             yield pa.RecordBatch.from_arrays(columns_, names=[*names, "words", "counts"])
+
+    def texts(self, numbers: Sequence[int] | None = None) -> list[str | None]:
+        """Return the texts of documents, of a store that keeps them (``keep_text=True``).
+
+        Parameters
+        ----------
+        numbers
+            Numbers of the documents, as ``corpus[number]`` takes them [default: all].
+
+        Returns
+        -------
+        list
+            A text per number; None for a document that came as counts.
+
+        Raises
+        ------
+        UsageError
+            If the store keeps no texts.
+        """
+        if self.manifest.texts is None:
+            raise UsageError(
+                f"{self.path}: keeps no texts; ingest again with keep_text=True (--keep-text)"
+            )
+        rows = np.arange(sum(part.docs for part in self.manifest.parts.values()))
+        rows = np.delete(rows, self._gone_numbers)
+        if numbers is not None:
+            rows = rows[np.asarray(numbers, np.int64)]
+        distinct, places = np.unique(rows, return_inverse=True)
+        found = list(read_texts(self.path, self.manifest, distinct))
+        return [found[place] for place in places.tolist()]
 
     def __iter__(self) -> Iterator[Document]:
         return self._documents(0)

@@ -44,9 +44,8 @@ class ReportConfig(ThreadedOptions):
     )
     text: bool | None = option(
         None,
-        "Quote the beginnings of typical documents from the raw files (default: if the files "
-        "are unchanged "
-        "and total at most 2 GB).",
+        "Quote typical documents from the texts that the store keeps, or from the raw files "
+        "(default: the store's; raw files if they are unchanged and total at most 2 GB).",
         pair=True,
     )
     text_field: str | None = option(
@@ -114,7 +113,7 @@ class ShowConfig(ThreadedOptions):
     docs: int = option(0, "Also list the N most typical training documents of each topic.", min=0)
     text: bool = option(
         False,
-        "With --docs or --find: quote passages from the raw files with the words marked, "
+        "With --docs or --find: quote passages from the store's texts or the raw files with the words marked, "
         "skipping near-duplicates.",
     )
     with_columns: str | Sequence[str] | None = option(

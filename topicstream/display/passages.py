@@ -1,4 +1,7 @@
-"""Passages of documents, read again from the raw files that the store names as their sources."""
+"""Passages of documents, from the texts that the store keeps.
+
+Without those they are read again from the raw files that the store names as their sources.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from msgspec import structs
 
 from topicstream.base.errors import TopicsError, UsageError
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.texts import find_rows, read_texts
 from topicstream.display.gather import PARENT, describe_documents
 from topicstream.display.metadata import choose_columns
 from topicstream.ingestion.open.inputs_record import file_of, find_reading, raw_files
@@ -102,8 +106,16 @@ def snippets(
                 "the raw files are not as they were when the corpus was made; --text reads them",
             )
         if all(file.startswith("documents#") for file in passages_of_file):
-            return {}, "the documents came from memory, not from files; look them up by their ids"
-        return {}, "the raw files are not where they were when the corpus was made"
+            return (
+                {},
+                "the documents came from memory, and their texts were not kept (ingest with "
+                "keep_text=True)",
+            )
+        return (
+            {},
+            "the raw files are not where they were when the corpus was made (ingest --keep-text "
+            "keeps the texts in the store)",
+        )
     size = sum(Path(place).stat().st_size for place in places.values())
     if not asked and size > LARGEST:
         return {}, f"the raw files have {size / 1e9:.1f} GB; --text reads them"
@@ -125,12 +137,57 @@ def beginnings(
     """
     columns = [*columns_of_place(corpus), *choose_columns(corpus, None)]
     rows = describe_documents(corpus, numbers, list(dict.fromkeys(columns)))
-    places = {number: locate_text(corpus, row) for number, row in rows.items()}
-    texts, _ = snippets(corpus, filter(None, places.values()), characters=characters)
+    texts, _ = _read_beginnings(corpus, rows, characters=characters)
     return {
-        number: (row["id"], texts.get(places[number] or ("", 0)) or row.get("title") or "")
+        number: (row["id"], texts.get(number) or row.get("title") or "")
         for number, row in rows.items()
     }
+
+
+def _read_beginnings(
+    corpus: Corpus,
+    rows: Mapping[int, Mapping[str, Any]],
+    *,
+    characters: int,
+    heldout: bool = False,
+    text_field: str | None = None,
+    asked: bool = False,
+) -> tuple[dict[int, str], str]:
+    """Read the beginnings of documents from the store's texts, or else from the raw files.
+
+    Parameters
+    ----------
+    rows
+        Rows of the documents' table by number, with ``columns_of_place``.
+    heldout
+        Whether they are documents set aside.
+    characters, text_field, asked
+        As ``snippets`` has them. Another field than that of the ingest is only in the raw files.
+
+    Returns
+    -------
+    tuple
+        Texts by number, and the reason why there are none, or "".
+    """
+    if corpus.manifest.texts is not None and text_field is None:
+        numbers = np.array(sorted(rows), np.int64)
+        places_in_store = find_rows(corpus.path, corpus.manifest, numbers, heldout=heldout)
+        stored = zip(
+            numbers.tolist(), read_texts(corpus.path, corpus.manifest, places_in_store), strict=True
+        )
+        return {n: shorten_text(text, characters) for n, text in stored if text is not None}, ""
+    located = {number: locate_text(corpus, row) for number, row in rows.items()}
+    places = {number: place for number, place in located.items() if place is not None}
+    read, missing = snippets(
+        corpus, places.values(), characters=characters, text_field=text_field, asked=asked
+    )
+    return {number: read[place] for number, place in places.items() if place in read}, missing
+
+
+def shorten_text(text: str, characters: int) -> str:
+    """Return the beginning of a text in one line, cut between words."""
+    line = " ".join(text[: 8 * characters].split())
+    return line if len(line) <= characters else line[:characters].rsplit(" ", 1)[0] + " …"
 
 
 def _read_file(
@@ -186,12 +243,8 @@ def _read_piece(
         passage = waiting.pop((sources[i].as_py(), part), None)
         if passage is None:
             continue
-        text = " ".join(
-            (raw_value(content, i) or b"")[: 8 * characters].decode("utf-8", "ignore").split()
-        )
-        texts[passage] = (
-            text if len(text) <= characters else text[:characters].rsplit(" ", 1)[0] + " …"
-        )
+        text = (raw_value(content, i) or b"")[: 32 * characters].decode("utf-8", "ignore")
+        texts[passage] = shorten_text(text, characters)
 
 
 MARKED = 30
@@ -310,7 +363,7 @@ class Texts:
 
 
 class DocumentTexts(Texts):
-    """Texts of some documents, read from the raw files.
+    """Texts of some documents, read from the store, or else from the raw files.
 
     Parameters
     ----------
@@ -343,11 +396,14 @@ class DocumentTexts(Texts):
         rows = describe_documents(
             corpus, np.unique(np.asarray(numbers, np.int64)), columns_of_place(corpus), heldout
         )
-        located = {number: locate_text(corpus, row) for number, row in rows.items()}
-        places = {number: place for number, place in located.items() if place is not None}
-        characters = min(CHARACTERS, max(1000, ALL_CHARACTERS // max(1, len(places))))
-        texts, self.missing = snippets(
-            corpus, places.values(), characters=characters, text_field=text_field, asked=asked
+        characters = min(CHARACTERS, max(1000, ALL_CHARACTERS // max(1, len(rows))))
+        texts, self.missing = _read_beginnings(
+            corpus,
+            rows,
+            characters=characters,
+            heldout=heldout,
+            text_field=text_field,
+            asked=asked,
         )
         recipe = (
             Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
@@ -359,20 +415,17 @@ class DocumentTexts(Texts):
             lowercase=False,
             fold_accents=None,
         )
-        passages = list(texts)
-        for first in range(0, len(passages), AT_ONCE):  # a second copy of them all would not fit
-            some = passages[first : first + AT_ONCE]
+        read = list(texts)
+        for first in range(0, len(read), AT_ONCE):  # a second copy of them all would not fit
+            some = read[first : first + AT_ONCE]
             plain = prepared(
-                pa.array([texts[place] for place in some], pa.large_string()), markup, None
+                pa.array([texts[number] for number in some], pa.large_string()), markup, None
             )
             texts |= {
-                place: " ".join(text.split())
-                for place, text in zip(some, plain.to_pylist(), strict=True)
+                number: " ".join(text.split())
+                for number, text in zip(some, plain.to_pylist(), strict=True)
             }
-        super().__init__(
-            recipe,
-            {number: texts[place] for number, place in places.items() if place in texts},
-        )
+        super().__init__(recipe, texts)
 
 
 def skip_duplicates(texts: Sequence[set[str]]) -> list[int]:

@@ -44,20 +44,35 @@ def options_of_append(
     """
     for name in names_tagged(IngestConfig, "new_store"):
         value = getattr(config, name)
-        if value and not _is_of_store(name, config, store):
-            flag = flags(IngestConfig.__dataclass_fields__[name])[-1]
+        given = value is not None if name == "keep_text" else value
+        if given and not _is_of_store(name, config, store):
             raise UsageError(
-                f"{flag} {value}: requires a new store; {out} was made with "
+                f"{_spell(name, value)}: requires a new store; {out} was made with "
                 f"{_text_of_store(name, store)}, which holds for every append: leave it out"
             )
     recipe = _recipe_of_append(config, store, out)
-    return dataclasses.replace(config.recall(store.reading, *kinds), drop_top=0, recipe=recipe)
+    return dataclasses.replace(
+        config.recall(store.reading, *kinds),
+        drop_top=0,
+        keep_text=store.texts is not None,
+        recipe=recipe,
+    )
+
+
+def _spell(name: str, value: object) -> str:
+    """Spell an option as it is given on the command line."""
+    flag = flags(IngestConfig.__dataclass_fields__[name])[-1]
+    if isinstance(value, bool):
+        return flag if value else flag.replace("--", "--no-", 1)
+    return f"{flag} {value}"
 
 
 def _is_of_store(name: str, config: IngestConfig, store: StoreManifest) -> bool:
     """Return whether a store was made with an option as it is given now."""
     if name in ("heldout", "heldout_by"):
         return _are_same(heldout_of(config), store.heldout)
+    if name == "keep_text":
+        return bool(config.keep_text) == (store.texts is not None)
     if name == "vocab":
         fixed = store.vocabulary.get("fixed")
         return fixed is not None and fixed == os.path.basename(os.fspath(config.vocab or ""))
@@ -68,6 +83,8 @@ def _text_of_store(name: str, store: StoreManifest) -> str:
     """Return how a store was made, for a message."""
     if name in ("heldout", "heldout_by"):
         return f"heldout {store.heldout.asked}"
+    if name == "keep_text":
+        return "no texts" if store.texts is None else "its texts"
     if name == "vocab":
         return f"the vocabulary {store.vocabulary.get('fixed') or 'of its own words'}"
     return f"{name} {store.vocabulary.get(name) or 0}"

@@ -332,6 +332,16 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         new_store=True,
         group="Store",
     )
+    keep_text: bool | None = option(
+        None,
+        "Keep the texts in the store, compressed, so that report and show --text quote them "
+        "without the raw files (default: no; of documents in memory below 100 MB yes).",
+        flags=("--keep-text",),
+        pair=True,
+        decides="documents",
+        new_store=True,
+        group="Store",
+    )
     append: bool = option(
         False,
         "Append to an existing store.",

@@ -217,7 +217,10 @@ class _Ingest:
     def _complete(self, options: IngestConfig) -> IngestConfig:
         """Complete the options: an append uses what the store remembers."""
         if self.base is None:
-            return dataclasses.replace(options, append=False, grow_vocab=False)
+            keep_text = False if isinstance(self.names, list) else None
+            if options.keep_text is not None:
+                keep_text = options.keep_text
+            return dataclasses.replace(options, append=False, grow_vocab=False, keep_text=keep_text)
         layout = [LAYOUT] if isinstance(self.names, list) else []
         kinds = (FIELDS, META, CUT, *layout) if options.as_store else ()
         return options_of_append(options, self.base.manifest, self.out, *kinds)
@@ -328,6 +331,7 @@ class _Ingest:
         key = {
             "paths": paths,
             **describe_reading(self.options),
+            "keep_text": self.options.keep_text,
             "append to": None if self.base is None else self.base.fingerprint,
         }
         begun = IngestState(key=key, request=record.request, inputs=record.inputs, places=starts)

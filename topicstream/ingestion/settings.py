@@ -27,6 +27,8 @@ from topicstream.ingestion.tokens.tools import replacements, versions_of
 from topicstream.ingestion.tokens.word_counts import WordLimits
 from topicstream.ingestion.tokens.word_lists import stop_words_with_parts
 
+KEPT_UNASKED = 100_000_000
+"""Bytes of texts in memory that a store keeps by default."""
 HELDOUT_SHARE = 0.01
 HELDOUT_LEAST = 50
 HELDOUT_MOST_SHARE = 0.10
@@ -198,6 +200,19 @@ def describe_reading(config: IngestConfig) -> dict[str, Json]:
     side = side_files_of(config)
     files = {"side files": [side.key, *side.stamps()]} if side else {}
     return {**config.spelt(), "tokenizer": recipe_of(config).hash(), **files}
+
+
+def keeps_texts(asked: bool | None, text_bytes: int) -> bool:
+    """Return whether the texts of a new store are kept.
+
+    Parameters
+    ----------
+    asked
+        As ``--keep-text`` says; None: where they are short.
+    text_bytes
+        Of all texts.
+    """
+    return 0 < text_bytes <= KEPT_UNASKED if asked is None else asked
 
 
 def word_limits(config: IngestConfig, documents: int, text: bool) -> WordLimits:

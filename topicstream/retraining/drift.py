@@ -104,8 +104,8 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[s
     The tokenizer is the corpus', every word is kept, and no document is set aside.  options: of an
     ingest.
     """
-    choosing = names_tagged(IngestConfig, "decides", "words", "heldout")
-    others = {name: value for name, value in options.items() if name not in choosing}
+    replaced = {*names_tagged(IngestConfig, "decides", "words", "heldout"), "keep_text"}
+    others = {name: value for name, value in options.items() if name not in replaced}
     reading = names_tagged(ReadOptions, "recalled")
     read = ReadOptions(**{name: others.pop(name) for name in reading if name in others})
     if others.get("as_store", True):
@@ -120,6 +120,7 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[s
         heldout=0,
         force=not others.get("append"),
         grow_vocab=bool(others.get("append")),
+        keep_text=False,
         **others,
         **read.non_defaults(),
     )

@@ -487,12 +487,14 @@ def _hugging_face_tables(dataset: Any, source: Input, options: ReadOptions) -> I
 def _names_rows(frame: Any) -> bool:
     """Tell whether the index of a frame or series of pandas names its rows.
 
-    It does where it has a name, or labels that are no numbers.
+    It does where it has a name, or where its labels are distinct and more than row numbers.
     """
     index = getattr(frame, "index", None)
     if not hasattr(frame, "iloc") or index is None or index.nlevels > 1:
         return False
-    return index.name is not None or getattr(index.dtype, "kind", "O") not in "iu"
+    if index.name is not None:
+        return True
+    return bool(index.is_unique) and not np.array_equal(index.to_numpy(), np.arange(len(index)))
 
 
 def _with_index(frame: Any, options: ReadOptions) -> Any:

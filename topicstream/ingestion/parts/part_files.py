@@ -1,7 +1,7 @@
 """Part files of an ingest: documents with the counts of their words, before the words have ids.
 
-    part-0003.arrow     a row a document: id, source, withdrawn, words, counts, metadata;
-                        a record batch for each piece that was read
+    part-0003.arrow     a row a document: id, source, withdrawn, words, counts, metadata, and its
+                        text where that is kept; a record batch for each piece that was read
     words-0003.arrow    the words that the column ``words`` numbers, in order
 
 Both are Arrow files, which ``pyarrow.ipc.open_file`` and ``pandas.read_feather`` open.  The rows
@@ -25,7 +25,9 @@ from topicstream.ingestion.tokens.wordtable import WordTable
 
 WORDS_AT_ONCE = 1 << 20
 LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
-CELLS = ("words", "counts")
+TEXTS = "#text"
+"""The column of the texts that are kept, which no field can be called."""
+CONTENT = ("words", "counts", TEXTS)
 ALL: Final = "all"
 _DAMAGE = (pa.ArrowException, OSError, ValueError, KeyError)
 _FORCE = "run again with --force to start afresh"
@@ -44,12 +46,15 @@ class CountedDocuments(NamedTuple):
         The words that ``cells`` numbers, large_string.
     cells
         Numbers and counts of the words of each document.
+    texts
+        The texts of the documents, large_string, where they are kept.
     """
 
     metadata: pa.RecordBatch
     withdrawn: pa.Array
     types: pa.Array
     cells: DocumentCells
+    texts: pa.Array | None = None
 
 
 class PartWriter:
@@ -80,6 +85,8 @@ class PartWriter:
         if kinds["counts"].value_type != pa.from_numpy_dtype(piece.cells.counts.dtype):
             return False
         if not set(piece.metadata.schema.names) <= kinds.keys():
+            return False
+        if piece.texts is not None and TEXTS not in kinds:
             return False
         return piece.types is self._types or self._table.bytes_with(piece.types) <= self._most_bytes
 
@@ -116,6 +123,8 @@ def _as_batch(piece: CountedDocuments, numbers: np.ndarray) -> pa.RecordBatch:
     cells = piece.cells
     offsets = np.concatenate((cells.indptr, np.repeat(cells.indptr[-1:], gone))).astype(np.int32)
     columns = dict(zip(piece.metadata.schema.names, piece.metadata.columns))
+    if piece.texts is not None:
+        columns[TEXTS] = piece.texts
     if gone:
         empty = {name: pa.nulls(gone, column.type) for name, column in columns.items()}
         empty["id"] = piece.withdrawn
@@ -155,9 +164,14 @@ class PieceRows(NamedTuple):
 
     @property
     def metadata(self) -> pa.RecordBatch:
-        """Everything but the words and their counts."""
-        names = [n for n in self.documents.schema.names if n not in (*CELLS, "withdrawn")]
+        """Everything but the words, their counts and the text."""
+        names = [n for n in self.documents.schema.names if n not in (*CONTENT, "withdrawn")]
         return self.documents.select(names)
+
+    @property
+    def texts(self) -> pa.Array | None:
+        """The texts, where they are kept and were read."""
+        return self.documents[TEXTS] if TEXTS in self.documents.schema.names else None
 
     @property
     def hashes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -174,7 +188,7 @@ def read_part(
     ----------
     columns
         The columns that are read, as far as the file has them (``withdrawn`` always); ALL, or None:
-        all but words and counts.
+        all but words, counts and texts.
 
     Raises
     ------
@@ -184,7 +198,7 @@ def read_part(
     with _reporting_damage(path), pa.OSFile(str(path)) as file:
         names = pa.ipc.open_file(file).schema.names
         if columns is None:
-            columns = [name for name in names if name not in CELLS]
+            columns = [name for name in names if name not in CONTENT]
         elif columns == ALL:
             columns = names
         fields = [i for i, name in enumerate(names) if name in (*columns, "withdrawn")]

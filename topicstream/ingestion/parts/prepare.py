@@ -138,14 +138,19 @@ def long_enough(
 
 
 def prepared_pieces(
-    tasks: Iterable[Task], tokenizer: Tokenizer, threads: int, piece_bytes: int
+    tasks: Iterable[Task],
+    tokenizer: Tokenizer,
+    threads: int,
+    piece_bytes: int,
+    *,
+    keep_text: bool = False,
 ) -> Generator[Prepared, None, None]:
     """Run ``prepare_piece`` on each task in a pool, in order.
 
     A piece of more than twice the bytes is counted alone.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="prepare")
-    prepare = partial(prepare_piece, tokenizer=tokenizer)
+    prepare = partial(prepare_piece, tokenizer=tokenizer, keep_text=keep_text)
     try:
         yield from pooled(
             pool,
@@ -158,8 +163,11 @@ def prepared_pieces(
         pool.shutdown(wait=False, cancel_futures=True)  # a pattern may match without end
 
 
-def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
-    """Parse, tokenise and count one piece."""
+def prepare_piece(task: Task, tokenizer: Tokenizer, *, keep_text: bool = False) -> Prepared:
+    """Parse, tokenise and count one piece.
+
+    keep_text: return the text of the documents, too.
+    """
     crc = batch_crc(task.batch)
     room = task.options.room
     rejects = task.rejects
@@ -201,7 +209,7 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
     )
     table = metadata(batch)
     return Prepared(
-        task=replace(task, batch=empty_batch(task.reader.kind)),  # the text goes
+        task=replace(task, batch=empty_batch(task.reader.kind)),
         totals=totals + Counter(documents=len(table), cells=len(counts), rejected=len(rejects)),
         weighted=weighted,
         text=text,
@@ -210,5 +218,7 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
         columns={n: "list" if n in LISTS else "string" for n in table.schema.names},
         rejects=rejects,
         crc=crc,
-        documents=CountedDocuments(table, gone.cast(TEXT), types, cells),
+        documents=CountedDocuments(
+            table, gone.cast(TEXT), types, cells, batch.column(2) if text and keep_text else None
+        ),
     )

@@ -9,6 +9,7 @@ from functools import reduce
 from itertools import islice
 
 import google_crc32c
+import pyarrow.compute as pc
 
 from topicstream.base.errors import InputError
 from topicstream.base.progress import Progress
@@ -17,10 +18,12 @@ from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.open.inputs import Places
 from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.parse.rejects import add_notes
+from topicstream.ingestion.parts.part_files import CountedDocuments
 from topicstream.ingestion.parts.prepare import Prepared, batch_crc, prepared_pieces
 from topicstream.ingestion.parts.spread import Piece, Spread
 from topicstream.ingestion.parts.tasks import Task, pieces
 from topicstream.ingestion.parts.working_folder import WorkingFolder
+from topicstream.ingestion.settings import keeps_texts
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
 
 AN_INSTANT = 2.0
@@ -71,7 +74,11 @@ class Reading:
         before = self.working.state.seconds
         if isinstance(workers, int):
             results = prepared_pieces(
-                self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes
+                self._uncommitted(paths),
+                tokenizer,
+                workers,
+                self.options.piece_bytes,
+                keep_text=self.options.keep_text is not False,
             )
         else:
             results = self._uncommitted_of(
@@ -146,8 +153,13 @@ class Reading:
                 )
             state.width = done.width
             state.whole_ids = state.whole_ids is not False and done.whole
+            if self.options.keep_text and not done.text and not self.options.append:
+                raise InputError(
+                    f"{task.name}: holds counts, no text that could be kept; leave out --keep-text"
+                )
         assert done.documents is not None
-        working.add(done.documents, done.rejects.lines(task.name, task.key))
+        documents = self._limit_texts(done.documents)
+        working.add(documents, done.rejects.lines(task.name, task.key))
         state.weighted = state.weighted or done.weighted
         state.pubmed = state.pubmed or task.reader.name == "pubmed"
         state.columns |= done.columns
@@ -159,6 +171,14 @@ class Reading:
         state.crc = chain(state.crc, done.crc)
         state.consumed = task.consumed
         self.progress.step("reading", task.consumed, task.total, "B", working.totals["documents"])
+
+    def _limit_texts(self, documents: CountedDocuments) -> CountedDocuments:
+        """Return documents without their texts once these are too long to be kept unasked."""
+        if documents.texts is None or self.options.keep_text is not None:
+            return documents
+        state = self.working.state
+        state.text_bytes += pc.sum(pc.binary_length(documents.texts)).as_py() or 0
+        return documents if keeps_texts(None, state.text_bytes) else documents._replace(texts=None)
 
     def _commit_now_and_then(self, seconds: float) -> None:
         if self.stop.signum:

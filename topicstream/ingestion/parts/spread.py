@@ -151,7 +151,11 @@ def _with_documents(parts: list[WorkerPart], pieces: list[Piece]) -> Iterator[Pi
             words = read_words(parts[opened][1])
         piece_rows = next(rows)
         documents = CountedDocuments(
-            piece_rows.metadata, piece_rows.withdrawn["id"], words, piece_rows.cells
+            piece_rows.metadata,
+            piece_rows.withdrawn["id"],
+            words,
+            piece_rows.cells,
+            piece_rows.texts,
         )
         yield piece._replace(prepared=replace(piece.prepared, documents=documents))
 
@@ -184,7 +188,10 @@ def _read(
             tasks = chain([task], tasks)
             break
         read_pieces.append(Piece(batch_crc(task.batch)))
-    for prepared in prepared_pieces(tasks, tokenizer, threads, options.piece_bytes):
+    prepared_in_order = prepared_pieces(
+        tasks, tokenizer, threads, options.piece_bytes, keep_text=bool(options.keep_text)
+    )
+    for prepared in prepared_in_order:
         documents = prepared.documents
         assert documents is not None
         part = None

@@ -26,6 +26,7 @@ from topicstream.base.files.durable import sync_all
 from topicstream.base.records import Count, Crc, read_record, write_record
 from topicstream.ingestion.open.inputs_record import InputPlace
 from topicstream.ingestion.parts.part_files import (
+    CONTENT,
     CountedDocuments,
     PartWriter,
     PieceRows,
@@ -55,6 +56,8 @@ class IngestState(msgspec.Struct, kw_only=True):
         Numbers of a dense row, 0: documents; None: nothing was read.
     whole_ids
         Whether all ids are whole numbers.
+    text_bytes
+        Bytes of the texts that were read, where they may be kept.
     request, inputs
         Name and inputs of the ingest (open/inputs_record.py).
     places
@@ -79,6 +82,7 @@ class IngestState(msgspec.Struct, kw_only=True):
     width: int | None = msgspec.field(default=None, name="vectors")
     whole_ids: bool | None = None
     piece_bytes: int | None = None
+    text_bytes: Count = 0
     seconds: float = 0.0
     done: bool = False
     request: str = ""
@@ -219,9 +223,9 @@ class WorkingFolder:
     def pieces(self, *columns: str) -> Iterator[PieceRows]:
         """Yield the pieces in order, with these columns.
 
-        Without any: all but words and counts.
+        Without any: all but words, counts and texts.
         """
-        if self.side is not None and not set(columns) & {"words", "counts"}:
+        if self.side is not None and not set(columns) & set(CONTENT):
             yield from read_part(self.side, columns or None)
             return
         for part in range(self.state.parts):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 from msgspec.structs import replace
 
 from topicstream.base.errors import InputError, terminal_safe
@@ -34,25 +35,35 @@ from topicstream.corpus.manifest import (
     Sources,
     StoreFile,
     StoreManifest,
+    TextFile,
     part_folder,
     part_of,
     store_file,
 )
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import list_replaced_files, remove_stale_files
+from topicstream.corpus.texts import TextsWriter, with_texts
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.options import remembered_meta
 from topicstream.ingestion.parse.rejects import LEFT_OUT, WORDS_LEFT_OUT
+from topicstream.ingestion.parts.part_files import TEXTS
 from topicstream.ingestion.parts.split import DOCUMENT
 from topicstream.ingestion.parts.working_folder import WorkingFolder
 from topicstream.ingestion.plan import IngestPlan
-from topicstream.ingestion.settings import Heldout, heldout_of, recipe_of, side_files_of
+from topicstream.ingestion.settings import (
+    Heldout,
+    heldout_of,
+    keeps_texts,
+    recipe_of,
+    side_files_of,
+)
 from topicstream.ingestion.store import commit
 from topicstream.ingestion.store.blocks import write_blocks
 from topicstream.ingestion.store.choose_words import WordChoice
 from topicstream.ingestion.store.decide import (
+    DROPPED,
     HELDOUT,
     TRAIN,
     Decision,
@@ -180,7 +191,9 @@ class Finishing:
                 | column_summary
             )
             saving.result()
+            texts = self._write_texts(store, decision)
             manifest = self._manifest(store, decision, choice, pruning, parts, docs, summary)
+            manifest = with_texts(manifest, texts)
             for done in syncs:  # before a manifest names the blocks
                 done.result()
         self._commit(store, manifest)
@@ -335,6 +348,25 @@ class Finishing:
         rows = {part_folder(entry, part): entry.rows for part, entry in parts.items()}
         write_array_metadata(store, rows, weighted=self.weighted)
         return [*old, *docs], counts.summary(columns)
+
+    def _write_texts(self, store: Path, decision: Decision) -> list[TextFile] | None:
+        """Write the texts of the new documents, if they are kept.
+
+        Returns the manifest's entries of all text files of the store.
+        """
+        old = None if self.old is None else self.old.texts
+        if not keeps_texts(self.options.keep_text, self.working.state.text_bytes):
+            return old
+        writer = TextsWriter(store, old or [])
+        for i, piece in enumerate(self.working.pieces("id", TEXTS)):
+            texts = piece.texts
+            if texts is None:
+                texts = pa.nulls(len(piece.documents), pa.large_string())
+            stays = pa.array(decision.classes[i] != DROPPED)
+            table = pa.table({"id": piece.documents["id"], "text": texts})
+            writer.add(table.filter(stays))
+            self.progress.step("writing texts", i + 1, len(decision.classes), "piece")
+        return [*(old or []), *writer.finish()]
 
     def _manifest(
         self,

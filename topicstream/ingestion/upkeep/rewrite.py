@@ -59,6 +59,7 @@ from topicstream.corpus.manifest import (
 )
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import folder_number, list_replaced_files, remove_stale_files
+from topicstream.corpus.texts import remove_texts, with_texts
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.store import commit
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
@@ -274,7 +275,8 @@ class Rewrite:
             for kind in KINDS
             for chunk in self._parts[p].blocks[b].files[kind]
         ]
-        need = sum(e.size for e in self._base.manifest.docs) + sum(size for size, _ in chunks)
+        tables = [*self._base.manifest.docs, *(self._base.manifest.texts or [])]
+        need = sum(entry.size for entry in tables) + sum(size for size, _ in chunks)
         free = shutil.disk_usage(self._store).free
         if free < need + (need >> 3):
             raise DoesNotFit(
@@ -314,9 +316,11 @@ class Rewrite:
                 {part_folder(e, p): e.rows for p, e in parts.items()},
                 weighted=self._base.weighted,
             )
-            manifest = self._manifest(
-                parts, self._write_documents(parts, forgotten, progress), changes or {}
-            )
+            docs = self._write_documents(parts, forgotten, progress)
+            texts = self._base.manifest.texts
+            if texts is not None:
+                texts = remove_texts(path, texts, self._gone[:, 0])
+            manifest = with_texts(self._manifest(parts, docs, changes or {}), texts)
             axes = derive(
                 Contents(path, manifest, self._gone[:0]), self._base.manifest.axes, MEMORY
             )
@@ -347,6 +351,7 @@ class Rewrite:
         members: dict[str, Any] = {
             "same_as": [*(old.same_as or ()), old.fingerprint],
             "files": old.files,
+            "texts": None,
             **changes,
         }
         members["files"] = {
