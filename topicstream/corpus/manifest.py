@@ -283,9 +283,6 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
             raise ValueError(f"{payload_of(self.width)}, {self.n_words} words")
         if "vocab" not in self.files or not isinstance(self.vocabulary.get("hash"), str):
             raise ValueError("has no vocabulary")
-        rows = sum(entry.docs for entry in self.parts.values())
-        if self.texts is not None and sum(entry.rows for entry in self.texts) != rows:
-            raise ValueError(f"{rows} documents, but not as many texts")
         composed = {compose_text(name): kind for name, kind in self.columns.items()}
         force_setattr(self, "columns", composed)
 
@@ -322,7 +319,12 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
                 f"{folder}: store has schema {value.get('schema')}, this version reads "
                 f"{SCHEMA}; ingest again"
             )
-        return decode_record(value, cls, path)
+        manifest = decode_record(value, cls, path)
+        rows = sum(entry.docs for entry in manifest.parts.values())
+        texts = None if manifest.texts is None else sum(entry.rows for entry in manifest.texts)
+        if texts not in (None, rows):
+            raise StoreError(f"{path}: {rows} documents, but {texts} texts; restore the file")
+        return manifest
 
     def write(self, folder: Path) -> None:
         """Replace the manifest of a store in one rename."""

@@ -113,8 +113,8 @@ class ShowConfig(ThreadedOptions):
     docs: int = option(0, "Also list the N most typical training documents of each topic.", min=0)
     text: bool = option(
         False,
-        "With --docs or --find: quote passages from the store's texts or the raw files with the words marked, "
-        "skipping near-duplicates.",
+        "With --docs or --find: quote passages from the store's texts or the raw files with the "
+        "words marked, skipping near-duplicates.",
     )
     with_columns: str | Sequence[str] | None = option(
         None,

@@ -550,3 +550,49 @@ def test_an_effect_without_an_interval_has_a_reason_and_no_star():
     row = effects.table().to_pylist()[1]
     assert row["estimate"] == 0.2 and np.isnan([row["se"], row["low"], row["high"]]).all()
     assert np.isnan(effects.tests().to_pylist()[0]["p"])
+
+
+def test_effects_under_other_models_say_in_how_many_they_hold(place, tmp_path, capsys, monkeypatch):
+    """The same topics in another order agree; a model without one of them says so."""
+    base = topicstream.TopicModel.open(place / "model")
+    counts = np.asarray(base.phi, np.float32)
+    order = np.roll(np.arange(base.n_topics), 1)
+
+    def save(name: str, columns: np.ndarray) -> str:
+        model = topicstream.TopicModel.from_arrays(
+            counts[:, columns],
+            base.vocabulary,
+            np.asarray(base.alpha)[columns],
+            base.beta,
+            tokenizer=base.manifest.tokenizer,
+        )
+        model.save(tmp_path / name)
+        return str(tmp_path / name)
+
+    turned = save("turned", order)
+    monkeypatch.chdir(place)
+    alone = topicstream.effects("party", progress=False).table()
+    both = topicstream.effects("party", also=turned, progress=False).table()
+    assert both.select(alone.column_names).equals(alone)
+    for row in both.to_pylist():
+        assert row["models"] == 2
+        assert (row["lowest"], row["highest"]) == pytest.approx((row["estimate"],) * 2, abs=2e-3)
+        sure = row["low"] > 0 or row["high"] < 0
+        assert row["starred"] in ((2,) if sure and abs(row["z"]) > 3 else (0, 1, 2))
+    fewer = save("fewer", order[:-1])
+    missing = int(base.column_ids[order[-1]])
+    lines = ["effects", "party", "--also", turned, "--also", fewer]
+    assert run(lines) == 0
+    said = capsys.readouterr().out
+    assert f"among this one and {turned}, {fewer}; and the range" in said
+    (head,) = [line for line in said.splitlines() if "(in 2 of 3 models)" in line]
+    assert head.split()[0] == str(missing)
+    assert "* in 3 of 3, " in said
+    assert run([*lines, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["also"] == [turned, fewer]
+    models = {row["topic"]: row["models"] for row in printed["coefficients"]}
+    assert models.pop(missing) == 2 and set(models.values()) == {3}
+    assert run(["effects", "s(date)", "--also", turned]) == 0
+    assert re.search(r"F\(.*\* in 2 of 2$", capsys.readouterr().out, re.MULTILINE)
+    assert run(["effects", "party", "--also", str(tmp_path / "none")]) == 3

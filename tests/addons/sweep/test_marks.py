@@ -80,3 +80,21 @@ def test_of_one_seed_likelihood_decides():
     assert row["topics"] == 40
     assert row["marks"]["perplexity"] == 40 and "stability" not in row["marks"]
     assert "NPMI 30" in why and "40 is taken" in why
+
+
+def test_a_tie_far_above_the_lowest_perplexity_is_marked():
+    """Of few documents two standard errors may be more than the 5 % that a measure may cost."""
+    keys = np.arange(40, dtype=np.uint64)
+    tokens = np.full(40, 10.0)
+    apart = np.random.default_rng(1).normal(0, 30, 40)
+    runs = [Run(k, s, "a") for k in (4, 8) for s in (0, 1)]
+    scores = {}
+    rows = []
+    for run in runs:
+        nats = 10 * math.log(600 if run.topics == 4 else 500)
+        scores[run] = Scores(keys, apart * (run.topics == 4) - nats, tokens)
+        figures = {"npmi": 0.1 + 0.1 * (run.topics == 8) + 0.001 * run.seed, "dead": 0}
+        rows.append({"topics": run.topics, "perplexity_choosing": math.exp(nats / 10), **figures})
+    _, row, _ = choose(runs, scores, rows)
+    assert row["marks"] == {"perplexity": 4, "npmi": 8}
+    assert row["topics"] == 4

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from topicstream.addons.covariates.effects import PREDICTED, Effects
 from topicstream.addons.covariates.regression import Coefficients, Regression, reach
+from topicstream.addons.covariates.robustness import OtherModel
 from topicstream.addons.covariates.support import Support
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.memory import ThreadedOptions
@@ -27,6 +28,7 @@ from topicstream.display.gather import PARENT, parents_of
 from topicstream.display.metadata import open_model_corpus
 from topicstream.display.view import open_shown
 from topicstream.evaluation.keys import stream_documents
+from topicstream.evaluation.matching import compare
 from topicstream.evaluation.metadata import Metadata
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import View
@@ -64,6 +66,12 @@ def parse_references(references: str | Sequence[str] | Mapping[str, str]) -> Map
     return {compose_text(column): compose_text(value) for column, value in pairs.items()}
 
 
+def list_models(models: Any) -> Sequence[str | Path | TopicModel]:
+    """Return models, of which one may be given alone."""
+    alone = isinstance(models, str | Path | TopicModel)
+    return [models] if alone else list(models)
+
+
 @dataclass(frozen=True)
 class EffectsConfig(ThreadedOptions):
     """The options of ``effects``."""
@@ -93,6 +101,14 @@ class EffectsConfig(ThreadedOptions):
         metavar="COLUMN=VALUE",
         parse=parse_references,
     )
+    also: Any = option(
+        (),
+        "Estimate the effects under this model, too, such as one of another seed (repeatable); "
+        "each says in how many models it differs from zero.",
+        multiple=True,
+        metavar="MODEL",
+        parse=list_models,
+    )
 
 
 @configured(EffectsConfig)
@@ -101,7 +117,8 @@ def effects(config: EffectsConfig) -> Effects:
 
     Estimates are differences in the share of a document (0.02: two percentage points). The 95 %
     intervals include chance in the documents and in their words, not in the topics themselves. What
-    fewer than ten documents carry has no interval, and ``reasons`` says so. See
+    fewer than ten documents carry has no interval, and ``reasons`` says so. With ``also``, models
+    of other seeds, each coefficient says in how many models it differs from zero. See
     ``topicstream.addons.covariates.regression`` for the method and its sources.
 
     Returns
@@ -121,6 +138,37 @@ def effects(config: EffectsConfig) -> Effects:
     >>> effects.documents, effects.table().column_names[:4]
     (360, ['topic', 'label', 'term', 'estimate'])
     """
+    fitted = _fit(config)
+    others = [_fit_other(model, config, fitted) for model in list_models(config.also)]
+    return replace(fitted, others=others)
+
+
+def _fit_other(
+    model: str | Path | TopicModel, config: EffectsConfig, fitted: Effects
+) -> OtherModel:
+    """Estimate the same effects under another model, whose topics are matched to those shown.
+
+    Raises
+    ------
+    InputError
+        If the model has documents of its own, so that its coefficients are others.
+    """
+    name = model.name if isinstance(model, TopicModel) else str(model)
+    other = _fit(replace(config, model=model, topics=None, also=()))
+    if other.coefficients.names != fitted.coefficients.names:
+        raise InputError(
+            f"--also {name}: its documents determine other coefficients; give a model of the same "
+            f"corpus and vocabulary"
+        )
+    pairs = compare(config.model, model, progress=config.progress)["matched"]
+    match_of = {pair["a"]: pair["b"] for pair in pairs}
+    place_of = {number: place for place, number in enumerate(other.topics.tolist())}
+    places = [place_of.get(match_of.get(number), -1) for number in fitted.topics.tolist()]
+    return OtherModel(name, other.coefficients, np.array(places, np.int64))
+
+
+def _fit(config: EffectsConfig) -> Effects:
+    """Estimate the effects under one model."""
     terms = parse_formula(config.formula)
     shown = open_shown(config.model, config.mem_limit, config.threads)
     model = shown.trained

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.addons.covariates.regression import LEVEL, Coefficients
+from topicstream.addons.covariates.robustness import Agreement, OtherModel, count_agreement
 from topicstream.base.errors import one_line
 from topicstream.base.records import Json
 from topicstream.base.text import counted, shortened, sparkline
@@ -93,6 +94,8 @@ class Effects:
         se, low and high (95 % interval, NaN where there is none), reason (why there is none).
     topic_kinds
         ``live``, ``dead`` or ``background``, of each topic; none: all are live.
+    others
+        The same regression under the models of ``also``.
     """
 
     formula: str
@@ -106,6 +109,7 @@ class Effects:
     kinds: dict[str, str]
     predictions: pa.Table
     topic_kinds: Sequence[str] = ()
+    others: Sequence[OtherModel] = ()
 
     @property
     def _kinds(self) -> list[str]:
@@ -120,7 +124,9 @@ class Effects:
         Table
             Columns topic, label, term, estimate, se, df (Student's degrees of freedom), z, low,
             high (95 % interval), reason and kind (of the topic). Where too few documents carry an
-            estimate, reason says so, and the numbers from se to high are NaN.
+            estimate, reason says so, and the numbers from se to high are NaN. With ``others`` also
+            models (that have the topic), starred (those in which the interval leaves out zero on
+            the same side; null without an interval), lowest and highest (estimate).
         """
         names = self.coefficients.names
         refused = np.array([reason is not None for reason in self.reasons])[:, None]
@@ -132,7 +138,7 @@ class Effects:
         error = self.coefficients.errors
         reach = self.coefficients.reaches
         z = np.divide(estimate, error, out=np.zeros_like(error), where=error > 0)
-        return pa.table(
+        table = pa.table(
             {
                 "topic": np.repeat(self.topics, len(names)),
                 "label": pa.array([label for label in self.labels for _ in names], pa.string()),
@@ -147,6 +153,32 @@ class Effects:
                 "kind": pa.array([kind for kind in self._kinds for _ in names], pa.string()),
             }
         )
+        return self._with_agreement(table) if self.others else table
+
+    def _with_agreement(self, table: pa.Table) -> pa.Table:
+        """Add to the coefficients how they come out under the other models."""
+        every = [
+            self._agreement(topic, [row])
+            for topic in range(len(self.topics))
+            for row in range(len(self.coefficients.names))
+        ]
+        starred = [
+            None if self.reasons[i % len(self.reasons)] else one.starred
+            for i, one in enumerate(every)
+        ]
+        columns = {
+            "models": pa.array([one.models for one in every]),
+            "starred": pa.array(starred, pa.int64()),
+            "lowest": pa.array([one.low for one in every]),
+            "highest": pa.array([one.high for one in every]),
+        }
+        for name, column in columns.items():
+            table = table.append_column(name, column)
+        return table
+
+    def _agreement(self, topic: int, places: list[int]) -> Agreement:
+        """Count the models that agree on a term of a topic."""
+        return count_agreement(self.coefficients, self.others, topic, places)
 
     def tests(self) -> pa.Table:
         """Test each term of several coefficients, such as a curve, as a whole.
@@ -176,6 +208,7 @@ class Effects:
             "clusters": self.coefficients.clusters,
             "left_out": self.left_out,
             "references": self.references,
+            "also": [other.name for other in self.others],
             "intervals": {"level": LEVEL, "excluded": EXCLUDED},
             "coefficients": without_nan(self.table()).to_pylist(),
             "tests": without_nan(self.tests()).to_pylist(),
@@ -205,9 +238,10 @@ class Effects:
         out = self._head(ends)
         width = max(map(len, [*terms, *(name for name, _ in curves)]))
         for j, (k, label) in enumerate(zip(self.topics.tolist(), self.labels, strict=True)):
-            out.append(f"{k:>4} {one_line(label)}")
+            out.append(f"{k:>4} {one_line(label)}{self._describe_models(j)}")
             for term, places in terms.items():
-                out.append(f"     {one_line(term):{width}} {self._result(j, places)}")
+                agreement = self._describe_agreement(j, places)
+                out.append(f"     {one_line(term):{width}} {self._result(j, places)}{agreement}")
             for (name, topic), shares in curves.items():
                 if topic == k and not np.isnan(shares).all():
                     out.append(
@@ -215,6 +249,24 @@ class Effects:
                         f"{np.nanmin(shares):.2f} to {np.nanmax(shares):.2f}"
                     )
         return out
+
+    def _describe_models(self, topic: int) -> str:
+        """Say in how many models a topic is, where it is not in all."""
+        missing = sum(bool(other.places[topic] < 0) for other in self.others)
+        every = 1 + len(self.others)
+        return f" (in {every - missing} of {every} models)" if missing else ""
+
+    def _describe_agreement(self, topic: int, places: list[int]) -> str:
+        """Format in how many models a term has a star, and the range of its estimates."""
+        if not self.others or self._reason(places):
+            return ""
+        found = self._agreement(topic, places)
+        stars = f"   * in {found.starred} of {found.models}"
+        return (
+            stars
+            if len(places) > 1
+            else f"{stars}, {100 * found.low:+.2f} to {100 * found.high:+.2f}"
+        )
 
     def _head(self, ends: dict[str, list[float]]) -> list[str]:
         """Format the lines above the topics, with the ranges (``ends``) of curves."""
@@ -232,6 +284,12 @@ class Effects:
             f"percentage points of a document's share",
             f"  the 95 % intervals leave out {EXCLUDED}",
         ]
+        if self.others:
+            out.append(
+                f"  * in 2 of 3: models in which the interval leaves out zero on the same side, "
+                f"among this one and {', '.join(one_line(other.name) for other in self.others)}; "
+                f"and the range of their estimates"
+            )
         for column, level in self.references.items():
             of_number = ", for one more (of a date: one more year)"
             unit = "" if self.kinds[column] == "category" else of_number

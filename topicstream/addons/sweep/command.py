@@ -24,15 +24,14 @@ from topicstream.display.figures import Figure
     metavar="FILE",
     help="Draw a figure as .svg, .png or .pdf.",
 )
-@click.option("--force", is_flag=True, help="Replace an existing figure.")
-def command(path: str | None, force: bool, **values: Any) -> Printed:
+def command(path: str | None, **values: Any) -> Printed:
     """Train every combination, score it, and recommend a number of topics.
 
     Scores are held-out perplexity, NPMI, diversity and stability over seeds. The choice uses one
     half of the held-out documents; the reported scores use the other. After an interruption, run
     the same command again to resume.
     """
-    figure = Figure(path, "--plot", force=force) if path is not None else None
+    figure = Figure(path, "--plot", force=values["force"]) if path is not None else None
     said = (lambda line: click.echo(line, err=True)) if verbosity() >= 0 else None
     result = sweep(config_of(SweepConfig, values, said=said))
     if figure is not None:

@@ -111,9 +111,16 @@ class SweepConfig(SchedulerOptions, ThreadedOptions):
         "choose by; costs "
         "one more inference per run.",
     )
+    table: str | Path | None = option(
+        None,
+        "Write a row per setting as .csv, .tex, .md, .parquet or .jsonl.",
+        path="file",
+        metavar="FILE",
+    )
     seed_words: Any = option(
         None, "TOML file of seed words, as in `topics train`.", path="file", metavar="FILE"
     )
+    force: bool = option(False, "Replace an existing table or figure.")
     said: Callable[[str], None] | None = option(
         None, "called with a line when a run is done", cli=False
     )

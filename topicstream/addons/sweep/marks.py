@@ -25,8 +25,8 @@ def mark_settings(
     """Find the setting that each measure marks.
 
     Held-out perplexity marks the fewest topics that tie with the lowest. Stability and NPMI mark
-    their highest value among the settings of the same engine and options whose perplexity is
-    within MOST_LOSS of the lowest, or what perplexity marks where that ties with it.
+    their highest value among that and the settings of the same engine and options whose perplexity
+    is within MOST_LOSS of the lowest, or what perplexity marks where that ties with it.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def mark_settings(
     rivals = [
         s
         for s in documents.loglik
-        if (s[0], s[2]) == (likely[0], likely[2]) and documents.nats(s) <= most
+        if s == likely or ((s[0], s[2]) == (likely[0], likely[2]) and documents.nats(s) <= most)
     ]
     marks = {"perplexity": likely}
     for name in ("stability", "npmi"):

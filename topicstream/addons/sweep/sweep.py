@@ -38,14 +38,19 @@ from topicstream.base.options import configured, listed_names, numbers
 from topicstream.base.progress import listener
 from topicstream.base.records import Json, Record, read_record, write_record
 from topicstream.base.shown import Summary
-from topicstream.base.text import render
+from topicstream.base.text import counted, render
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_rest
 from topicstream.evaluation.coherence import coherence, diversity, exclusivity
 from topicstream.evaluation.held_out import score_documents
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.memory import open_within
-from topicstream.evaluation.table_file import write_table
+from topicstream.evaluation.table_file import (
+    SUFFIXES,
+    TEXT_SUFFIXES,
+    check_table_file,
+    write_table,
+)
 from topicstream.evaluation.topic_number import MEASURES, topic_number_measures
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_kinds import DEAD, counted_in_means
@@ -105,6 +110,20 @@ class SweepSummary(Summary):
     chosen: dict[str, Any]
     why: str
 
+    def table(self) -> pa.Table:
+        """Tabulate the settings: a row each, a column per figure and one for its standard error."""
+        rows = []
+        for setting in self["settings"]:
+            row: dict[str, Any] = {}
+            for name, value in setting.items():
+                if isinstance(value, Mapping) and "value" in value:
+                    row |= {name: value["value"], f"{name}_se": value["error"]}
+                elif name != "by_topic":
+                    row[name] = value
+            rows.append(row)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+
 
 @configured(SweepConfig)
 def sweep(config: SweepConfig) -> SweepSummary:
@@ -149,8 +168,9 @@ def sweep(config: SweepConfig) -> SweepSummary:
     >>> len(swept["runs"])
     2
     """
-    store = Corpus.open(config.corpus)
     folder = Path(config.out)
+    _check_outputs(config)
+    store = Corpus.open(config.corpus)
     words = config.seed_words
     runs = grid(
         numbers(config.topics),
@@ -196,7 +216,7 @@ def sweep(config: SweepConfig) -> SweepSummary:
             if taken in agreements
             else None
         )
-    return SweepSummary(
+    summary = SweepSummary(
         out=str(folder),
         runs=[
             {name: value for name, value in row.items() if not name.endswith("_by_topic")}
@@ -208,6 +228,26 @@ def sweep(config: SweepConfig) -> SweepSummary:
         why=why,
         consensus=consensus,
     )
+    if config.table is not None:
+        write_table(
+            summary.table(),
+            config.table,
+            option="--table",
+            force=config.force,
+            caption=f"Scores by setting, over {counted(len({run.seed for run in runs}), 'seed')}",
+        )
+    return summary
+
+
+def _check_outputs(config: SweepConfig) -> None:
+    """Refuse a table that cannot be written, or that was given as the folder."""
+    folder = Path(config.out)
+    if folder.suffix in (*SUFFIXES, *TEXT_SUFFIXES):
+        raise UsageError(
+            f"--out {folder}: is the folder of the models; --table {folder} writes the table"
+        )
+    if config.table is not None:
+        check_table_file(config.table, "--table", force=config.force, text=True)
 
 
 def _scores_and_rows(
