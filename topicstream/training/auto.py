@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.base.errors import DiskTooSmall, DoesNotFit, UsageError
+from topicstream.base.text import counted
 from topicstream.engines import find
 from topicstream.engines.base import Options, Shape, learns_priors
 from topicstream.engines.gibbs.chain import LARGE_TABLE, GibbsOptions
@@ -134,9 +135,10 @@ def choose(
         if shape.docs < FEW:
             priors["prior_reach"] = FEW_REACH
         sparse |= {name: value for name, value in priors.items() if sparse.get(name) is None}
+    active = min(int(sparse["sparsity"]), shape.topics)
     return Choice(
         BEST,
-        f"lowest perplexity in the least time; {sparse['sparsity']} active topics a document "
+        f"lowest perplexity in the least time; {counted(active, 'active topic')} a document "
         f"({length:.0f} different words each on average){learned}",
         sparse,
     )
