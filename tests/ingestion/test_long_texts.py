@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,26 @@ def test_boilerplate_of_a_streamed_book_is_no_part(tmp_path: Path) -> None:
     assert streamed.ids == whole.ids
     assert [t.split() for t in streamed.texts] == [t.split() for t in whole.texts]
     assert "licence" not in " ".join(streamed.texts)
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-16", "cp1251"])
+def test_a_long_member_of_an_archive_is_cut_as_it_streams(tmp_path: Path, encoding: str) -> None:
+    long = _novel(3, 400)
+    if encoding == "cp1251":
+        long = long.encode("cp1251", "ignore").decode("cp1251")
+    members = {"a.txt": "short one", "b.txt": long, "c.txt": "short too"}
+    path = tmp_path / "t.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in members.items():
+            data = text.encode(encoding or "utf-8")
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            archive.addfile(about, io.BytesIO(data))
+    options = {"split": "paragraph", "encoding": encoding}
+    whole = Read(path, **options)
+    streamed = Read(path, **options, max_document="16k", piece_bytes=900)
+    assert streamed.ids == whole.ids and len(whole.ids) > 50
+    assert [t.split() for t in streamed.texts] == [t.split() for t in whole.texts]
+    assert streamed.tasks > 5
+    with pytest.raises(InputError, match=r"t\.tar\.gz/b\.txt.*--max-document"):
+        Read(path, max_document="16k", encoding=encoding)

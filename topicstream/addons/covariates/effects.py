@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.addons.covariates.regression import LEVEL, Coefficients
-from topicstream.addons.covariates.robustness import Agreement, OtherModel, count_agreement
+from topicstream.addons.covariates.robustness import ModelCount, OtherModel, count_agreement
 from topicstream.base.errors import one_line
 from topicstream.base.records import Json
 from topicstream.base.text import counted, shortened, sparkline
@@ -176,7 +176,7 @@ class Effects:
             table = table.append_column(name, column)
         return table
 
-    def _agreement(self, topic: int, places: list[int]) -> Agreement:
+    def _agreement(self, topic: int, places: list[int]) -> ModelCount:
         """Count the models that agree on a term of a topic."""
         return count_agreement(self.coefficients, self.others, topic, places)
 

@@ -35,7 +35,7 @@ class OtherModel:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ModelCount:
     """How a coefficient, or a curve, comes out under several models, this one among them.
 
     Attributes
@@ -56,7 +56,7 @@ class Agreement:
 
 def count_agreement(
     own: Coefficients, others: Sequence[OtherModel], topic: int, rows: Sequence[int]
-) -> Agreement:
+) -> ModelCount:
     """Count the models that agree on a term.
 
     Parameters
@@ -72,10 +72,10 @@ def count_agreement(
     fits += [(o.coefficients, int(o.places[topic])) for o in others if o.places[topic] >= 0]
     if len(rows) > 1:
         starred = sum(fit.test(list(rows), place).p < 1 - LEVEL for fit, place in fits)
-        return Agreement(len(fits), starred, np.nan, np.nan)
+        return ModelCount(len(fits), starred, np.nan, np.nan)
     row = rows[0]
     estimates = np.array([fit.estimates[row, place] for fit, place in fits])
     reaches = np.array([fit.reaches[row, place] for fit, place in fits])
     same_side = np.sign(estimates) == np.sign(estimates[0])
     starred = int((same_side & (np.abs(estimates) > reaches)).sum())
-    return Agreement(len(fits), starred, float(estimates.min()), float(estimates.max()))
+    return ModelCount(len(fits), starred, float(estimates.min()), float(estimates.max()))

@@ -1,4 +1,4 @@
-"""TEI XML and HTML, one document a file.
+"""TEI XML and HTML, one document a file; of a ``teiCorpus`` one a ``TEI`` element, as it streams.
 
 A document is the text with a blank line between blocks; of TEI speech and prose, without what
 frames them (``elements``). Of two versions in a TEI edition the reading text is taken (``reg``,
@@ -84,6 +84,13 @@ SPEAKER = "speaker"
 SPEECH = "speech"
 """Elements at which ``--split`` cuts plays and transcripts; the speaker is a field of each part."""
 _XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
+HEADER = "teiheader"
+AT_ONCE = 1 << 16
+"""Bytes of a ``teiCorpus`` that are parsed at a time."""
+_CORPUS = re.compile(
+    rb"(?s)(?:\xef\xbb\xbf)?\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>\s*)*"
+    rb"<(?:\w+:)?teiCorpus(?:\.2)?[\s>]"
+)
 HEADINGS = {"head", "h1", "h2", "h3", "h4", "h5", "h6"}
 FIELDS = {
     "title": ("{*}teiHeader//{*}titleStmt/{*}title", "head/title"),
@@ -108,16 +115,20 @@ DATED = ("when", "notBefore", "from", "content", "notAfter", "to")
 
 class Markup(Reader):
     name = "markup"
-    about = "TEI XML or HTML, one document a file"
+    about = "TEI XML or HTML, one document a file (or TEI element of a teiCorpus)"
     suffixes = (".html", ".htm", ".xhtml", ".tei")
     signature = re.compile(
-        rb"(?is)(?:\xef\xbb\xbf)?\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!doctype[^>\[]*(?:\[.*?\]\s*)?>\s*)*<(?:\w+:)?(?:TEI(?:\.2)?|html)[\s>]"
+        rb"(?is)(?:\xef\xbb\xbf)?\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!doctype[^>\[]*(?:\[.*?\]\s*)?>\s*)*<(?:\w+:)?(?:TEI(?:\.2)?|teiCorpus(?:\.2)?|html)[\s>]"
     )
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         from lxml import etree  # no other format needs it
 
-        data = source.as_bytes().read(options.record_bytes + 1)
+        stream = source.as_bytes()
+        if _CORPUS.match(stream.head()):
+            yield from _corpus_batches(source, options)
+            return
+        data = stream.read(options.record_bytes + 1)
         if len(data) > options.record_bytes:
             source.reject(
                 0,
@@ -141,38 +152,112 @@ class Markup(Reader):
             # a page of white space and comments
             root = etree.Element("html") if root is None else root
         except (etree.XMLSyntaxError, ValueError) as e:
-            line = getattr(e, "lineno", None) or 1
-            raise BadFile(
-                source.name, line, f"not well-formed XML ({getattr(e, 'msg', e)}); mend the file"
-            ) from None
-        for entity in list(root.iter(etree.Entity)):
-            _in_words(entity)
-        elements = (
-            Elements(frozenset(), divisions=frozenset())
-            if local_name(root) == "html"
-            else Elements.of_option(options.tei_elements)
+            raise _malformed(source, e) from None
+        place = positions(source.key, np.array([1]))
+        yield _read_document(source, options, root, [source.key], place)
+
+
+def _malformed(source: Source, error: Exception) -> BadFile:
+    """Say where a file is not well-formed, by the last entry of the parser's log."""
+    entry = next(reversed(list(getattr(error, "error_log", []))), None)
+    line = getattr(error, "lineno", None) or 1
+    what = getattr(error, "msg", error)
+    if entry is not None:
+        line = entry.line
+        what = f"{entry.message}, line {entry.line}, column {entry.column}"
+    return BadFile(source.name, line, f"not well-formed XML ({what}); mend the file")
+
+
+class _LimitedDocuments:
+    """Bytes of a ``teiCorpus``, of which no document may be longer than ``--max-document``."""
+
+    def __init__(self, source: Source, options: ReadOptions) -> None:
+        self._source = source
+        self._most = options.record_bytes
+        self._read = 0
+        self.documents = 0
+
+    def end_document(self) -> None:
+        """Begin to count the bytes of the next document."""
+        self.documents += 1
+        self._read = 0
+
+    def read(self, n: int = AT_ONCE) -> bytes:
+        """Return some bytes, at most ``n``."""
+        data = self._source.read(min(n, AT_ONCE))
+        self._read += len(data)
+        if self._read > self._most + AT_ONCE:
+            limit = f"document {self.documents + 1} has more than {self._most >> 20} MiB"
+            raise BadFile(self._source.name, 0, f"{limit}; raise --max-document")
+        return data
+
+
+def _corpus_batches(source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the documents of a ``teiCorpus``, one at a time."""
+    from lxml import etree
+
+    stream = _LimitedDocuments(source, options)
+    parser = etree.XMLPullParser(
+        events=("end",),
+        tag=("{*}TEI", "{*}TEI.2"),
+        encoding=options.encoding,
+        resolve_entities=False,
+        load_dtd=False,
+        no_network=True,
+    )
+    try:
+        while data := stream.read():
+            parser.feed(data)
+            for _, document in parser.read_events():
+                stream.end_document()
+                place = positions(source.key, np.array([stream.documents]))
+                yield _read_document(source, options, document, place, place)
+                _drop_document(document)
+        parser.close()
+    except (etree.XMLSyntaxError, ValueError) as e:
+        raise _malformed(source, e) from None
+
+
+def _drop_document(document: Any) -> None:
+    """Free a document that was read, and its place among its siblings."""
+    document.clear()
+    while document.getprevious() is not None and local_name(document.getprevious()) != HEADER:
+        document.getparent().remove(document.getprevious())
+
+
+def _read_document(
+    source: Source, options: ReadOptions, root: Any, ids: Any, sources: Any
+) -> pa.RecordBatch:
+    """Make a document of an element, as a batch of one row."""
+    from lxml import etree
+
+    for entity in list(root.iter(etree.Entity)):
+        _in_words(entity)
+    elements = (
+        Elements(frozenset(), divisions=frozenset())
+        if local_name(root) == "html"
+        else Elements.of_option(options.tei_elements)
+    )
+    speeches = extract_speeches(root, elements, headed=options.split == "section")
+    text, spans = join_speeches(speeches, options.split)
+    for name, words in elements.words_left_out.items():
+        source.note(f"{WORDS_LEFT_OUT}{name}", words)
+    fields = fields_of(root)
+    options = options.spelled_as([*fields, SPEAKER])
+    if options.split in (SPEECH, SPEAKER) and spans and SPEAKER not in options.meta:
+        options = replace(options, meta={**options.meta, SPEAKER: SPEAKER})
+    named = {*fields, *([SPEAKER] if spans else [])}
+    source.leave_out(named - set(options.meta.values()))
+    meta = {}
+    for column, name in options.meta.items():
+        value = fields.get(name)
+        listed = as_list(value, name, options.list_separator) if column in LISTS else value
+        meta[column] = (
+            pa.array([spans], SPANS)
+            if name == SPEAKER
+            else pa.array([listed], LIST if column in LISTS else TEXT)
         )
-        speeches = extract_speeches(root, elements, headed=options.split == "section")
-        text, spans = join_speeches(speeches, options.split)
-        for name, words in elements.words_left_out.items():
-            source.note(f"{WORDS_LEFT_OUT}{name}", words)
-        fields = fields_of(root)
-        options = options.spelled_as([*fields, SPEAKER])
-        if options.split in (SPEECH, SPEAKER) and spans and SPEAKER not in options.meta:
-            options = replace(options, meta={**options.meta, SPEAKER: SPEAKER})
-        named = {*fields, *([SPEAKER] if spans else [])}
-        source.leave_out(named - set(options.meta.values()))
-        meta = {}
-        for column, name in options.meta.items():
-            value = fields.get(name)
-            listed = as_list(value, name, options.list_separator) if column in LISTS else value
-            meta[column] = (
-                pa.array([spans], SPANS)
-                if name == SPEAKER
-                else pa.array([listed], LIST if column in LISTS else TEXT)
-            )
-        content = {"text": pa.array([text], TEXT)}
-        yield batch_of([source.key], positions(source.key, np.array([1])), content, meta)
+    return batch_of(ids, sources, {"text": pa.array([text], TEXT)}, meta)
 
 
 def _in_words(entity: Any) -> None:

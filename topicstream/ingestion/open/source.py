@@ -65,7 +65,8 @@ def _mark_undecodable(error: UnicodeError) -> tuple[str, int]:
     return "\udcff", error.end
 
 
-codecs.register_error("topicstream-mark", _mark_undecodable)
+MARK_UNDECODABLE = "topicstream-mark"
+codecs.register_error(MARK_UNDECODABLE, _mark_undecodable)
 
 
 def printable(name: str) -> str:
@@ -318,7 +319,7 @@ class Source(Input):
             head += self._more()
         head, encoding = without_mark(head, self.encoding)
         if encoding is not None:
-            self._decoder = codecs.getincrementaldecoder(encoding)("topicstream-mark")
+            self._decoder = codecs.getincrementaldecoder(encoding)(MARK_UNDECODABLE)
         self._returns_alone = False
         head = self._decode(head)
         self._returns_alone = has_returns_alone(head)
@@ -439,7 +440,7 @@ def to_utf8(data: bytes, encoding: str | None) -> bytes:
     return (
         data
         if name is None
-        else data.decode(name, "topicstream-mark").encode("utf-8", "surrogateescape")
+        else data.decode(name, MARK_UNDECODABLE).encode("utf-8", "surrogateescape")
     )
 
 

@@ -5,13 +5,16 @@ The id is the path below the folder, or the name of the member.
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -20,7 +23,16 @@ from topicstream.base.places import places
 from topicstream.base.text import compose_text
 from topicstream.ingestion.open.inputs import TreeSource
 from topicstream.ingestion.open.names import CELLS, FEATURES, MATRIX, partitions
-from topicstream.ingestion.open.source import MAGIC, SUFFIXES, Input, Source, printable, to_utf8
+from topicstream.ingestion.open.source import (
+    MAGIC,
+    MARK_UNDECODABLE,
+    SUFFIXES,
+    Input,
+    Source,
+    printable,
+    to_utf8,
+    without_mark,
+)
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS
 from topicstream.ingestion.parse.documents import LIST, NOTE, TEXT, batch_of, western, why_not_utf8
@@ -50,9 +62,67 @@ class Files(Reader):
 
 
 class LongText(NamedTuple):
-    """File whose text is longer than a document may be; ``--split`` cuts it as it is read."""
+    """A text that is longer than a document may be; ``--split`` cuts it as it is read.
 
-    path: str
+    opened: a context of what reads its decoded bytes, to be entered once.
+    """
+
+    opened: AbstractContextManager[Source | MemberText]
+
+
+class MemberText:
+    """A member of an archive, read from the stream.
+
+    Parameters
+    ----------
+    head
+        The bytes that were read of it before.
+    rest
+        Where the other bytes come from.
+    size
+        Bytes of the member.
+    encoding
+        As ``--encoding`` names it.
+    where
+        Name of the member, for messages.
+    """
+
+    def __init__(
+        self, head: bytes, rest: IO[bytes], size: int, encoding: str | None, where: str
+    ) -> None:
+        text, name = without_mark(head, encoding)
+        decoder = None if name is None else codecs.getincrementaldecoder(name)(MARK_UNDECODABLE)
+        self._decoder = decoder
+        self._rest = rest
+        self._missing = size - len(head)
+        self._where = where
+        self._ahead = self._decode(text)
+
+    def _decode(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            return data
+        text = self._decoder.decode(data, final=not self._missing)
+        return text.encode("utf-8", "surrogateescape")
+
+    def read(self, n: int) -> bytes:
+        """Return n decoded bytes, fewer only at the end."""
+        text = self.peek(n)
+        self._ahead = self._ahead[n:]
+        return text
+
+    def peek(self, n: int) -> bytes:
+        """Return the next n decoded bytes, which stay to be read."""
+        parts = [self._ahead]
+        have = len(self._ahead)
+        while have < n and self._missing:
+            data = self._rest.read(min(self._missing, n))
+            if not data:
+                raise BadFile(self._where, 0, "the archive ends within it; get it again")
+            self._missing -= len(data)
+            parts.append(self._decode(data))
+            have += len(parts[-1])
+        self._ahead = b"".join(parts)
+        return self._ahead[:n]
 
 
 def _contents(
@@ -62,7 +132,7 @@ def _contents(
         try:
             content: bytes | LongText = _content(path, options)
             if len(content) > options.record_bytes and options.split is not None:
-                content = LongText(path)
+                content = LongText(Source(path, Path(path), encoding=options.encoding))
             yield printable(path), printable(key), content
         except BadFile as e:
             source.reject(0, e.reject.reason, file=printable(path))
@@ -112,7 +182,7 @@ def document_batches(
                 texts = []
                 size = 0
             if isinstance(content, LongText):
-                yield from _long_batches(source, options, content.path, name, key, prefix)
+                yield from _long_batches(source, options, content, name, key, prefix)
                 continue
             text = _text_of(source, options, name, content)
             if text is not None:
@@ -128,7 +198,7 @@ def document_batches(
 
 
 def _long_batches(
-    source: Input, options: ReadOptions, path: str, name: str, key: str, prefix: str
+    source: Input, options: ReadOptions, text: LongText, name: str, key: str, prefix: str
 ) -> Iterator[pa.RecordBatch]:
     """Read a long text in pieces that end where a part ends."""
 
@@ -138,13 +208,13 @@ def _long_batches(
         text = piece.decode("utf-8", "surrogateescape")
         return strip_boilerplate(text).encode("utf-8", "surrogateescape")
 
-    with Source(path, Path(path), encoding=options.encoding) as long:
+    with text.opened as long:
         try:
             for before, piece in stream_parts(long.read, options, strip):
-                text = _decode(source, options, name, piece)
-                if text is None:
+                decoded = _decode(source, options, name, piece)
+                if decoded is None:
                     return
-                batch = _batch([key], [text], prefix, options)
+                batch = _batch([key], [decoded], prefix, options)
                 yield batch.append_column(PARTS_BEFORE, pa.array([before], pa.int64()))
         except TooLong:
             limit = f"a part of more than {options.record_bytes >> 20} MiB"
@@ -224,7 +294,7 @@ class _Member(tarfile.TarInfo):
             raise tarfile.ReadError("it ends without its end mark") from None
 
 
-def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, bytes]]:
+def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, bytes | LongText]]:
     try:
         with tarfile.open(fileobj=source.as_bytes(), mode="r|", tarinfo=_Member) as archive:
             for member in archive:
@@ -246,7 +316,10 @@ def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, b
                 data = content.read(options.record_bytes + 1) if content else b""
                 if len(data) < min(member.size, options.record_bytes + 1):
                     raise tarfile.ReadError("unexpected end of data")
-                yield where, name, to_utf8(data, options.encoding)
+                text = MemberText(data, content or BytesIO(), member.size, options.encoding, where)
+                start = text.peek(options.record_bytes + 1)
+                is_long = len(start) > options.record_bytes and options.split is not None
+                yield where, name, LongText(nullcontext(text)) if is_long else start
     except (tarfile.TarError, EOFError) as e:
         raise BadFile(
             source.name, 0, f"the archive is damaged or truncated ({e}); get it again"
