@@ -184,7 +184,16 @@ def test_on_real_documents(real, monkeypatch, command, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algo", ["atm", "llda", "rtm", "fdm", "mixture", "gs"])
+@pytest.mark.parametrize(
+    "algo",
+    [
+        "gs",
+        *(  # add-ons
+            pytest.param(algo, marks=pytest.mark.campaign)
+            for algo in ("atm", "llda", "rtm", "fdm", "mixture")
+        ),
+    ],
+)
 def test_models_of_other_kinds(prepared, tmp_path, monkeypatch, algo, capsys):
     """Every option of the commands that read a model, on models with tables that ``sparse-bp``
     lacks.

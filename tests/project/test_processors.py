@@ -37,8 +37,11 @@ LEVELS = {
         "OPENBLAS_CORETYPE": "Nehalem",
     },
 }
+FEW = ["atbp", "sparse-bp", "sparselda", "svi"]
+"""Engines of each family, tried with every run of the slow tests; `make campaigns` tries all."""
 SLOW_LEVEL = ["bp", "atbp", "svi"]
 """Engines that are tried without FMA, where every fused product is a call."""
+ALL = sorted({algo for algo, *_ in golden.RUNS.values()} - set(golden.LIBRARIES))
 
 
 def flags_of_processor() -> set[str]:
@@ -53,16 +56,20 @@ def test_the_set_has_every_run_but_those_of_libraries():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "level",
-    ["here", "x86-64-v3", pytest.param("x86-64-v2", marks=pytest.mark.campaign)],
+    ("level", "engines"),
+    [
+        ("here", ALL),
+        ("x86-64-v3", FEW),
+        pytest.param("x86-64-v3", ALL, marks=pytest.mark.campaign),
+        pytest.param("x86-64-v2", SLOW_LEVEL, marks=pytest.mark.campaign),
+    ],
+    ids=["here", "v3-few", "v3-all", "v2"],
 )
-def test_every_processor_leaves_the_same_bits(level, tmp_path):
+def test_every_processor_leaves_the_same_bits(level, engines, tmp_path):
     if level != "here" and (
         platform.machine() != "x86_64" or not {"avx2", "fma"} <= flags_of_processor()
     ):
         pytest.skip("compares code for this processor with code for fewer instructions")
-    engines = SLOW_LEVEL if level == "x86-64-v2" else sorted({a for a, *_ in golden.RUNS.values()})
-    engines = [name for name in engines if name not in golden.LIBRARIES]
     env = {**os.environ, **LEVELS[level], "PYTHONPATH": str(ROOT)}
     if LEVELS[level]:
         env["NUMBA_CACHE_DIR"] = str(tmp_path)
