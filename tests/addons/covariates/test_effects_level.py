@@ -16,7 +16,7 @@ from scipy.stats import f, t
 
 import topicstream
 from topicstream.addons.covariates.covariates import NOT_TOLD_APART, DocumentBlock, Topics, explain
-from topicstream.addons.covariates.regression import Regression
+from topicstream.addons.covariates.regression import Influence, Regression
 from topicstream.addons.covariates.support import Support
 from topicstream.cli.main import run
 from topicstream.model.formula import Covariate, Design, parse_formula
@@ -355,3 +355,52 @@ def test_student_s_freedom_counts_books():
     fitted = fit(np.column_stack((np.ones(720), group)), shares, wholes).fit()
     assert fitted.error_freedoms[1] == pytest.approx(22, abs=1e-3)
     assert fitted.reaches[1] == pytest.approx(t.ppf(0.975, 22) * fitted.errors[1], rel=1e-6)
+
+
+def test_nine_documents_that_have_nineteen_twentieths_carry_an_estimate():
+    """Squares of the documents' weights in three estimates, which come in two pieces."""
+    few = [10.0] * 9 + [0.4] * 10  # 90 of 94
+    more = [10.0] * 10 + [0.4] * 9  # nine have 90 of 103.6
+    exactly = [9.5] * 9 + [0.45] * 10  # 85.5 of 90: no more than nineteen twentieths
+    squares = np.random.default_rng(0).permutation(np.array([few, more, exactly]).T)
+    influence = Influence(np.eye(3), pairs=False)
+    influence._add_carried(squares[:7])
+    influence._add_carried(squares[7:])
+    assert influence.carried().tolist() == [True, False, False]
+    eight = Influence(np.eye(1), pairs=False)
+    eight._add_carried(np.full((8, 1), 3.0))
+    assert eight.carried().tolist() == [True]
+
+
+def test_short_documents_weigh_less_and_their_topics_are_drawn():
+    """Weighted least squares, both variances and the draws' share of them, dense."""
+    rng = np.random.default_rng(7)
+    docs = 40
+    design = np.column_stack((np.ones(docs), rng.random(docs) < 0.4, rng.normal(size=docs)))
+    tokens = rng.integers(3, 60, docs).astype(float)
+    alpha = np.array([0.2, 0.5])
+    alpha_sum = 1.1  # of three topics, of which two are asked for
+    shares = rng.dirichlet([0.6, 0.9, 0.7], docs)[:, :2]
+    wholes = [f"d{i}" for i in range(docs)]
+    regression = Regression(["one", "red", "x"], alpha, alpha_sum, BytesIO())
+    for piece in (slice(0, 15), slice(15, None)):
+        regression.add(design[piece], shares[piece], tokens[piece], wholes[piece])
+    fitted = regression.fit()
+    y = ((alpha_sum + tokens)[:, None] * shares - alpha) / tokens[:, None]
+    w = tokens / (alpha_sum + tokens)
+    bread = np.linalg.inv(design.T @ (design * w[:, None]))
+    estimates = bread @ design.T @ (w[:, None] * y)
+    np.testing.assert_allclose(fitted.estimates, estimates, rtol=1e-5)
+    inside = np.clip(y, 0, 1)
+    assert (inside != y).any()
+    between = inside * (1 - inside) / (tokens + 1)[:, None]
+    residuals = y - design @ estimates
+    leverage = w * np.einsum("dp,pq,dq->d", design, bread, design)
+    for k in range(2):
+        drawn = design.T @ (design * (w**2 * between[:, k])[:, None])
+        variance = (w * residuals[:, k] ** 2).sum() / (docs - 3)
+        pooled = variance * bread + bread @ drawn @ bread
+        np.testing.assert_allclose(fitted.pooled[k], pooled, rtol=1e-4)
+        meat = design.T @ (design * (w**2 * residuals[:, k] ** 2 / (1 - leverage))[:, None])
+        robust = bread @ (meat + drawn) @ bread
+        np.testing.assert_allclose(fitted.robust[k], robust, rtol=1e-4)
