@@ -481,3 +481,25 @@ def test_the_longer_of_two_suffixes_decides(monkeypatch, tmp_path):
     monkeypatch.setattr(formats_module, "formats", lambda: {**known, "top-json": longer})
     assert formats_module.find_format(None, tmp_path / "a.top.json", "write").name == "top-json"
     assert formats_module.find_format(None, tmp_path / "a.json", "write").name == "pyldavis"
+
+
+def test_weights_of_mallet_without_keys_have_its_default_alpha(tmp_path):
+    """Five over all topics; the smallest weight is beta, and what is above it counts."""
+    weights = [
+        ("0", "sea", "7.25"),
+        ("0", "sky", "0.25"),
+        ("1", "sea", "0.25"),
+        ("1", "sky", "3.5"),
+    ]
+    text = "".join("\t".join(row) + "\n" for row in weights)
+    (tmp_path / "w.txt").write_text(text)
+    topicstream.import_model(tmp_path / "w.txt", tmp_path / "m", format="mallet")
+    model = TopicModel.open(tmp_path / "m")
+    assert model.alpha.tolist() == [2.5, 2.5] and model.beta == 0.25
+    assert model.rows(np.arange(2))[:, :2].tolist() == [[7.0, 0.0], [0.0, 3.25]]
+    topicstream.import_model(
+        tmp_path / "w.txt", tmp_path / "n", format="mallet", alpha=0.3, beta=0.125
+    )
+    model = TopicModel.open(tmp_path / "n")
+    assert model.alpha.tolist() == [0.3, 0.3] and model.beta == 0.125
+    assert model.rows(np.arange(2))[0, :2].tolist() == [7.125, 0.125]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -23,6 +25,7 @@ from topicstream.addons.sweep.stability import (
     topic_rows,
     write_consensus,
 )
+from topicstream.addons.sweep.sweep import learned_share
 from topicstream.model.topic_model import TopicModel
 
 A = ("a", 10, ())
@@ -278,3 +281,29 @@ def test_half_of_the_probability_in_common_is_the_same_topic(tmp_path):
     assert write_consensus(paths, found, tmp_path / "both").tolist() == [2]
     low, high = found.by_topic()[1:]
     assert np.isnan(low).all() and np.isnan(high).all()
+
+
+@pytest.mark.parametrize(
+    ("training", "heldout", "share"),
+    [
+        (1_000_000, 0, 0.9),  # 100,000 tokens, of which a fifth is scored
+        (1_000_000, 60_000, 0.96),
+        (1_000_000, 99_000, 0.999),
+        (10_000_000, 99_000, 0.999),  # the default of 1 %, about: a share of 1 leaves nothing
+        (1_000_000, 100_000, None),
+        (400_000, 0, 0.8),  # a fifth at most
+        (0, 0, 0.8),
+    ],
+)
+def test_as_many_documents_are_set_aside_as_judge_with_20_000_tokens(training, heldout, share):
+    tokens = {True: SimpleNamespace(tokens=heldout), False: SimpleNamespace(tokens=training)}
+    rule = SimpleNamespace(where=None, by=None)
+    store = SimpleNamespace(
+        manifest=SimpleNamespace(heldout=rule),
+        width=0,
+        part=lambda heldout=False: tokens[heldout],
+    )
+    runs = [Run(10, 0, "auto"), Run(10, 0, "atbp")]
+    assert learned_share(store, runs) == share
+    rule.by = "author"
+    assert learned_share(store, runs) is None

@@ -280,12 +280,12 @@ def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
     engines = {run.algo for run in runs} - {"auto"}
     if rule.where or rule.by or store.width or any(engine_facts(algo).axes for algo in engines):
         return None
-    missing = SCORED / (1 - SPLIT) - store.part(True).tokens
-    return (
-        None
-        if missing <= 0
-        else round(1 - min(MOST_ASIDE, missing / max(store.part().tokens, 1)), 3)
-    )
+    missing = round(SCORED / (1 - SPLIT)) - store.part(True).tokens
+    if missing <= 0:
+        return None
+    aside = min(MOST_ASIDE, missing / max(store.part().tokens, 1))
+    # a share of 1 would leave no documents to judge
+    return min(0.999, round(1 - aside, 3))
 
 
 def _measure_agreements(
