@@ -223,3 +223,28 @@ def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_pat
     assert len(removed) == 1
     nothing = SimpleNamespace(groups=lambda config: ["a"])
     assert drift.drift_of(config, None, nothing, 1, log) is None and len(said) == 1
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_staged_documents_keep_every_word_and_are_all_training(append, monkeypatch, tmp_path):
+    """Options that choose words or held-out documents are left out."""
+    asked = {}
+    monkeypatch.setattr(drift, "ingest", lambda paths, place, **given: asked.update(given))
+    monkeypatch.setattr(drift.Corpus, "open", lambda place: place)
+    recalled = []
+
+    def recall(read, reading, *groups):
+        recalled.append((reading, groups))
+        return read
+
+    monkeypatch.setattr(drift.ReadOptions, "recall", recall)
+    corpus = SimpleNamespace(manifest=SimpleNamespace(reading="as read", tokenizer=None))
+    options = {"append": append, "min_df": 9, "heldout": "5%", "drop_top": 3, "workers": 2}
+    options |= {"text_field": "body"}
+    assert stage(["f"], tmp_path, corpus, options) == tmp_path
+    assert (asked["min_df"], asked["max_df"], asked["heldout"]) == (1, 1.0, 0)
+    assert (asked["force"], asked["grow_vocab"]) == (not append, append)
+    assert asked["recipe"] is None and asked["workers"] == 2 and asked["text_field"] == "body"
+    assert "drop_top" not in asked and len(recalled) == 1
+    stage(["f"], tmp_path, corpus, {**options, "as_store": False})
+    assert len(recalled) == 1
