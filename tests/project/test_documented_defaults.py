@@ -10,7 +10,7 @@ from tests import ROOT
 from topicstream.engines import engines, find
 from topicstream.engines.about import TOPICS, About
 from topicstream.engines.base import Shape
-from topicstream.training.auto import FEW_DISTINCT, PRIORS, SMALLEST, choose
+from topicstream.training.auto import FEW_DISTINCT, MOST_REACH, PRIORS, SMALLEST, choose
 from topicstream.training.config import TrainConfig
 
 DEFAULTS = (ROOT / "docs" / "defaults.md").read_text()
@@ -45,6 +45,7 @@ def test_real_valued_cells_get_the_engine_that_the_pages_name():
         ("--passes", f"{About().passes} at most"),
         ("--passes", f"less than {About().tol}".replace("%", " %")),
         ("--learn-priors", f"from pass {PRIORS['learn_after'] + 1:g} on"),
+        ("--learn-priors", f"documents a topic, and {MOST_REACH:g}"),
         ("--sparsity", f"fewer than {FEW_DISTINCT} different words"),
         ("--sparsity", f"{choose(REAL, {}).options['sparsity']} active topics"),
     ],

@@ -95,12 +95,9 @@ def test_limits_of_a_choice_are_where_they_are_said():
         (40_000, 4_999_999, 32),
     ):
         assert options_of(docs, cells, 2.0 * cells)["sparsity"] == active
-    # the pull of documents hardly more than topics, and the reach of few documents
-    for docs, pull, reach in ((199, 100.0, 100.0), (200, 3.0, 100.0)):
-        found = options_of(docs, 100 * docs, 200.0 * docs, topics=100)
-        assert (found["prior_pull"], found["prior_reach"]) == (pull, reach)
-    for docs, reach in ((99, 10.0), (100, 100.0)):
-        assert options_of(docs, 100 * docs, 200.0 * docs)["prior_reach"] == reach
+    # the pull of documents hardly more than topics
+    for docs, pull in ((199, 100.0), (200, 3.0)):
+        assert options_of(docs, 100 * docs, 200.0 * docs, topics=100)["prior_pull"] == pull
     own = options_of(1000, 100_000, 150_000.0, covariates=True)
     assert own["prior_pull"] == 0.0 and own["learn_after"] == 20
     reading = options_of(1000, 100_000, 150_000.0, aim="reading")
@@ -188,11 +185,15 @@ def test_engines_that_are_poor_on_titles_say_so(tmp_path, algo, capsys):
     assert "needs longer" not in capsys.readouterr().err
 
 
-def test_beta_is_held_where_documents_are_few():
-    speeches = Shape(docs=59, words=9_000, cells=50_000, tokens=1.4e5, topics=20)
-    assert choose(speeches, {}).options["prior_reach"] == 10
-    assert choose(speeches, {"prior_reach": 50.0}).options["prior_reach"] == 50
-    assert choose(LONG, {}).options["prior_reach"] == 100
+@pytest.mark.parametrize(
+    ("docs", "topics", "reach"),
+    [(59, 20, 2.95), (200, 20, 10.0), (450, 200, 2.25), (20, 50, 1.0), (11_000, 100, 100.0)],
+)
+def test_priors_move_by_as_many_times_as_documents_stand_behind_a_topic(docs, topics, reach):
+    shape = Shape(docs=docs, words=9_000, cells=50 * docs, tokens=100.0 * docs, topics=topics)
+    assert choose(shape, {}).options["prior_reach"] == reach
+    assert choose(shape, {}, "reading").options["prior_reach"] == reach
+    assert choose(shape, {"prior_reach": 50.0}).options["prior_reach"] == 50
 
 
 @pytest.mark.parametrize("algo", ["vb", "mvi"])

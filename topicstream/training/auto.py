@@ -43,7 +43,11 @@ LARGE = 5_000_000
 # learned from the first pass on, alpha follows topics that are not there yet: some die, one grows;
 # without a pull it is fitted to the training documents, and too small for short ones
 # (docs/internals/decisions/priors.md)
-PRIORS = {"learn_after": 20, "prior_pull": 3.0, "prior_reach": 100.0}
+PRIORS = {"learn_after": 20, "prior_pull": 3.0}
+# priors move by as many times as documents stand behind a topic: of few documents beta is learned
+# from words that one of them repeats; it grows, and topics die
+# (docs/internals/decisions/lost-topics.md)
+MOST_REACH = 100.0
 # A background topic takes the words that otherwise stand first in many topics; with 48 active ones
 # topics share fewer words yet (docs/internals/decisions/reading.md).  Its alpha, in tokens, is this
 # part of a mean document
@@ -51,10 +55,6 @@ READING = {"sparsity": 48}
 BACKGROUND = 0.05
 # the pull where documents are hardly more than topics: alpha learned there ends most of them
 HELD = 100.0
-# of so few documents beta is learned from words that one of them repeats: on 59 speeches it rose
-# from .01 to .30 in five passes, and most topics died
-FEW = 100
-FEW_REACH = 10.0
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,12 @@ def choose(
     if sparse.get("sparsity") is None:
         sparse["sparsity"] = 16 if length < FEW_DISTINCT and shape.cells >= LARGE else 32
     if learn:
-        priors = PRIORS | ({"prior_pull": 0.0} if covariates else {})
+        reach = min(max(shape.docs / shape.topics, 1.0), MOST_REACH)
+        priors = {**PRIORS, "prior_reach": round(reach, 2)}
+        if covariates:
+            priors["prior_pull"] = 0.0
         if shape.docs < 2 * shape.topics:
             priors["prior_pull"] = HELD
-        if shape.docs < FEW:
-            priors["prior_reach"] = FEW_REACH
         sparse |= {name: value for name, value in priors.items() if sparse.get(name) is None}
     active = min(int(sparse["sparsity"]), shape.topics)
     return Choice(

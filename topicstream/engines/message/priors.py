@@ -312,8 +312,10 @@ class Learning(Engine):
         if n and not self._warned:
             self._warned = True
             which = "learned prior is" if n == 1 else "learned priors are"
+            # a reach below the default is meant to hold them
+            warning = "warning: " if reach >= REACH else ""
             end.say(
-                f"warning: {n} {which} at a bound, {reach:g} times above or below its initial "
+                f"{warning}{n} {which} at a bound, {reach:g} times above or below its initial "
                 f"value (--prior-reach)"
             )
         return {
