@@ -10,7 +10,7 @@ import pytest
 from topicstream.base import memory
 from topicstream.base.errors import DoesNotFit, UsageError
 from topicstream.base.machine import PROCESS_BYTES, memory_allowed
-from topicstream.base.memory import FLOOR, Array, MemoryLimit, plan_memory, total_bytes
+from topicstream.base.memory import FLOOR, Array, MemoryLimit, Room, plan_memory, total_bytes
 from topicstream.display.config import ReportConfig, ShowConfig
 from topicstream.evaluation.config import CompareConfig, EvalConfig
 from topicstream.inference.config import InferConfig
@@ -114,3 +114,19 @@ def test_a_refusal_names_a_limit_that_would_do():
     assert plan_memory("scoring m", MemoryLimit(named * MB), 4, *sizes).workers == 1
     with pytest.raises(DoesNotFit):
         plan_memory("scoring m", MemoryLimit((named - 1) * MB), 4, *sizes)
+
+
+@pytest.mark.parametrize(
+    "needed, in_all, least",
+    [
+        (31 * MB, 0, 1000 + 2 * 1),  # of an increase by 2 MB, one is for this data
+        (31 * MB + 1, 0, 1000 + 3),
+        (31 * MB, 40 * MB, 1000 + 2 * 10),
+    ],
+)
+def test_a_record_without_room_names_a_limit_with_room(needed, in_all, least):
+    room = Room(MemoryLimit(1000 * MB), 30 * MB, share=0.5)
+    room.check(30 * MB, "a record", in_all=90 * MB)
+    with pytest.raises(DoesNotFit, match=rf"; {least}M would do ") as error:
+        room.check(needed, "a record", in_all)
+    assert error.value.least == least
