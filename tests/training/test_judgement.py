@@ -202,6 +202,14 @@ def test_a_random_start_has_twenty_passes():
     assert course_of("random").least == 20 and course_of().least == 5
 
 
+def test_a_window_begins_behind_what_is_learned_late():
+    course = course_of(algo="ovb")
+    after = course._engine.phases[-1].settles_after
+    assert after > 0
+    # ten passes behind the last change of the objective, and ten to compare them with
+    assert course.least == after + 20
+
+
 def test_as_many_perplexities_stay_as_convergence_compares():
     course = course_of()
     for number in range(1, 30):
