@@ -66,17 +66,18 @@ def held_by(table):
     return [rows.tobytes() for _, rows in table.pieces()], table.totals.tobytes(), table.scale
 
 
-def add_sums_of_members(made, spec):
-    """Give every member its own blocks, and the sum of each other member's."""
+def collect_sums_of_members(made, spec):
+    """Give every member its own blocks, and return its own sum with those of all others."""
     members = len(made)
     for i, (ids, delta) in enumerate(blocks(spec)):
         put(made[i % members][1], i, ids, delta)
+    collectors = [table.new_sums(1e4) for table, _ in made]
     for own, (_, deltas) in enumerate(made):
-        assert deltas.packs
-        sums = [array.copy() for array in deltas.pack(range(own, BLOCKS, members))]
-        for other, (_, received) in enumerate(made):
+        arrays = [array.copy() for array in collectors[own].pack(own, deltas)]
+        for other, collector in enumerate(collectors):
             if other != own:
-                received.receive(own, sums)
+                collector.receive(own, arrays)
+    return collectors
 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 5])
@@ -92,9 +93,9 @@ def test_owners_add_up_what_one_machine_does(name, members, tmp_path):
 
     made = [table_and_round(spec, tmp_path if n % 2 else None) for n in range(members)]
     if spec.delta == "sparse":
-        add_sums_of_members(made, spec)
-        for table, received in made:
-            table.apply(received, 0.3 * table.blend(0.3) if shrinks else 1.0, hold=True)
+        collectors = collect_sums_of_members(made, spec)
+        for (table, _), sums in zip(made, collectors, strict=True):
+            table.apply_sums(sums, 0.3 * table.blend(0.3) if shrinks else 1.0)
             assert held_by(table) == held_by(whole)
             table.close()
         return

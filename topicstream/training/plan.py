@@ -416,8 +416,8 @@ def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
     After its visits a member holds the deltas of its own blocks, copies of those that others add
     up, and the deltas of others that it adds up, twice while they arrive. At the end of the round
     it holds all but the copies, and the changed rows of the tables, its own part of them twice.
-    Where it sends sums of its blocks, these are two thirds of their deltas, and those of others
-    are in memory twice: packed, and as the deltas that they stand for.
+    Where it sends sums of its blocks, these are two thirds of their deltas, and so are those of
+    others.
     """
     members = work.members
     blocks = work.layout.round_blocks
@@ -430,7 +430,7 @@ def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
     changed = min(tables.saved, deltas)
     most = max(sent + 2 * arriving, arriving + changed + changed // members)
     if any(spec.delta == "sparse" for spec in work.engine.tables.values()):
-        most = max(most, 2 * own // 3 + 5 * (deltas - own) // 3)
+        most = max(most, 2 * deltas // 3)
     return most if place.deltas_spill else max(0, own + most - deltas)
 
 

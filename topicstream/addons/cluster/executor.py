@@ -312,7 +312,7 @@ class DaskWorkers(Executor):
         """Members end a pass when the next one begins."""
 
     def free_buffers(self) -> None:
-        self._ask_all("executor.free_buffers")
+        self._ask_all("free_buffers")
 
     def release(self) -> None:
         if self.watch.cancelled():

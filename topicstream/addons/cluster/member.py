@@ -4,7 +4,7 @@ A member has a replica of the tables, and owns some blocks and their state. It i
 own RPC, as workers are that shuffle: a plugin of the worker registers one handler for each
 question. In a round every member visits its blocks. Deltas are rounded so that their sum is exact,
 so it does not matter who adds, nor in which order. Sparse deltas of a dense table a member sums
-over its blocks and sends to all others, who add them up, too (numeric/kernels/packing.py). Of other
+over its blocks and sends to all others, who add up all sums (numeric/tables/sums.py). Of other
 deltas it sends each other member those that it adds up. The next question tells how the round ends:
 each member then adds up its own rows of these and sends the results to all.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from distributed import Worker, WorkerPlugin
@@ -29,7 +29,8 @@ from distributed.protocol.serialize import to_serialize
 from topicstream.base import machine
 from topicstream.base.errors import DoesNotFit, TopicsError, WorkersLost
 from topicstream.numeric.parallel import Workers
-from topicstream.numeric.tables.rounds import Entered, Round, SparseRound
+from topicstream.numeric.tables.rounds import Entered, SparseRound
+from topicstream.numeric.tables.sums import PackedSums
 from topicstream.training.executor import Assignment, Job, Report, shrunk
 from topicstream.training.plan import Allowance, Work, make_plan
 from topicstream.training.state.memory import BlockMemory
@@ -188,12 +189,19 @@ class Member(WorkerPlugin):
             )
         )
         self.executor.place(self.tables)
+        self.sums = self._new_sums() if len(order.roster) > 1 else {}
         self.memories: list[BlockMemory] = []  # of the pass
         self.entered: dict[int, dict[str, Entered]] = {}
         self.all_entered = asyncio.Event()
         self.outbox: list[Any] = []
         self.working = 0.0
         self.sent = 0
+
+    def _new_sums(self) -> dict[str, PackedSums]:
+        """Make the collectors for the sums of members, of the tables that have them."""
+        tokens = self.order.job.engine.shape.tokens
+        collectors = {name: table.new_sums(tokens) for name, table in self.tables.current.items()}
+        return {name: sums for name, sums in collectors.items() if sums is not None}
 
     def close(self) -> None:
         """Give everything back."""
@@ -252,7 +260,8 @@ class Member(WorkerPlugin):
     async def receive(self, sender: int, sent: Any) -> bool:
         """Handle a message from another member: its summed rows, or deltas of its blocks.
 
-        Summed rows come by table, deltas as (table, place in the round, arrays ...).
+        Summed rows come by table, deltas as (table, place in the round, arrays ...), their sums
+        with the member's number as the place.
         """
         if isinstance(sent, dict):
             self.entered[sender] = sent
@@ -260,7 +269,8 @@ class Member(WorkerPlugin):
                 self.all_entered.set()
         else:
             for name, place, *arrays in sent:
-                self.executor.rounds[name].receive(place, arrays)
+                collector = self.sums.get(name) or self.executor.rounds[name]
+                collector.receive(place, arrays)
         return True
 
     def begin(self, blocks: np.ndarray, assignment: Assignment, free: int) -> None:
@@ -281,6 +291,12 @@ class Member(WorkerPlugin):
         self.sent = 0
         self.position = 0
         self.executor.begin(blocks[self.order.owners[blocks] == self.number])
+
+    def free_buffers(self) -> None:
+        """Free the memory of the buffers until the next visit."""
+        self.executor.free_buffers()
+        for sums in self.sums.values():
+            sums.rest()
 
     def sync(self) -> None:
         """Bring the block state that this machine has written to the disk."""
@@ -307,15 +323,15 @@ class Member(WorkerPlugin):
                 "block state is longer than planned; the last checkpoint is intact, report this"
             )
         packed = [
-            (name, places[0], *deltas.pack(places))
-            for name, deltas in rounds.items()
-            if name in targets and places and members > 1 and _packs(deltas)
+            (name, self.number, *sums.pack(self.number, cast(SparseRound, rounds[name])))
+            for name, sums in self.sums.items()
+            if name in targets and places
         ]
         for other in range(members):
             chosen = {
                 name: partial(targets[name].spans, owner=other, members=members)
                 for name in targets
-                if not _packs(rounds[name])
+                if name not in self.sums
             }
             parts = [] if other == self.number else [(n, place) for n in chosen for place in places]
             self.outbox.append(
@@ -334,13 +350,17 @@ class Member(WorkerPlugin):
         for name, blend, hold in changes:
             deltas = self.executor.rounds[name]
             target = self.assignment.targets[name]
-            waited = self._first_places() if _packs(deltas) else range(len(self.group))
-            if missing := [i for i in deltas.missing(len(self.group)) if i in waited]:
-                raise WorkersLost(
-                    f"--scheduler: what blocks {self.group[missing].tolist()} made has not come"
-                )
-            if _packs(deltas):
-                target.apply(deltas, shrunk(target, blend), hold)
+            owners = self.order.owners[self.group]
+            sums = self.sums.get(name)
+            if sums is None:
+                missing = self.group[deltas.missing(len(self.group))]
+            else:
+                missing = self.group[np.isin(owners, sums.missing(np.unique(owners).tolist()))]
+            if len(missing):
+                raise WorkersLost(f"--scheduler: what blocks {missing.tolist()} made has not come")
+            if sums is not None:
+                target.apply_sums(sums, shrunk(target, blend))
+                deltas.clear()
                 continue
             own = target.add_owned(
                 deltas, shrunk(target, blend), hold, self.number, len(self.order.roster)
@@ -349,12 +369,6 @@ class Member(WorkerPlugin):
                 entered[name] = own
         self.working += time.monotonic() - began
         return entered
-
-    def _first_places(self) -> set[int]:
-        """Return the places of this member's blocks, and of each other one's first block."""
-        owners = self.order.owners[self.group]
-        _, first = np.unique(owners, return_index=True)
-        return {*first.tolist(), *np.flatnonzero(owners == self.number).tolist()}
 
     def apply_rows(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
         """Apply the rows that every member has summed, by member and table."""
@@ -373,11 +387,6 @@ class Member(WorkerPlugin):
                 self.sent += size_of(own)
         if not all(await asyncio.gather(*calls)):
             raise WorkersLost("--scheduler: a member is gone")
-
-
-def _packs(deltas: Round) -> TypeGuard[SparseRound]:
-    """Return True if members send each other sums of their blocks' deltas."""
-    return isinstance(deltas, SparseRound) and deltas.packs
 
 
 def size_of(value: Any) -> int:

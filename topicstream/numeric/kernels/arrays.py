@@ -16,6 +16,11 @@ and a borrowed array has no references to count. Whoever takes one keeps the arr
                         ``put_double`` of float64; ``long_at``, ``put_long`` of int64; ``int_at(p,
                         i)`` one int32 and ``short_at(p, i)`` one uint16, as int64
 ``fetch(p, i)``         ask for the cache line of float i, into the first cache
+``bits_at(p, i)``       the eight bytes from byte i on as int64;  ``put_bits(p, i, x)`` the reverse;
+                        ``byte_at``, ``put_byte``, ``pair_at``, ``put_pair`` of one and two bytes
+``not_zero(p, i)``      which of 16 int64 from entry i on are not zero, a bit each
+``list_bits(p, i, first, mask)``   first + the number of each of the 16 bits that is set, as uint16
+                        to entry i and on (16 entries are written); returns how many there are
 ``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16
                             entries are written);
                         returns how many there are
@@ -30,6 +35,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -39,6 +45,7 @@ from topicstream.numeric.kernels.intrinsics import (
     ANY,
     F32,
     F64,
+    I1,
     I8,
     I16,
     I32,
@@ -84,6 +91,12 @@ long_at = _reader("int64", I64, I64, 8)
 put_long = _writer("int64", I64, I64, 8)
 int_at = _reader("int64", I32, I32, 4, lambda b, x: b.sext(x, I64))
 short_at = _reader("int64", I16, I16, 2, lambda b, x: b.zext(x, I64))
+bits_at = _reader("int64", I64, I8, 1)
+put_bits = _writer("int64", I64, I8, 1)
+byte_at = _reader("int64", I8, I8, 1, lambda b, x: b.zext(x, I64))
+put_byte = _writer("uint8", I8, I8, 1)
+pair_at = _reader("int64", I16, I8, 1, lambda b, x: b.zext(x, I64))
+put_pair = _writer("uint16", I16, I8, 1)
 
 
 @emit(vector, *_AT, "int64")
@@ -121,6 +134,26 @@ def address_of(b: Builder, data: Value) -> Value:
 def fetch(b: Builder, p: Value, i: Value) -> None:
     """Prefetch an address into the first cache."""
     llvm.fetch(b, _pointer(b, p, i, I8))
+
+
+@emit("int64", *_AT)
+def not_zero(b: Builder, p: Value, i: Value) -> Value:
+    """Mark which of 16 int64 are not zero, in the last 16 bits of the result."""
+    kind = ir.VectorType(I64, WIDTH)
+    numbers = b.load(_pointer(b, p, i, kind, I64), align=8)
+    marked = b.icmp_unsigned("!=", numbers, ir.Constant(kind, [0] * WIDTH))
+    return b.zext(b.bitcast(marked, I16), I64)
+
+
+@emit("int64", *_AT, "int64", "int64")
+def list_bits(b: Builder, p: Value, i: Value, first: Value, mask: Value) -> Value:
+    """Store first + the number of each set bit as uint16, side by side, and count them."""
+    marked = b.bitcast(b.trunc(mask, I16), ir.VectorType(I1, WIDTH))
+    lanes = ir.Constant(INTS, list(range(WIDTH)))
+    numbers = b.add(llvm.spread(b, b.trunc(first, I32)), lanes)
+    kept = b.trunc(llvm.compress(b, numbers, marked), ir.VectorType(I16, WIDTH))
+    b.store(kept, _pointer(b, p, i, kept.type, I16), align=2)
+    return llvm.count(b, marked)
 
 
 @emit("int64", *_AT, vector, vector, vector)

@@ -35,6 +35,7 @@ from topicstream.numeric.tables.rounds import (
 )
 from topicstream.numeric.tables.spec import Rows, Scratch, TableSpec, padded
 from topicstream.numeric.tables.storage import Storage
+from topicstream.numeric.tables.sums import MOST_COLUMNS, PackedSums
 from topicstream.numeric.tables.table import Footprint, RunAll, Sizes, Table
 
 RANGE_BYTES = 4 << 20  # of a range of rows, about
@@ -149,8 +150,22 @@ class DenseTable(Table):
             columns = self.width if dense else self.columns
             return MergedRound(space, self.edges, columns, quantum, dense=dense)
         if not dense:
-            return SparseRound(space, quantum, self.columns)
+            return SparseRound(space, quantum)
         return DenseRound(space, most_rows, self.width, quantum)
+
+    def new_sums(self, tokens: float) -> PackedSums | None:
+        quantum = self.spec.quantum(tokens)
+        if self.spec.delta == "dense" or not quantum or self.columns > MOST_COLUMNS:
+            return None
+        return PackedSums(self.edges, self.columns, quantum, self.run_all)
+
+    def apply_sums(self, sums: PackedSums, factor: float = 1.0) -> None:
+        # rows are held to their mass by ``finish_pass``, at the end of the pass
+        def add(i: int, part: RowRange) -> None:
+            sums.add_range(i, part, factor)
+
+        self._sum(*self._over_ranges(add, sums.touched()))
+        sums.clear()
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
         self._sum(*self._add(deltas, factor, hold, self._owned(0, 1)))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from topicstream.numeric.kernels.packing import SLACK, most_bytes, pack_deltas, unpack_deltas
 from topicstream.numeric.kernels.scatter import scatter_rows, scatter_sparse
 from topicstream.numeric.tables.spec import Scratch, SparseDelta
 from topicstream.numeric.tables.storage import Storage
@@ -306,34 +305,9 @@ class SparseRound(Round):
     The arrays belong to the engine (``out.keep``) until the round has ended.
     """
 
-    def __init__(self, space: RoundSpace, quantum: float, columns: int = 0) -> None:
+    def __init__(self, space: RoundSpace, quantum: float) -> None:
         super().__init__(space, quantum)
-        self._columns = columns
         self._addresses: Addresses | None = None
-        self._packed = Scratch()
-
-    @property
-    def packs(self) -> bool:
-        """Return True if ``pack`` can sum the deltas of blocks: exactly, in a dense table."""
-        return self._columns > 0 and self._quantum > 0
-
-    def pack(self, places: Sequence[int]) -> tuple[np.ndarray, ...]:
-        """Sum the deltas of some blocks, for ``receive`` elsewhere.
-
-        The arrays are valid until it is called again.
-        """
-        made = [self._made[i] for i in places]
-        deltas = [entry for entry in made if entry is not None]
-        addresses = Addresses.of(deltas)
-        rows = np.array([len(ids) for ids, _ in deltas], np.int64)
-        entries = sum(int(delta.ptr[len(ids)]) for ids, delta in deltas)
-        size = most_bytes(int(rows.sum()), entries, self._columns)
-        ids = self._packed.array("ids", int(rows.sum()), np.int32)
-        data = self._packed.array("data", size, np.uint8)
-        n, used, parts = pack_deltas(
-            addresses.where, addresses.wide, rows, self._columns, self._quantum, ids, data
-        )
-        return ids[:n], data[: used + SLACK], np.array([parts])
 
     def put(self, i: int, ids: np.ndarray, delta: SparseDelta) -> None:
         self._made[i] = ids, delta
@@ -348,23 +322,11 @@ class SparseRound(Round):
         )
 
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
-        if self.packs:
-            self._unpack(i, *(np.require(array, requirements="A") for array in part))
-            return
         # kernels take addresses
         ids, lengths, topic, value = (np.require(array, requirements="A") for array in part)
         self.put(
             i, ids, SparseDelta(np.append(0, np.cumsum(lengths, dtype=np.int64)), topic, value)
         )
-
-    def _unpack(self, i: int, ids: np.ndarray, data: np.ndarray, parts: np.ndarray) -> None:
-        """Store the sum of some blocks, in the place of the first of them."""
-        entries = int(parts[0]) + 2
-        ptr = np.empty(len(ids) + 1, np.int64)
-        topic = np.empty(entries, np.uint16 if self._columns <= 1 << 16 else np.int32)
-        values = np.empty(entries, np.float32)
-        unpack_deltas(data, self._columns, self._quantum, ptr, topic, values)
-        self.put(i, ids, SparseDelta(ptr, topic, values))
 
     def release_pages(self) -> None:
         """Return the pages of mapped deltas to the system."""
@@ -384,7 +346,3 @@ class SparseRound(Round):
     def clear(self) -> None:
         super().clear()
         self._addresses = None
-
-    def rest(self) -> None:
-        super().rest()
-        self._packed.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from topicstream.base.errors import TopicsError
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.rounds import Entered, Round, RoundSpace
 from topicstream.numeric.tables.spec import Scratch, TableSpec, padded
+
+if TYPE_CHECKING:
+    from topicstream.numeric.tables.sums import PackedSums
 
 # run f(0) .. f(n-1), perhaps on several threads
 RunAll = Callable[[Callable[[int], None], int], None]
@@ -203,6 +206,17 @@ class Table(abc.ABC):
 
         ``hold``: scale the touched rows to their mass, where they have one.
         """
+
+    def new_sums(self, tokens: float) -> PackedSums | None:
+        """Create the collector for sums of a round's deltas, one from each process.
+
+        None: processes send each other the deltas themselves.
+        """
+        return None
+
+    def apply_sums(self, sums: PackedSums, factor: float = 1.0) -> None:
+        """Add ``factor`` times the sums of all processes, then clear them."""
+        raise TopicsError(f"a {self.spec.layout} table takes no sums")
 
     def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
         """Select the rows of a block's delta that one member adds up.
