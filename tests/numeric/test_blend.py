@@ -133,6 +133,17 @@ def test_a_step_with_rho_1_forgets_what_was_before():
     check_table(table, twin)
 
 
+def test_rows_are_multiplied_out_below_a_millionth():
+    table, twin = build_table(None, "dense")
+    before = table.dense(IDS, np.zeros((len(IDS), table.width), np.float32)).copy()
+    for step, stored in ((1 - 2.0**-19, 2.0**-19), (0.5, 1.0)):  # 1.9e-6, and half of it
+        assert table.blend(step) == 1 / stored
+        assert table.scale == stored
+    rows = np.concatenate([part.copy() for _, part in table.pieces()])[IDS]
+    np.testing.assert_allclose(rows, before * 2.0**-20, rtol=1e-6)
+    np.testing.assert_allclose(table.totals[:TOPICS], twin.rows.sum(0) * 2.0**-20, rtol=1e-6)
+
+
 @pytest.mark.parametrize("place", ["memory", "disk"])
 def test_a_run_that_stops_between_rounds_goes_on_as_the_twin(tmp_path, place):
     """Scale and totals come from the checkpoint's state, rows from its file."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import signal
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from checkpoint_bits import content_hash
 
 import topicstream
+from tests.model.test_design import design_of
 from topicstream.base.errors import InputError, Interrupted, TopicsError, UsageError
 from topicstream.base.progress import Shown
 from topicstream.cli.main import run as run_command
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.covariates import MOST_COEFFICIENTS
+from topicstream.training.covariates import MOST_COEFFICIENTS, prior_shape
 from topicstream.training.loop import train
 from topicstream.training.passes import PassRunner
 
@@ -275,3 +277,17 @@ def test_an_update_keeps_the_design(corpus, tmp_path, capsys):
     assert "documents have a value that the model has not met ('yellow')" in told
     moved = np.abs(after.coefficients - began).max()
     assert 0 < moved < 1.5  # it began where the model had ended
+
+
+def test_the_engine_is_told_the_terms_of_the_columns_and_their_norms():
+    """Years 1990 to 2020 of mean 2001 6/7: the last one lies furthest from it."""
+    design = design_of("party + year + labels", keeps_absent=False)
+    config = SimpleNamespace(warm=None, covariates="", covariate_sd=2.0, intercept_sd=5.0)
+    shape = prior_shape(design, config, 3)
+    assert len(shape.names) == 7
+    assert list(shape.term_of) == [0, 1, 1, 2, 3, 3, 3]
+    years = np.array([1990, 1995, 2000, 2010, 2004, 1992, 2020])
+    furthest = (2020 - years.mean()) / years.std()
+    np.testing.assert_allclose(shape.norms, [1.0, 1.0, furthest, 2.0], rtol=1e-9)
+    assert (shape.slope_sd, shape.intercept_sd) == (2.0, 5.0)
+    assert prior_shape(None, config, 3) is None

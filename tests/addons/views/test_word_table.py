@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from topicstream.addons.views import word_table as tables
 from topicstream.addons.views.word_table import shrink_shares, word_measures
 from topicstream.model.topic_model import TopicModel
 
@@ -54,3 +57,25 @@ def test_measures_by_hand():
     first = [1, 2 / 3, 1 / 3]
     second = [2 / (3 + 2), 2 / (2 + 1.5), 1]
     np.testing.assert_allclose(found["frex"], [first, second], rtol=1e-6)
+
+
+def test_words_are_ranked_from_one_by_each_measure(monkeypatch):
+    every = {"p": np.array([[0.2, 0.5, 0.3]] * 2), "lift": np.array([[9.0, 1.0, 4.0]] * 2)}
+    monkeypatch.setattr(tables, "word_measures", lambda model: every)
+    vocabulary = SimpleNamespace(texts=lambda ids: [["a", "b", "c"][i] for i in ids])
+    model = SimpleNamespace(kinds=["topic", "stop"], shares=np.array([0.6, 0.4]))
+    model.vocabulary = vocabulary
+    shown = SimpleNamespace(
+        model=model, view=SimpleNamespace(ids=[3, 7]), plain_names=["one", "two"]
+    )
+    rows = tables.word_table(shown, [1], 2).to_pylist()
+    about = {"topic": 7, "label": "two", "kind": "stop", "share": 0.4}
+    assert rows == [
+        {**about, "measure": measure, "rank": rank, "word": word, "value": value}
+        for measure, rank, word, value in [
+            ("p", 1, "b", 0.5),
+            ("p", 2, "c", 0.3),
+            ("lift", 1, "a", 9.0),
+            ("lift", 2, "c", 4.0),
+        ]
+    ]
