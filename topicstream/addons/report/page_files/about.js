@@ -5,7 +5,7 @@ function timeView() {
       const list = k10.filter(k => sign * strength(k) > 2).sort((a, b) => sign * (strength(b) - strength(a)) || a - b).slice(0, 12);
       return el("div", null, el("h3", null, name), list.length ? el("table", null, el("tbody", null, list.map(k => el("tr", null, el("td", null, link(k)), el("td", null, spark(column("over", k).value, known)), el("td", { class: "n soft" }, points(D.a.slope[k], D.a.slopeError[k]).value))))) : el("p", { class: "soft" }, "None for sure."));
     };
-    box.append(el("h2", null, "Over time"), el("div", { class: "two" }, by(1, "Rising"), by(-1, "Falling")), el("p", { class: "soft" }, `Slope of a line through the documents' shares, percentage points a ${unit()[1]}; those more than two standard errors from zero, the surest first.`),
+    box.append(el("h2", null, "Over time"), el("div", { class: "two" }, by(1, "Rising"), by(-1, "Falling")), el("p", { class: "soft" }, `Slope of a line through the documents' shares, percentage points a ${unit()[1]}; only slopes beyond two standard errors, most certain first.`),
       el("h3", null, `Documents by ${D.grain}`), curve({ names: D.periods, value: [...D.a.periodDocs], format: whole, title: "Documents by period" }));
   }
   D.columns.forEach((c, i) => {

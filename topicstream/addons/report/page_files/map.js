@@ -13,13 +13,22 @@ function places(W, H, pad, radius) {
   const sx = (W - 2 * pad) / (x1 - x0 || 1), sy = (H - 2 * pad) / (y1 - y0 || 1);
   const X = Float64Array.from({ length: D.K }, (_, k) => W / 2 + sx * (near[2 * k] - (x0 + x1) / 2));
   const Y = Float64Array.from({ length: D.K }, (_, k) => H / 2 - sy * (near[2 * k + 1] - (y0 + y1) / 2));
-  for (let round = 0; round < (D.K <= 400 ? 80 : 0); round++) for (let i = 0; i < D.K; i++) for (let j = 0; j < i; j++) {
-    const dx = X[i] - X[j] || 1e-3 * (i - j), dy = Y[i] - Y[j], gap = radius(i) + radius(j) + 2, far = Math.hypot(dx, dy);
-    if (far >= gap) continue;
-    const push = (gap - far) / far / 4;
-    X[i] += push * dx; Y[i] += push * dy; X[j] -= push * dx; Y[j] -= push * dy;
+  const within = () => {
+    for (let k = 0; k < D.K; k++) {
+      const edge = Math.max(pad / 2, radius(k) + 2);
+      X[k] = Math.min(W - edge, Math.max(edge, X[k])); Y[k] = Math.min(H - edge, Math.max(edge, Y[k]));
+    }
+  };
+  for (let round = 0; round < (D.K <= 400 ? 80 : 0); round++) {
+    for (let i = 0; i < D.K; i++) for (let j = 0; j < i; j++) {
+      const dx = X[i] - X[j] || 1e-3 * (i - j), dy = Y[i] - Y[j], gap = radius(i) + radius(j) + 2, far = Math.hypot(dx, dy);
+      if (far >= gap) continue;
+      const push = (gap - far) / far / 4;
+      X[i] += push * dx; Y[i] += push * dy; X[j] -= push * dx; Y[j] -= push * dy;
+    }
+    within();
   }
-  for (let k = 0; k < D.K; k++) { X[k] = Math.min(W - pad / 2, Math.max(pad / 2, X[k])); Y[k] = Math.min(H - pad / 2, Math.max(pad / 2, Y[k])); }
+  within();
   return [X, Y];
 }
 // A map of the width of its place; labels stand where they cover neither a circle nor each other, the largest topics first,

@@ -37,7 +37,7 @@ function groupHeat(i) {
     const text = `${D.names[k]}: ${percent(share)}${plusMinus(groupReach(i, g, k))} of ${D.columns[i].values[g]}, ${percent(mean)} of all`;
     return el("td", { class: ratio < 0 ? "cell less" : "cell", onpointermove: e => tip(e, text), onpointerleave: e => tip(e, "") }, el("i", { css: { opacity: sure ? Math.min(0.5, 0.2 * Math.abs(ratio)) : 0 } }), el("span", null, percent(share, share < 0.0095 ? 1 : 0).replace(" %", "")));
   };
-  const head = groups.map(g => el("th", { scope: "col", title: D.columns[i].values[g] }, el("span", { "aria-label": D.columns[i].values[g] }, bdi(headOf(D.columns[i].values[g], D.columns[i].name)))));
+  const head = groups.map(g => el("th", { scope: "col", title: D.columns[i].values[g], "aria-label": D.columns[i].values[g] }, el("span", {}, bdi(headOf(D.columns[i].values[g], D.columns[i].name)))));
   return el("div", null, el("div", { class: "wide" }, el("table", { class: "grid" }, el("thead", null, el("tr", null, el("th", null, el("span", { class: "soft" }, "%")), head)),
     el("tbody", null, rows.map(k => el("tr", null, el("th", { scope: "row" }, link(k)), groups.map(g => cell(k, g))))))),
   el("p", { class: "soft legend" }, el("i"), "more than in all documents ", el("i", { class: "less" }), "less; plain: no difference beyond an interval of 95 %."));
