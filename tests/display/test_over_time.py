@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -639,3 +640,33 @@ def test_bars_without_an_interval_are_pale():
     rows = [("red", None, 50, 20.0, 5.0), ("lone", None, 3, 90.0, None)]
     axes = plotted(rows, [None])
     assert [bar.get_alpha() or bar.get_facecolor()[3] for bar in axes.patches] == [0.4, 1.0]
+
+
+def test_intervals_end_at_nothing_and_at_all():
+    share = np.array([[0.1, 0.9], [0.4, 0.6], [0.5, 0.5]])
+    reach = np.array([[0.15, 0.15], [0.1, 0.1], [np.nan, np.nan]])
+    means = SimpleNamespace(share=share, reach=reach, error=reach / 2)
+    groups = SimpleNamespace(
+        means=lambda: means, docs=np.array([5.0, 9.0, 2.0]), left_out=np.array([1, 0, 0])
+    )
+    view = SimpleNamespace(
+        by="party",
+        min_docs=0,
+        shown=SimpleNamespace(
+            view=SimpleNamespace(numbers=np.array([4, 8])),
+            names=["one", "two"],
+            model=SimpleNamespace(kinds=["topic", "topic"]),
+        ),
+    )
+    counted = SimpleNamespace(time=None, columns=[SimpleNamespace(values=["red", "blue", "old"])])
+    sums = SimpleNamespace(by={"party": groups}, left_out=0)
+    table = OverTimeView._rows(view, counted, sums, np.array([0, 1]))
+    rows = [(r["group"], r["topic"], r["low"], r["high"]) for r in table.to_pylist()]
+    assert rows == [
+        ("red", 4, 0.0, 0.25),
+        ("red", 8, 0.75, 1.0),
+        ("blue", 4, pytest.approx(0.3), pytest.approx(0.5)),
+        ("blue", 8, pytest.approx(0.5), pytest.approx(0.7)),
+        ("old", 4, None, None),
+        ("old", 8, None, None),
+    ]

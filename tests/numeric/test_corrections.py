@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from topicstream.engines.base import TableSpec
+from topicstream.numeric.tables import rounds
 from topicstream.numeric.tables.dense import DenseTable
+from topicstream.numeric.tables.rounds import RoundSpace
 
 
 def serial(work, n):
@@ -59,3 +61,25 @@ def test_a_rewritten_table_is_no_longer_shrunk():
     assert table.scale == 1.0
     np.testing.assert_array_equal(rows_of(table), [[1, 2], [4, 5]])
     np.testing.assert_array_equal(table.totals[:2], [5, 7])
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_rows_that_a_round_changes_are_held_to_their_own_mass(on_disk, tmp_path, monkeypatch):
+    """On disk each window has two rows."""
+    monkeypatch.setattr(rounds, "WINDOW_BYTES", 2 * 16 * 4)
+    rows = np.ones((400, 3), np.float32)
+    mass = np.arange(3.0, 403.0)
+    table = filled(rows, mass, folder=tmp_path if on_disk else None)
+    changed = np.arange(1, 400, 3, dtype=np.int32)
+    deltas = table.new_round(RoundSpace(1, tmp_path if on_disk else None), len(changed), 1e5)
+    room = deltas.slot(0, changed)
+    room[:] = 0
+    room[:, 1] = 2.0
+    deltas.put(0, changed, room)
+    table.apply(deltas)
+    expected = rows.copy()
+    expected[changed] = np.array([1, 3, 1]) / 5 * mass[changed, None]
+    np.testing.assert_allclose(rows_of(table), expected, rtol=1e-6)
+    np.testing.assert_allclose(table.totals[:3], expected.sum(0, dtype=float), rtol=1e-6)
+    # row 1 sums to 5 of 4, and row 397 to 5 of 400
+    np.testing.assert_allclose(table.worst, [1 - 5 / mass[changed[-1]], 0, 0], rtol=1e-6)

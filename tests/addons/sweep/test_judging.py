@@ -117,6 +117,11 @@ def test_figures_come_from_the_half_that_did_not_choose():
     assert found[B]["npmi"] == Estimate(0.9, 0.02, True)
     assert found[A]["stability"] == Estimate(0.7, 0.05, True)
     assert "stability" not in found[B] and "diversity" not in found[A]
+    rows = [{"perplexity_choosing": np.exp(v), **r} for v, r in zip((0.9, 0.9, 3.0), rows)]
+    taken, chosen, why = choose(runs, scores, rows)
+    assert taken == A and chosen["perplexity_choosing"] == np.exp(0.9)
+    assert chosen["perplexity_reported_mean"] == pytest.approx(np.exp(42 / 20))
+    assert "on the other half 8.2 ± " in why and "20 tokens scored" in why
 
 
 def test_the_middle_of_three_marks():
