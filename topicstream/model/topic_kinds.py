@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 LIVE = "live"
 DEAD = "dead"
 BACKGROUND = "background"
-LONG = 1000.0
-"""Tokens: of longer documents, and of few ones, a topic may hold less than one."""
+LONG = 200.0
+"""Tokens: of longer documents, and of few ones, a topic may hold less than one. Topics of
+200 to 1,000 tokens cohere as larger ones do (docs/internals/decisions/topic-kinds.md)."""
 TENTH = 0.1
 HALF = 0.5
 """Share of the tokens of an average topic."""
