@@ -1,4 +1,4 @@
-"""Point estimates of covariances, and which moves of groups are taken, by hand."""
+"""Covariances, their prior, and which moves of groups are taken, by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from topicstream.addons.clusters import gaussians, split_merge
+from topicstream.engines import find
+from topicstream.engines.base import Shape
+from topicstream.training.setup import make_options
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,23 @@ def test_a_move_of_groups_must_gain_a_little(monkeypatch, moved, taken):
     monkeypatch.setattr(split_merge, "propose_moves", lambda best: [np.ones(100, np.int64)])
     groups = split_merge.split_and_merge(np.zeros((100, 2)), np.zeros(100, np.int64), 3, None)
     assert groups.all() == groups.any() == taken
+
+
+@pytest.mark.parametrize("mean", ["free", "zero"])
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_a_far_point_leaves_the_prior_narrow_where_means_are_free(mean, covariance):
+    options = {"tries": 1, "spread": 2.0, "mean": mean, "covariance": covariance}
+    kind = find("gmm")
+    engine = kind(Shape(1000, 2, 2000, 1000.0, 2), make_options(kind, options))
+    rng = np.random.default_rng(0)
+    sample = rng.normal(size=(200, 2))
+    sample[7] = 300.0, -400.0  # squares of 250,000 beside a median of some 6, a mean of 1250
+    params = engine.initial_params()
+    engine.begin(sample, 1, params)
+    centred = sample - (sample.mean(axis=0) if mean == "free" else 0.0)
+    near = np.delete(centred, 7, axis=0) if mean == "free" else centred
+    squares = (near * near).mean(axis=0)
+    expected = squares if covariance == "diag" else near.T @ near / len(near)
+    least = 1e-6 * squares
+    expected = expected + (least if covariance == "diag" else np.diag(least))
+    np.testing.assert_allclose(params["covariance"], 2.0 * expected, rtol=1e-9)
