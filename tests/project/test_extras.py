@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from topicstream.cli.main import run
 
 
@@ -80,3 +82,28 @@ def test_compressed_text_is_read_without_its_extra(place):
         [sys.executable, "-c", code], cwd=Path(place), capture_output=True, text=True
     )
     assert done.stdout.strip().endswith("40"), done.stderr
+
+
+NEEDED = {
+    "plot": r"--plot ",
+    "h5": r"^\$? ?topics ingest .*\.h5|^import h5py",
+    "sklearn": r"^from (sklearn|topicstream\.sklearn) import|to_sklearn\(",
+    "cloud": r"^topics .*s3://",
+    "dask": r"^topics .*--scheduler ",
+    "images": r"^topics .*--patches ",
+}
+"""What stands in a tutorial whose commands need an extra."""
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "tutorials").glob("*.md")), ids=lambda page: page.stem
+)
+def test_a_tutorial_names_the_extras_that_its_commands_need(page):
+    text = page.read_text()
+    named = {
+        extra
+        for some in re.findall(r"topicstream\[([a-z0-9,]+)\]", text)
+        for extra in some.split(",")
+    }
+    needed = {extra for extra, sign in NEEDED.items() if re.search(sign, text, re.MULTILINE)}
+    assert needed <= named
