@@ -20,6 +20,7 @@ from topicstream.evaluation import completion
 from topicstream.evaluation.completion import score_model
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method
+from topicstream.inference.methods.vb import sparse_step
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.local_step import (
     DIRICHLET,
@@ -375,3 +376,32 @@ def test_words_of_another_vocabulary_are_summed_in_the_models_order(raw, trained
     want = np.stack(list(held.values()))
     found = np.concatenate(seen)
     assert (found == np.concatenate([want, want])).all()
+
+
+@pytest.mark.parametrize("tol", [0.1, 0.01])
+def test_a_sparse_step_that_keeps_every_topic_is_the_twin_and_ends_with_it(tol):
+    """Long documents: what moves is measured by their tokens."""
+    made = Made(10, dirichlet=True)
+    counts = made.counts * 50
+    for d in (3, 6):
+        first, stop = made.indptr[d : d + 2]
+        out = np.empty((1, 10), np.float32)
+        sweeps = sparse_step(
+            made.indptr[d : d + 2],
+            made.rows,
+            counts,
+            made.base,
+            0.0,
+            made.inverse,
+            made.alpha,
+            False,
+            tol,
+            100,
+            10,
+            out,
+        )
+        share, steps = twin(
+            counts[first:stop].astype(float), made.own(d), made.alpha[:10], tol, 100, True
+        )
+        assert sweeps == steps < 100  # none ran out
+        np.testing.assert_allclose(out[0], share, atol=1e-4)

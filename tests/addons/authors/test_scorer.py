@@ -5,13 +5,14 @@ perplexity, inference, updates.
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import topicstream
 from tests.ingest_tools import write_jsonl
-from topicstream.addons.authors.scorer import author_perplexity, mixtures
+from topicstream.addons.authors.scorer import _TestAuthors, author_perplexity, mixtures
 from topicstream.addons.authors.views import AuthorsView, ExpertsView
 from topicstream.base.errors import InputError, StoreError
 from topicstream.base.progress import Shown as Progress
@@ -372,3 +373,27 @@ def test_the_command_line(made, tmp_path, capsys, monkeypatch):
     assert typed("show", *model, "--author", "Nemo")[0] == 3
     code, said = typed("eval", *model, "--corpus", made[0], "--heldout", "--authors", "known")
     assert code == 0 and "author perplexity" in said and "of known authors" in said
+
+
+@pytest.mark.parametrize(
+    "tol, inner, sweeps", [(0.2, 9, 2), (0.19, 9, 3), (0.0, 9, 4), (0.0, 3, 3)]
+)
+def test_sweeps_end_where_few_tokens_of_free_authors_move(tol, inner, sweeps):
+    """Tokens of two authors by sweep; the first one is known."""
+    made = [[[5.0, 5], [100, 0]], [[0, 9], [90, 10]], [[5, 5], [85, 15]], [[5, 5], [85, 15]]]
+    turns = iter(np.array(made))
+
+    def spread(piece):
+        return np.arange(2), None, next(turns), None
+
+    authors = SimpleNamespace(
+        fixed=np.array([True, False]),
+        model=SimpleNamespace(alpha=np.array([0.5, 1.5])),
+        theta=np.full((2, 2), 0.5, np.float32),
+        spread=spread,
+        pieces=lambda: [SimpleNamespace(local=np.array([0, 1, 1]))],
+    )
+    assert _TestAuthors.fold_in(authors, 1, tol, inner) == sweeps
+    np.testing.assert_array_equal(authors.theta[0], 0.5)
+    last = np.add(made[sweeps - 1][1], [0.5, 1.5])
+    np.testing.assert_allclose(authors.theta[1], last / 102, rtol=1e-6)
