@@ -33,7 +33,7 @@ HELP = {
     "peak_memory_bytes": "resident memory at most, of this process",
     "passes": "passes over the corpus that the model has had",
     "pass_seconds": "seconds of the last pass",
-    "cells_per_second": "cells a second in the last pass",
+    "cells_per_second": "values a second in the last pass",
     "running_perplexity": "running perplexity of the last pass",
     "heldout_perplexity": "perplexity of the documents set aside, where it was measured",
     "new_files": "raw files that were new",

@@ -166,7 +166,7 @@ def alpha_text(alpha: list[float]) -> str:
 CURVES = {
     "running_perplexity": ("running perplexity", 1),
     "heldout_perplexity": ("held-out perplexity", 1),
-    "cells_per_second": ("cells a second", 0),
+    "cells_per_second": ("values a second", 0),
 }
 
 

@@ -11,9 +11,9 @@ from topicstream.base.errors import InputError
 
 DOCUMENT = """<TEI>
 <teiHeader><fileDesc><titleStmt><title>Play {n}</title><author>Author {n}</author></titleStmt>
-</fileDesc><profileDesc><particDesc><listPerson><person xml:id="p{n}">
+</fileDesc><profileDesc><particDesc><listPerson><person xml:id="p1">
 <persName>Person {n}</persName></person></listPerson></particDesc></profileDesc></teiHeader>
-<text><body><sp who="#p{n}"><speaker>P. {n}</speaker><p>word{n} — {filler}</p></sp>
+<text><body><sp who="#p1"><speaker>P. {n}</speaker><p>word{n} — {filler}</p></sp>
 <stage>exit{n}</stage></body></text></TEI>"""
 
 

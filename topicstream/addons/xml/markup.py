@@ -200,6 +200,7 @@ def _corpus_batches(source: Source, options: ReadOptions) -> Iterator[pa.RecordB
     parser = etree.XMLPullParser(
         events=("end",),
         tag=("{*}TEI", "{*}TEI.2"),
+        collect_ids=False,  # each document may name its persons as the one before
         encoding=options.encoding,
         resolve_entities=False,
         load_dtd=False,
