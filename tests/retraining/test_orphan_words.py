@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from topicstream.retraining import orphan_words
+from topicstream.retraining import forget, orphan_words
 from topicstream.retraining.orphan_words import find_orphan_words, read_common_words
 
 HELD_OUT = [[[4, 5]]]
@@ -66,3 +66,27 @@ def test_words_of_as_many_documents_may_be_theirs_alone(tmp_path):
     path = tmp_path / "pruned.parquet"
     pq.write_table(pa.table({"word": ["a", "b", "c"], "count": [9, 9, 9], "df": [1, 2, 3]}), path)
     assert [t["word"].to_pylist() for t in read_common_words(path, 2)] == [["c"]]
+
+
+@pytest.mark.parametrize(
+    "ids, fits",
+    [
+        ([0, 3, -1, -1], True),  # half of the model's words
+        ([0, -1, -1, -1], False),
+        ([0, 3, 5, 6], True),
+        ([0, 5, 3, 6], False),  # in another order
+        ([2, 2, 3, 4], False),
+    ],
+)
+def test_a_model_is_of_a_store_that_has_half_of_its_words_in_order(
+    ids, fits, tmp_path, monkeypatch
+):
+    opened = SimpleNamespace(n_words=4, vocabulary=SimpleNamespace(words=None))
+    found = SimpleNamespace(find=lambda words: np.array(ids))
+    store = SimpleNamespace(file=lambda name: name)
+    monkeypatch.setattr(forget.Corpus, "open", lambda *given, **more: store)
+    monkeypatch.setattr(forget.TopicModel, "open", lambda *given, **more: opened)
+    monkeypatch.setattr(forget.Vocabulary, "read", lambda path: found)
+    assert forget.trained_on(tmp_path, "store")  # no model is there
+    (tmp_path / "manifest.json").write_text("{}")
+    assert forget.trained_on(tmp_path, "store") == fits
