@@ -47,22 +47,26 @@ LEAST_SUM = 50e-6
 # -- measuring
 # --------------------------------------------------------------------------------------------------
 class TaskLog:
-    """The lines of a run, written as tasks end."""
+    """The lines of a run, printed once it has ended: printing takes as long as a small task."""
 
     def __init__(self) -> None:
         self.place = (0, 0)  # pass, round
-        self._lock = threading.Lock()
+        self._lines: list[dict[str, Any]] = []
 
     def write(self, task: str, seconds: float, wall: float, moved: int = 0) -> None:
-        """Write one line."""
+        """Note one line."""
         line = {"pass": self.place[0], "round": self.place[1], "task": task, "seconds": seconds}
         line |= {"wall": wall, "bytes": moved, "worker": threading.current_thread().name}
-        with self._lock:
+        self._lines.append(line)
+
+    def print_lines(self) -> None:
+        """Print all lines."""
+        for line in self._lines:
             print(json.dumps(line))
 
     @contextmanager
     def timed(self, task: str, moved: int = 0) -> Iterator[None]:
-        """Write the processor seconds of what happens inside."""
+        """Note the processor seconds of what happens inside."""
         began = time.thread_time()
         at = time.monotonic()
         yield
@@ -145,6 +149,7 @@ def measure(args: argparse.Namespace) -> None:
             record = json.loads(line)
             LOG.place = (record["pass"], 0)
             LOG.write("pass", record["seconds"], record["seconds"])
+    LOG.print_lines()
 
 
 @kernel
