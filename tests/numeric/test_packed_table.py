@@ -35,7 +35,7 @@ def filled(counts, constants=None):
 
 
 def test_counts_around_the_histogram_s_edge():
-    table = filled([[4095, 4096], [4097, 4096], [1, 0]])
+    table = filled([[4096, 4095], [4097, 4096], [1, 0]])  # a 4096 of the first topic, too
     table.finish_pass()
     counts, times = table.histogram
     np.testing.assert_array_equal(counts, [1, 4095, 4096, 4097])

@@ -62,3 +62,19 @@ def test_a_far_point_leaves_the_prior_narrow_where_means_are_free(mean, covarian
     least = 1e-6 * squares
     expected = expected + (least if covariance == "diag" else np.diag(least))
     np.testing.assert_allclose(params["covariance"], 2.0 * expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kappa", [0.01, 0.0])
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_the_most_likely_gaussian_has_the_floor_of_the_mean_variance(diagonal, kappa):
+    points = np.array([[1.0, 2.0], [3.0, 8.0], [5.0, 2.0]])
+    sums = points.sum(axis=0)[None]
+    squares = (points**2).sum(axis=0)[None] if diagonal else (points.T @ points)[None]
+    spread = np.array([2.0, 6.0])  # four on average
+    prior = gaussians.Prior(np.zeros(2), spread if diagonal else np.diag(spread), kappa)
+    stats = gaussians.Statistics(np.array([3.0]), sums, squares)
+    means, covariances = gaussians.most_likely(stats, prior, 0.25)
+    np.testing.assert_allclose(means, [[3, 4]] if kappa else [[0, 0]])
+    full = np.cov(points.T, bias=True) if kappa else points.T @ points / 3
+    expected = np.diagonal(full) + 1.0 if diagonal else full + np.eye(2)
+    np.testing.assert_allclose(covariances[0], expected, rtol=1e-12)
