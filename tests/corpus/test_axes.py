@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from topicstream.base.errors import DoesNotFit, StoreError
 from topicstream.base.files.durable import read_json, write_json
 from topicstream.base.files.marker import note
 from topicstream.base.memory import MemoryLimit, Room
+from topicstream.corpus import axis_build
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.info import verify
@@ -390,3 +392,31 @@ def test_too_many_names_are_refused_with_the_limit_that_would_do(tmp_path, monke
     ):
         ingest(tmp_path, found)
     assert not (tmp_path / "c.zarr").exists()
+
+
+def test_names_are_written_as_they_come(tmp_path, monkeypatch):
+    """The names of an axis are never in memory together."""
+    monkeypatch.setattr(axis_build, "ROWS_OF_NAMES", 1 << 10)
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    held = []
+    write = pq.ParquetWriter.write_table
+
+    def measure(writer, some):
+        held.append(pool.bytes_allocated() - before)
+        write(writer, some)
+
+    def names():
+        for first in range(0, 20_000, 700):
+            some = [f"a name of some length {n}" for n in range(first, min(20_000, first + 700))]
+            yield pa.record_batch({"name": pa.array(some, pa.large_string())})
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", measure)
+    counts = np.arange(40_000).reshape(2, 20_000)
+    path = tmp_path / "names.parquet"
+    axis_build._write_names(path, axis_build._with_counts(names(), counts))
+    assert len(held) == 20 and max(held) < 700_000  # all of them have 800,000 bytes
+    table = pq.read_table(path)
+    assert table["name"].to_pylist() == [f"a name of some length {n}" for n in range(20_000)]
+    assert table["docs"].to_pylist() == [*range(20_000)]
+    assert table["heldout"].to_pylist() == [*range(20_000, 40_000)]

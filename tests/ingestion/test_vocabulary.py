@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from topicstream.base.errors import DoesNotFit, InputError, StoreError
 from topicstream.base.memory import MemoryLimit, Room
 from topicstream.base.relations import Relations
+from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.tokens import vocabulary, word_counts
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary, word_table
 from topicstream.ingestion.tokens.word_counts import ChosenWords, WordCounts, WordLimits
@@ -49,13 +51,18 @@ def counted(documents: list[list[str]]) -> pa.Table:
     return table(count, Counter(word for document in documents for word in set(document)))
 
 
+class Choice(NamedTuple):
+    vocabulary: TokenVocabulary
+    figures: ChosenWords
+
+
 def choose(
     folder: Path,
     pieces: Sequence[pa.Table],
     pruned: Path | None = None,
     documents: int = 1,
     **options,
-) -> ChosenWords:
+) -> Choice:
     limits = {
         k: options.pop(k) for k in ("min_df", "max_df", "min_count", "max_vocab") if k in options
     }
@@ -64,10 +71,12 @@ def choose(
         for piece in pieces:
             words.add(piece)
         chosen = words.choose(WordLimits(**limits), documents=documents, **options)
+        (folder / "chosen.parquet").unlink(missing_ok=True)
+        words.save_chosen(folder / "chosen.parquet")
         if pruned is not None:
             words.save_pruned(pruned)
     assert not list(folder.glob("duckdb*"))
-    return chosen
+    return Choice(TokenVocabulary.read(folder / "chosen.parquet"), chosen)
 
 
 def expected(runs, *, min_df=1, max_df=10**9, min_count=1, max_vocab=None):
@@ -113,14 +122,15 @@ def test_summed_words_equal_a_counter(
             return
         chosen = choose(folder, map(counted, runs), pruned, **options)
     assert listed(chosen.vocabulary) == wanted
-    assert (chosen.distinct, chosen.tokens) == (len(count), sum(count.values()))
+    assert (chosen.figures.distinct, chosen.figures.tokens) == (len(count), sum(count.values()))
     left = sorted(set(count) - {w for w, _, _ in wanted}, key=str.encode)
     assert pq.read_table(pruned).to_pydict() == {
         "word": left,
         "count": [count[w] for w in left],
         "df": [df[w] for w in left],
     }
-    assert (chosen.pruned, chosen.pruned_tokens) == (len(left), sum(count[w] for w in left))
+    assert (chosen.figures.words, chosen.figures.pruned) == (len(wanted), len(left))
+    assert chosen.figures.pruned_tokens == sum(count[w] for w in left)
 
 
 def test_many_words_by_any_number_of_pieces_give_one_file(tmp_path, monkeypatch):
@@ -136,6 +146,49 @@ def test_many_words_by_any_number_of_pieces_give_one_file(tmp_path, monkeypatch)
         files.add((tmp_path / "pruned.parquet").read_bytes())
     assert len(files) == 2  # other counts
     assert pq.read_metadata(tmp_path / "pruned.parquet").num_row_groups == 14
+
+
+def test_a_row_group_is_in_memory_once(tmp_path, monkeypatch):
+    """Words that come from the query engine are not copied as a whole before they are written."""
+    monkeypatch.setattr(vocabulary, "CHUNK", 1 << 12)
+    monkeypatch.setattr(vocabulary, "ROWS", 1 << 15)
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    held = []
+    write = pq.ParquetWriter.write_table
+
+    def measure(writer, group):
+        held.append((pool.bytes_allocated() - before) / group.nbytes)
+        write(writer, group)
+
+    def pieces():
+        for start in range(0, 70_000, 5000):
+            yield table({f"a long enough word {n}": n for n in range(start, start + 5000)})
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", measure)
+    vocabulary.write_words(tmp_path / "words.parquet", pieces())
+    assert len(held) == 3 and held[0] < 1.4 and held[1] < 1.7  # the writer has buffers, too
+    assert pq.read_table(tmp_path / "words.parquet")["count"].to_pylist() == [*range(70_000)]
+
+
+def test_the_vocabulary_is_never_in_memory_beside_the_query_engine(tmp_path, monkeypatch):
+    events = []
+    close = Relations.close
+    read = TokenVocabulary.read
+
+    def close_and_note(relations):
+        events.append("closed")
+        close(relations)
+
+    def read_and_note(path):
+        events.append("read")
+        return read(path)
+
+    monkeypatch.setattr(Relations, "close", close_and_note)
+    monkeypatch.setattr(TokenVocabulary, "read", read_and_note)
+    texts = ["ships and sails", "sails and harbours", "bread and butter", "butter and flour"]
+    ingest(texts, out=tmp_path / "c.zarr", min_df=1, heldout=0, progress=False)
+    assert events == ["closed", "read"]
 
 
 def test_limits(tmp_path):
@@ -159,7 +212,10 @@ def test_limits(tmp_path):
     assert kept(max_vocab=2) == ["all", "other"]
     assert kept(dropped=["other", "absent"]) == ["all", "half", "once"]
     assert kept(drop_top=1, max_vocab=2) == ["other", "half"]
-    assert choose(tmp_path, [counted(documents)], documents=4, drop_top=2).top == ["all", "other"]
+    assert choose(tmp_path, [counted(documents)], documents=4, drop_top=2).figures.top == [
+        "all",
+        "other",
+    ]
     with pytest.raises(InputError, match="--min-count or --drop-top"):
         kept(drop_top=4)
 
@@ -186,7 +242,7 @@ def test_words_of_heldout_documents_only_are_forgotten(tmp_path):
         [table({"train": 2, "heldout": 0}, {"train": 1, "heldout": 0})],
         tmp_path / "pruned.parquet",
     )
-    assert chosen.vocabulary.words.to_pylist() == ["train"] and chosen.distinct == 1
+    assert chosen.vocabulary.words.to_pylist() == ["train"] and chosen.figures.distinct == 1
     assert pq.read_metadata(tmp_path / "pruned.parquet").num_rows == 0
 
 

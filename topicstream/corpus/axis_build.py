@@ -15,7 +15,7 @@ Existing files never change: each build writes a new folder and file, which the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,18 +151,42 @@ def blank_names(store: Path, file: str) -> StoreFile:
         names[unused] = [f"(no name {n})" for n in unused.tolist()]
         _write_names(
             store / file,
-            pa.table([pa.array(names, pa.large_string()), *table.columns[1:]], schema=NAMES),
+            pa.table(
+                [pa.array(names, pa.large_string()), *table.columns[1:]], schema=NAMES
+            ).to_batches(),
         )
     return store_file(store, file)
 
 
-def _write_names(path: Path, table: pa.Table) -> None:
-    """Replace a file of names, and of how many documents of each part have them."""
+def _write_names(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    """Replace a file of names, and of how many documents of each part have them.
+
+    The batches, of schema NAMES, are never in memory together.
+    """
     with (
         replacing(path) as beside,
         pq.ParquetWriter(beside, NAMES, compression="zstd", use_dictionary=False) as writer,
     ):
-        writer.write_table(table, row_group_size=ROWS_OF_NAMES)
+        waiting = NAMES.empty_table()
+        written = 0
+        for batch in batches:
+            waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+            while len(waiting) >= ROWS_OF_NAMES:
+                writer.write_table(waiting.slice(0, ROWS_OF_NAMES).combine_chunks())
+                written += ROWS_OF_NAMES
+                waiting = waiting.slice(ROWS_OF_NAMES)
+        if len(waiting) or not written:
+            writer.write_table(waiting.combine_chunks())
+
+
+def _with_counts(texts: Iterable[pa.RecordBatch], counts: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield names, in the order of their ids, with the documents of each part that have them."""
+    first = 0
+    for batch in texts:
+        name = batch.column(0).cast(pa.large_string())
+        columns = [pa.array(part[first : first + len(name)]) for part in counts]
+        first += len(name)
+        yield pa.record_batch([name, *columns], schema=NAMES)
 
 
 def _named(
@@ -206,17 +230,14 @@ def _named(
         ):
             ids, times = (column.to_numpy() for column in batch.columns)
             counts[p, ids] += times
-    columns = [batch.column(0) for batch in relations.stream("select name from names order by id")]
-    texts = pa.concat_arrays([pa.array([], pa.large_string()), *columns])
     # the plain name may be a second name of another generation's file
     file = f"axes/{name}.parquet"
     if old_file is not None:
         generation = contents.manifest.generation
         numbered = [f"axes/{name}-{generation + n:04d}.parquet" for n in (0, 1)]
         file = next(other for other in numbered if other != old_file)
-    _write_names(
-        contents.path / file, pa.table([texts, *(pa.array(c) for c in counts)], schema=NAMES)
-    )
+    texts = relations.stream("select name from names order by id")
+    _write_names(contents.path / file, _with_counts(texts, counts))
     names = store_file(contents.path, file)
     return AxisEntry(folder=folder, size=size, parts=parts, gone=len(contents.removed), names=names)
 

@@ -39,7 +39,7 @@ from topicstream.engines.base import (
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.spec import TableSpec
 from topicstream.numeric.tables.table import Table
-from topicstream.training.plan import NO_SUMS, Allowance, Sums
+from topicstream.training.plan import NO_SUMS, NOTHING, Allowance, StartMemory, Sums
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import FinishedTable, RunTables
@@ -84,6 +84,10 @@ class Job:
         the end of the round.
     seed_rows
         Rows of seed topics that a worker holds at a time, where its engine takes them in parts.
+    start
+        What the start holds: another process plans with it, too.
+    seeded
+        Whether the start visits blocks with rows of a seed table.
     remote
         With ``--scheduler``: its workers, whose ``executor`` this job is for.  It stays here when
         the job is sent elsewhere.
@@ -99,6 +103,8 @@ class Job:
     spill: Path | None = None
     sums: Sums = NO_SUMS
     seed_rows: int = 1 << 31
+    start: StartMemory = NOTHING
+    seeded: bool = True
     remote: Remote | None = None
 
 

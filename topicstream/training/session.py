@@ -30,7 +30,7 @@ from topicstream.training.covariates import TABLE, mean_prior, write_rows_of_run
 from topicstream.training.executor import Job
 from topicstream.training.passes import START, Pass, PassRunner
 from topicstream.training.setup import TrainingRun
-from topicstream.training.starts.start import Ground
+from topicstream.training.starts.start import Ground, seeds_blocks
 from topicstream.training.state.checkpoint import (
     Facts,
     Saver,
@@ -101,6 +101,8 @@ class Session:
             spill,
             plan.sums,
             plan.seed_rows,
+            run.start.memory(run.engine, run.block),
+            seeds_blocks(run.engine, run.start),
         )
         self.executor = run.executor(job)
         self.runner = PassRunner(

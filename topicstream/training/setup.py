@@ -39,7 +39,7 @@ from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import Allowance, Plan, Work, make_plan, state_bytes_of_pass
 from topicstream.training.starts.best import pays
 from topicstream.training.starts.seeded import SeededStart, add_seed_words
-from topicstream.training.starts.start import Start
+from topicstream.training.starts.start import Start, seeds_blocks
 from topicstream.training.starts.warm import WarmStart
 from topicstream.training.state.record import (
     RECORDED,
@@ -158,7 +158,7 @@ def resolve_with_engine(config: TrainConfig, corpus: Corpus, progress: Progress)
         block,
         pass_state=state_bytes_of_pass(engine, grid),
         start=start.memory(engine, block),
-        seeded=engine.phases[0].start == "visit" and start.has_seeds(engine),
+        seeded=seeds_blocks(engine, start),
         keeps_best=bool(stopping.eval_every),
     )
     return TrainingRun(

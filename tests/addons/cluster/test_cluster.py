@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,15 +26,19 @@ from tests.planted import draw, sides, store
 from tests.retrain_tools import folder, made, write
 from topicstream.addons.cluster import scheduler
 from topicstream.base.errors import DoesNotFit, TopicsError, WorkersLost
+from topicstream.base.memory import MemoryLimit
 from topicstream.base.progress import Shown
 from topicstream.cli.main import run
 from topicstream.engines import engines
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
+from topicstream.training.plan import Allowance, StartMemory, make_plan
+from topicstream.training.setup import make_start
 
 distributed = pytest.importorskip("distributed")
 cluster_module = pytest.importorskip("topicstream.addons.cluster.executor")
+member = pytest.importorskip("topicstream.addons.cluster.member")
 
 GIVEN = {
     "topics": 5,
@@ -376,6 +381,28 @@ def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(
     assert run([*command, "--algo", "atbp", "--passes", "2", "--dry-run"]) == 0
     assert "; 2 workers are " in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
+
+
+def test_a_member_plans_for_what_the_start_holds(corpus, tmp_path):
+    """The seed table of a start comes to every member."""
+    jobs = []
+
+    def executor(job):
+        jobs.append(job)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(corpus, tmp_path / "m", algo="sparse-bp", start="best", executor=executor, **GIVEN)
+    [job] = jobs
+    assert job.start == make_start("best", job.engine).memory(job.engine, job.block) != (0, 0)
+    room = Allowance(MemoryLimit.parse("2G"), 2)
+    parts = [
+        make_plan(member.work_of_member(one, 2), room).memory.parts
+        for one in (job, replace(job, start=StartMemory(300 << 20, 50 << 20)))
+    ]
+    assert parts[1]["start"] == (300 + 2 * 50) << 20
+    with pytest.raises(DoesNotFit, match="smallest limit that would do is 2"):
+        make_plan(member.work_of_member(replace(job, start=StartMemory(2 << 30)), 2), room)
 
 
 def test_rounds_are_dealt_evenly():

@@ -113,6 +113,17 @@ async def join(order: JoinOrder, dask_worker: Worker) -> TopicsError | None:
     return None
 
 
+def work_of_member(job: Job, members: int) -> Work:
+    """Describe what a member plans for.
+
+    The seed table of the start is sent to every member, and a start that visits blocks has tables
+    there: a member holds what the driver's plan counts for it.
+    """
+    return Work(
+        job.engine, job.layout, job.block, start=job.start, seeded=job.seeded, members=members
+    )
+
+
 class Member(WorkerPlugin):
     """The plugin of one run in one worker."""
 
@@ -169,9 +180,7 @@ class Member(WorkerPlugin):
             folder=str(folder),
         )
         try:
-            plan = make_plan(
-                Work(job.engine, job.layout, job.block, members=len(order.roster)), room
-            )
+            plan = make_plan(work_of_member(job, len(order.roster)), room)
         except DoesNotFit as e:
             raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
         self.workers = Workers(plan.threads)

@@ -93,14 +93,14 @@ class WordChoice:
             )
 
     def choose(
-        self, decision: Decision, relations: Relations, pruned_path: Path
+        self, decision: Decision, relations: Relations, vocabulary_path: Path, pruned_path: Path
     ) -> tuple[ChosenWords, dict[str, Json]]:
-        """Choose the words, and write those that are left out.
+        """Choose the words, and write both the vocabulary and what is left out.
 
         Returns
         -------
         tuple
-            The words, and what the manifest says of the choice.
+            Their figures, and what the manifest says of the choice.
 
         Raises
         ------
@@ -134,10 +134,11 @@ class WordChoice:
             drop_top=options.drop_top,
             room=self._plan.words,
         )
+        counts.save_chosen(vocabulary_path)
         counts.save_pruned(pruned_path)
         if self._base is None and self._text:
             self.language = unfit(relations, choice.tokens, self._recipe.stopwords_from)
-        if self._base is None and not self._width and not choice.vocabulary.counts.any():
+        if self._base is None and not self._width and choice.pruned == choice.distinct:
             raise NothingKept(self._why_no_words())
         dropped |= set(choice.top)
         drop_top = old.get("drop_top", options.drop_top)

@@ -71,9 +71,8 @@ from topicstream.ingestion.store.decide import (
     find_taken_place,
 )
 from topicstream.ingestion.store.side_join import join_side_files
-from topicstream.ingestion.tokens.word_counts import (
-    ChosenWords,
-)
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
+from topicstream.ingestion.tokens.word_counts import ChosenWords
 from topicstream.ingestion.upkeep.rewrite import Removal
 
 MOST_FIELDS = 100
@@ -173,13 +172,10 @@ class Finishing:
                     self.width,
                     self.progress,
                 )
-                choice, pruning = choosing.choose(decision, relations, store / self._name("pruned"))
-            saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
+                paths = [store / self._name(kind) for kind in ("vocab", "pruned")]
+                choice, pruning = choosing.choose(decision, relations, *paths)
             writers = self._block_writers(store, pool)
-            ahead = self.plan.workers + 1
-            empty = write_blocks(
-                self.working, decision, choice.vocabulary, writers, pool, ahead, self.progress
-            )
+            vocabulary_hash, empty = self._write_blocks(paths[0], decision, writers, pool)
             syncs = [pool.submit(writer.sync) for writer in writers]
             parts = self._parts([writer.entries for writer in writers])
             columns = self._columns(decision)
@@ -190,9 +186,9 @@ class Finishing:
                 | choosing.describe_lists()
                 | column_summary
             )
-            saving.result()
             texts = self._write_texts(store, decision)
-            manifest = self._manifest(store, decision, choice, pruning, parts, docs, summary)
+            vocabulary = {**pruning, "hash": vocabulary_hash}
+            manifest = self._manifest(store, decision, choice, vocabulary, parts, docs, summary)
             manifest = with_texts(manifest, texts)
             for done in syncs:  # before a manifest names the blocks
                 done.result()
@@ -243,6 +239,24 @@ class Finishing:
         """Return the summary of an append that adds nothing."""
         dropped = {f"dropped_{reason}": n for reason, n in decision.dropped.items()}
         return old.summary | dropped | self._left_out() | {"documents_added": 0, "rejects": None}
+
+    def _write_blocks(
+        self,
+        vocabulary_path: Path,
+        decision: Decision,
+        writers: list[BlockWriter],
+        pool: ThreadPoolExecutor,
+    ) -> tuple[str, int]:
+        """Write the storage blocks, with the words in memory only as long as that takes.
+
+        Returns the hash of the vocabulary, and the documents without a word.
+        """
+        vocabulary = TokenVocabulary.read(vocabulary_path)
+        ahead = self.plan.workers + 1
+        empty = write_blocks(
+            self.working, decision, vocabulary, writers, pool, ahead, self.progress
+        )
+        return vocabulary.hash, empty
 
     def _block_writers(self, store: Path, pool: ThreadPoolExecutor) -> list[BlockWriter]:
         """Return the writer of each part's blocks, which follow those that are there."""
@@ -373,7 +387,7 @@ class Finishing:
         store: Path,
         decision: Decision,
         chosen: ChosenWords,
-        pruning: dict[str, Json],
+        vocabulary: dict[str, Json],
         parts: dict[str, PartEntry],
         docs: list[StoreFile],
         summary: dict[str, Json],
@@ -391,13 +405,13 @@ class Finishing:
             created_with=versions(),
             generation=self.generation,
             weighted=self.weighted,
-            n_words=len(chosen.vocabulary),
-            fingerprint=commit.fingerprint(chosen.vocabulary.hash, parts, files.get("removed")),
+            n_words=chosen.words,
+            fingerprint=commit.fingerprint(str(vocabulary["hash"]), parts, files.get("removed")),
             parts=parts,
             heldout=old.heldout if old is not None else decision.heldout.rule(decision.threshold),
             tokenizer=recipe.to_json() if recipe is not None else None,
             tokenizer_hash=recipe.hash() if recipe is not None else None,
-            vocabulary={**pruning, "hash": chosen.vocabulary.hash},
+            vocabulary=vocabulary,
             files=files,
             docs=docs,
             columns=cast("Any", {**({} if old is None else old.columns), **state.columns}),
@@ -485,7 +499,7 @@ class Finishing:
             "documents_empty": empty + old.get("documents_empty", 0),
             **{f"dropped_{k}": v for k, v in decision.dropped.items()},
             "words_before": chosen.distinct,
-            "words": len(chosen.vocabulary),
+            "words": chosen.words,
             "words_pruned": chosen.pruned,
             "tokens_pruned": chosen.pruned_tokens,
             "characters": characters,

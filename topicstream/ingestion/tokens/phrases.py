@@ -21,7 +21,7 @@ from topicstream.base.relations import Relations
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
 from topicstream.ingestion.tokens.vocabulary import word_table
-from topicstream.ingestion.tokens.word_counts import WordCounts, WordLimits, add_totals
+from topicstream.ingestion.tokens.word_counts import WordCounts, add_totals
 
 _JOINER = "\x1f"
 MOST = 50_000
@@ -52,7 +52,6 @@ def learn_phrases(
     tokenizer = Tokenizer(
         replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER, asked=asked
     )
-    documents = 0
     with Relations(Path(folder), memory_bytes) as relations:
         word_counts = WordCounts(relations)
         for some in texts:
@@ -62,29 +61,49 @@ def learn_phrases(
             every = np.ones(len(some), np.bool_)
             add_totals((counted.indptr, counted.words, counted.counts), every, sums, df)
             word_counts.add(word_table(counted.types, sums, df))
-            documents += len(some)
-        both = relations.number("select coalesce(sum(count), 0) from words")
-        pairs = relations.number(
-            f"select coalesce(sum(count), 0) from words where contains(word, '{_JOINER}')"
-        )
-        words = both - pairs
-        try:
-            vocabulary = word_counts.choose(
-                WordLimits(min_count=min_count), documents=documents
-            ).vocabulary
-        except InputError:  # nothing is that frequent
-            return replace(recipe, phrases=(), phrase_threshold=threshold)
-    count = {word: int(n) for word, n in zip(vocabulary.words.to_pylist(), vocabulary.counts)}
-    learned: list[str] = []
-    for pair, n in count.items():  # by descending count
-        first, joiner, second = pair.partition(_JOINER)
-        known = joiner and first in count and second in count
-        if not known or len(first.split()) != 1 or len(second.split()) != 1 or len(learned) == MOST:
-            continue
-        p = n / pairs
-        pmi = np.log(p) - np.log(count[first] / words) - np.log(count[second] / words)
-        if p == 1.0 or pmi / -np.log(p) >= threshold:
-            learned.append(f"{first} {second}")
+        word_counts.merge_rows()
+        learned = _judge(relations, threshold, min_count)
     return replace(
         recipe, phrases=tuple(sorted(learned, key=str.encode)), phrase_threshold=threshold
     )
+
+
+def _judge(relations: Relations, threshold: float, min_count: int) -> list[str]:
+    """List the pairs that are phrases, by descending count.
+
+    The query engine finds the counts of a pair's words: pairs grow with the corpus, and a part of
+    them at a time is in memory.
+    """
+    is_pair = f"contains(word, '{_JOINER}')"
+    total = "select coalesce(sum(count), 0) from words where"
+    pairs = relations.number(f"{total} {is_pair}")
+    words = relations.number(f"{total} not {is_pair}")
+    relations.execute(
+        f"create table single as select word, count from words "
+        f"where count >= {min_count} and not {is_pair}"
+    )
+    rows = relations.stream(f"""
+        with pair as (
+            select split_part(word, '{_JOINER}', 1) as first,
+                split_part(word, '{_JOINER}', 2) as second, count
+            from words where count >= {min_count} and {is_pair}
+        )
+        select first, second, pair.count as n, a.count as n_first, b.count as n_second
+        from pair join single a on a.word = first join single b on b.word = second
+        order by n desc, first || '{_JOINER}' || second
+    """)
+    learned: list[str] = []
+    for batch in rows:
+        p = batch["n"].to_numpy() / pairs
+        p_first = batch["n_first"].to_numpy() / words
+        p_second = batch["n_second"].to_numpy() / words
+        pmi = np.log(p) - np.log(p_first) - np.log(p_second)
+        with np.errstate(divide="ignore", invalid="ignore"):  # p = 1
+            passes = (p == 1.0) | (pmi / -np.log(p) >= threshold)
+        chosen = batch.filter(pa.array(passes))
+        for first, second in zip(chosen["first"].to_pylist(), chosen["second"].to_pylist()):
+            if len(first.split()) == 1 and len(second.split()) == 1:
+                learned.append(f"{first} {second}")
+        if len(learned) >= MOST:
+            break
+    return learned[:MOST]

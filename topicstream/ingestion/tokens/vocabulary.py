@@ -30,6 +30,9 @@ from topicstream.ingestion.tokens.wordtable import enter_words, look_up, table_f
 ROWS = 1 << 20
 """Rows of a Parquet row group, and of the pieces in which words are read."""
 
+CHUNK = 1 << 16
+"""Rows that lie side by side in memory until a row group is written."""
+
 SCHEMA = pa.schema([("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())])
 
 
@@ -92,7 +95,7 @@ class TokenVocabulary(Vocabulary):
         """
         ends, data = string_buffers(self.words)
         digest = hashlib.sha256(np.diff(ends).astype("<i8").tobytes())
-        digest.update(data.tobytes())
+        digest.update(data.data)
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -206,23 +209,33 @@ def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
 def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table | pa.RecordBatch]) -> None:
     """Write tables or batches of SCHEMA as one Parquet file with row groups of ROWS.
 
-    It is written beside, synced and renamed.
+    It is written beside, synced and renamed. A row group is in memory once, in chunks of CHUNK
+    rows; the bytes of the file do not depend on the pieces.
     """
     with (
         replacing(Path(path)) as beside,
         pq.ParquetWriter(beside, SCHEMA, compression="zstd", use_dictionary=False) as writer,
     ):
-        for group in _groups(pieces):
-            writer.write_table(group)
+        group = [SCHEMA.empty_table()]
+        rows = 0
+        for chunk in _chunks(pieces, min(CHUNK, ROWS)):
+            group.append(chunk)
+            rows += len(chunk)
+            if rows == ROWS:
+                writer.write_table(pa.concat_tables(group))
+                group = [SCHEMA.empty_table()]
+                rows = 0
+        writer.write_table(pa.concat_tables(group))
 
 
-def _groups(pieces: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Regroup rows in tables of ROWS and a last one of fewer, or none."""
+def _chunks(pieces: Iterable[pa.Table | pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Copy rows into tables of so many rows, and a last one of fewer."""
     waiting = SCHEMA.empty_table()
     for piece in pieces:
         table = pa.Table.from_batches([piece]) if isinstance(piece, pa.RecordBatch) else piece
         waiting = pa.concat_tables([waiting, table.cast(SCHEMA)])
-        while len(waiting) >= ROWS:
-            yield waiting.slice(0, ROWS).combine_chunks()
-            waiting = waiting.slice(ROWS)
-    yield waiting.combine_chunks()
+        while len(waiting) >= rows:
+            yield waiting.slice(0, rows).combine_chunks()
+            waiting = waiting.slice(rows)
+    if len(waiting):
+        yield waiting.combine_chunks()

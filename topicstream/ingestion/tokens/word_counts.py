@@ -46,13 +46,21 @@ class WordLimits(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class ChosenWords:
-    """Chosen vocabulary, and figures of the words.
+    """Figures of a choice of words.
 
-    Figures are the distinct words and their occurrences before the choice, the same of those left
-    out, and the words that ``drop_top`` left out.
+    Attributes
+    ----------
+    words
+        Words of the vocabulary.
+    distinct, tokens
+        Distinct words and their occurrences before the choice.
+    pruned, pruned_tokens
+        The same of those left out.
+    top
+        Words that ``drop_top`` left out.
     """
 
-    vocabulary: TokenVocabulary
+    words: int
     distinct: int
     tokens: int
     pruned: int
@@ -117,9 +125,10 @@ class WordCounts:
         self.relations.insert("words", words)
         self._rows += len(words)
         if self._rows > max(SUMMED_ROWS, 2 * self._summed):
-            self._sum()
+            self.merge_rows()
 
-    def _sum(self) -> None:
+    def merge_rows(self) -> None:
+        """Sum the counts of each word, so that the table has a row a word."""
         self.relations.execute(
             "create table sums as select word, sum(count)::bigint as count, sum(df)::bigint as "
             "df from words group by word"
@@ -152,7 +161,7 @@ class WordCounts:
         drop_top: int = 0,
         room: Room | None = None,
     ) -> ChosenWords:
-        """Choose the vocabulary.
+        """Choose the vocabulary, which ``save_chosen`` and ``save_pruned`` then write.
 
         Ids go by descending count, equal counts by the bytes of the word.
 
@@ -180,7 +189,7 @@ class WordCounts:
         """
         if fixed is not None:
             self.add(fixed.table)
-        self._sum()
+        self.merge_rows()
         self._number_words(limits, fixed, grow, dropped, drop_top)
         size = self.relations.number("select count(id) from chosen")
         if room is not None:
@@ -197,19 +206,12 @@ class WordCounts:
                 f"no word is left of {distinct:,} in {documents:,} training documents; "
                 "lower --min-df, --min-count or --drop-top, or raise --max-df"
             )
-        words = pa.Table.from_batches(
-            self.relations.stream(
-                "select word, count, df from chosen where id is not null order by id"
-            )
-        )
         top = [
             word
             for batch in self.relations.stream("select word from chosen where top")
             for word in batch["word"].to_pylist()
         ]
-        return ChosenWords(
-            TokenVocabulary.from_words(*words.columns), distinct, tokens, pruned, pruned_tokens, top
-        )
+        return ChosenWords(size, distinct, tokens, pruned, pruned_tokens, top)
 
     def _number_words(
         self,
@@ -263,6 +265,18 @@ passes
         return self.relations.number(
             f"select count(*) from chosen where {which}"
         ), self.relations.number(f"select coalesce(sum(count), 0) from chosen where {which}")
+
+    def save_chosen(self, path: str | os.PathLike[str]) -> None:
+        """Write the vocabulary in the order of its ids, as ``vocab.parquet``.
+
+        It is never in memory beside the query engine.
+        """
+        write_words(
+            path,
+            self.relations.stream(
+                "select word, count, df from chosen where id is not null order by id"
+            ),
+        )
 
     def save_pruned(self, path: str | os.PathLike[str]) -> None:
         """Write the words left out, in the order of their bytes, as ``pruned.parquet``."""

@@ -105,3 +105,8 @@ class Start:
             raise TopicsError(f"{ground.engine.name} needs seed topics; choose another --start")
         scale = np.float32(float(ground.corpus.n_tokens) / float(np.sum(seeds.totals)))
         tables["phi"].fill(lambda a, b: seeds.rows(np.arange(a, b, dtype=np.int32)) * scale)
+
+
+def seeds_blocks(engine: Engine, start: Start) -> bool:
+    """Tell whether the blocks of pass 0 are visited with rows of a seed table."""
+    return engine.phases[0].start == "visit" and start.has_seeds(engine)
