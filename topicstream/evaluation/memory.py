@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from topicstream.base.machine import default_threads
-from topicstream.base.memory import MemoryLimit, plan_memory
+from topicstream.base.memory import MemoryLimit, Room, plan_memory
+from topicstream.base.system import resident_bytes
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 
 BLOCKS_IN_FLIGHT = 40 << 20
 A_THREAD = 12 << 20
+LEAST_ROOM = 16 << 20
 A_WORD = 150
 LANES = 16
 BLOCK_CELLS = 1 << 15
@@ -67,6 +69,15 @@ def open_within(
         m if isinstance(m, TopicModel) else TopicModel.open(m, share, dense=dense) for m in models
     ]
     return opened, threads
+
+
+def room_beside_scoring(model: TopicModel, limit: MemoryLimit, threads: int) -> Room:
+    """Return what data may take that stays in memory while an open model scores documents.
+
+    A process that already holds much of its own, such as a notebook, has LEAST_ROOM.
+    """
+    scoring = BLOCKS_IN_FLIGHT + threads * bytes_of_thread(model.n_topics)
+    return Room(limit, max(LEAST_ROOM, limit.bytes - resident_bytes() - scoring))
 
 
 def bytes_of_thread(topics: int) -> int:

@@ -16,6 +16,7 @@ import scipy.stats
 
 import topicstream
 from tests import few_quick
+from topicstream.addons.covariates import covariates
 from topicstream.addons.covariates.effects import PREDICTED, Effects
 from topicstream.addons.covariates.regression import (
     Coefficients,
@@ -24,7 +25,7 @@ from topicstream.addons.covariates.regression import (
     reach,
     wider,
 )
-from topicstream.base.errors import InputError, UsageError
+from topicstream.base.errors import DoesNotFit, InputError, UsageError
 from topicstream.cli.main import run
 from topicstream.display.over_time import OverTimeView
 from topicstream.model.formula import Covariate, Design, Factor, as_days, as_number, parse_formula
@@ -257,6 +258,15 @@ def test_effects_find_what_was_planted(place):
     assert red[0]["share"] == pytest.approx(0.2, abs=0.05) and red[-1]["share"] == pytest.approx(
         0.6, abs=0.05
     )
+
+
+def test_values_that_do_not_fit_the_limit_are_refused(place, monkeypatch):
+    """A column of times to the second has as many values as documents, all in memory."""
+    monkeypatch.setattr(covariates, "VALUE_BYTES", 1 << 27)
+    topicstream.effects("party", place / "model", place / "corpus.zarr", mem_limit="1G")
+    said = r"\d+ different values of date \(round numbers, or cut dates to days\) takes about"
+    with pytest.raises(DoesNotFit, match=said):
+        topicstream.effects("s(date)", place / "model", place / "corpus.zarr", mem_limit="1G")
 
 
 def test_a_dropped_topic_takes_its_words_along(place, tmp_path):

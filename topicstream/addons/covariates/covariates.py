@@ -16,7 +16,7 @@ from topicstream.addons.covariates.regression import Coefficients, Regression, r
 from topicstream.addons.covariates.robustness import OtherModel
 from topicstream.addons.covariates.support import Support
 from topicstream.base.errors import InputError, UsageError
-from topicstream.base.memory import ThreadedOptions
+from topicstream.base.memory import Room, ThreadedOptions
 from topicstream.base.options import configured, like, option
 from topicstream.base.places import places
 from topicstream.base.progress import listener
@@ -29,12 +29,15 @@ from topicstream.display.metadata import open_model_corpus
 from topicstream.display.view import open_shown
 from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.matching import compare
+from topicstream.evaluation.memory import room_beside_scoring
 from topicstream.evaluation.metadata import Metadata
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import View
 from topicstream.model.formula import Covariate, Design, Factor, Term, as_number, parse_formula
 from topicstream.model.topic_model import TopicModel
 
+VALUE_BYTES = 400
+"""Bytes of a distinct value of a covariate: its text, its number, the tables that find them."""
 AVERAGED = 2_000
 """Documents whose other covariates a prediction is averaged over, the first that have all of them,
 evenly spaced.
@@ -175,7 +178,8 @@ def _fit(config: EffectsConfig) -> Effects:
     view = shown.view
     corpus = open_model_corpus(model, config.corpus)
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
-    design, sample = _survey(corpus, terms, factors, parse_references(config.reference))
+    room = room_beside_scoring(model, config.memory, shown.threads)
+    design, sample = _survey(corpus, terms, factors, parse_references(config.reference), room)
     chosen = shown.columns(config.topics)
     alpha = shown.model.alpha
     tell = listener(config.progress)
@@ -303,9 +307,13 @@ def _reasons(design: Design, support: Support, fitted: Coefficients) -> list[str
 
 
 def _survey(
-    corpus: Corpus, terms: list[Term], factors: list[Factor], first: Mapping[str, str]
+    corpus: Corpus,
+    terms: list[Term],
+    factors: list[Factor],
+    first: Mapping[str, str],
+    room: Room,
 ) -> tuple[Design, dict[str, list[str]]]:
-    """Read the design of the training documents' values.
+    """Read the design of the training documents' values, whose distinct ones have ``room``.
 
     Returns
     -------
@@ -334,6 +342,12 @@ def _survey(
         values = pa.table({column: mark_missing(batch.column(column)) for column in columns})
         for covariate in covariates.values():
             covariate.counts.update(values[covariate.column].drop_null().to_pylist())
+        distinct = sum(len(covariate.counts) for covariate in covariates.values())
+        room.check(
+            distinct * VALUE_BYTES,
+            f"{distinct:,} different values of {', '.join(columns)} (round numbers, or cut dates "
+            f"to days)",
+        )
         some = values.filter(pa.array(numbers % spacing == 0)).drop_null()
         for column in columns:
             sample[column] += some[column].to_pylist()

@@ -16,7 +16,7 @@ import numpy as np
 
 from topicstream.addons.views.config import DriftConfig
 from topicstream.base import machine
-from topicstream.base.dates import parse
+from topicstream.base.dates import Day, parse
 from topicstream.base.errors import InputError
 from topicstream.base.options import configured
 from topicstream.base.text import each, render
@@ -125,10 +125,10 @@ def _periods(
                 of_part[rows] = 0
         return ["all"], _grouped(corpus, numbers, 1)
     check_columns(corpus, [config.by], "--by")
-    texts = Counter[str | None]()
+    days = Counter[Day]()
     for batch in corpus.documents([config.by], parts=parts):
-        texts.update(batch.column(config.by).to_pylist())
-    days = periods.count(texts.items())
+        texts = Counter[str | None](batch.column(config.by).to_pylist())
+        days += periods.count(texts.items())
     if not days:
         documents = config.documents if isinstance(config.documents, (str, Path)) else corpus.path
         raise InputError(f"--by {config.by}: no document of {documents} has a date there")
@@ -136,13 +136,18 @@ def _periods(
     if chosen is None or len(chosen[1]) > MOST_PERIODS:
         raise InputError(f"--by {config.by}: too many periods; choose a longer --period")
     grain, starts = chosen
-    of_text = {text: grain.find_period(parse(text)) for text in texts if text}
-    place = {text: number - starts[0] for text, number in of_text.items() if number is not None}
     for part, of_part in numbers.items():
         for rows, batch in stream_documents(corpus, part == "heldout", [config.by]):
             dates = batch.column(config.by).to_pylist()
-            of_part[rows] = [place.get(date, -1) for date in dates]
+            place = {date: _place_of(date, grain, starts[0]) for date in {*dates}}
+            of_part[rows] = [place[date] for date in dates]
     return [grain.name(number) for number in starts], _grouped(corpus, numbers, len(starts))
+
+
+def _place_of(date: str | None, grain: periods.Grain, first: int) -> int:
+    """Return the place of a date's period, counted from the first one, or -1 without a period."""
+    number = grain.find_period(parse(date) if date else None)
+    return -1 if number is None else number - first
 
 
 def _grouped(corpus: Corpus, numbers: dict[str, np.ndarray], groups: int) -> DocumentGroups:
