@@ -1,4 +1,4 @@
-"""The authors of a topic, by hand."""
+"""The authors of a topic, and those near to an author, by hand."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class View:
 
     def columns(self, some):
         return some
+
+    shares = columns
 
 
 def test_authors_of_at_least_half_a_token_are_listed(monkeypatch):
@@ -47,3 +49,34 @@ def test_authors_of_at_least_half_a_token_are_listed(monkeypatch):
 
     assert listed(first) == [("cid", 6.0, 1.0), ("dee", 2.0, 0.5), ("bob", 0.75, 0.75)]
     assert listed(second) == [("ann", 3.0, 0.8571), ("dee", 2.0, 0.5)]
+
+
+def test_as_many_others_are_near_to_an_author_as_are_asked_for(monkeypatch):
+    rows = np.array([[90, 10], [10, 90], [0.25, 0], [80, 20], [50, 50]], np.float32)
+    table = SimpleNamespace(
+        n_rows=5,
+        names=None,
+        totals=rows.sum(0),
+        spans=lambda: [(0, rows[:2]), (2, rows[2:])],
+        gather=lambda ids: rows[ids],
+    )
+    shown = SimpleNamespace(
+        view=View(),
+        ranked=lambda sizes: np.argsort(-sizes),
+        first_words=lambda n: [["a"], ["b"]],
+        entry=lambda k: {"topic": int(k)},
+        trained=SimpleNamespace(alpha=np.array([5.0, 5.0])),
+    )
+    names = np.array(["ann", "bob", "cid", "dee", "eve"])
+    monkeypatch.setattr(views, "author_names", lambda table, ids: names[ids].tolist())
+    monkeypatch.setattr(views, "author_id", lambda given, name: 0)
+    asked = SimpleNamespace(shown=shown, table=table, words=2)
+    found = AuthorsView._of_author(asked, "ann")
+    assert found["tokens"] == 100.0
+    np.testing.assert_allclose([t["share"] for t in found["topics"]], [95 / 110, 15 / 110])
+    prior = 100 * rows.sum(0, dtype=float) / rows.sum(dtype=float)
+    mixed = (rows + prior) / (rows.sum(1, keepdims=True) + 100)
+    like = np.sqrt(mixed) @ np.sqrt(mixed[0])
+    # a quarter of a token tells nothing of cid
+    assert [(a["author"], a["tokens"]) for a in found["nearest"]] == [("dee", 100), ("eve", 100)]
+    np.testing.assert_allclose([a["likeness"] for a in found["nearest"]], like[[3, 4]], rtol=1e-6)
