@@ -11,7 +11,8 @@ import pkgutil
 import pytest
 
 import topicstream
-from topicstream.base.errors import TopicsError
+from topicstream.base.errors import TopicsError, UsageError
+from topicstream.retraining.config import words_of_file
 
 # the first runs the program; the second is the name of an add-on, which may be deleted
 NOT_WALKED = ("topicstream.__main__", "topicstream.sklearn")
@@ -65,3 +66,11 @@ def test_an_error_with_another_message_is_the_same_otherwise(kind):
     assert type(other) is kind and str(other) == "raw/a.gz: is cut; give --encoding"
     assert other.exit_code == error.exit_code
     assert other.__notes__ == ["In Python: encoding="]
+
+
+def test_an_option_that_turns_off_is_named_by_what_it_turns_off():
+    error = UsageError("--no-keep-text: requires a new store; or give --force")
+    assert error.__notes__ == ["In Python: keep_text=False, force="]
+    said = words_of_file("x.csv: --no-header where the first line is data, --skip-lines=2 else")
+    assert said.startswith("x.csv: header = false under [ingest] where")
+    assert said.endswith('skip_lines = "2" there else')

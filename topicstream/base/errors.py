@@ -69,6 +69,12 @@ def restore_error(
     return error
 
 
+def _in_python(option: str) -> str:
+    """Spell an option of a command line as a keyword: ``--no-header`` is ``header=False``."""
+    name = option.removeprefix("no-").replace("-", "_")
+    return f"{name}=False" if option.startswith("no-") else f"{name}="
+
+
 class _Portable:
     """Base of errors that can be copied and sent to another process."""
 
@@ -96,9 +102,7 @@ class TopicsError(_Portable, Exception):
         """Add a note with the Python names of the options in the message."""
         options = dict.fromkeys(_OPTION.findall(str(self)))
         if options:
-            self.add_note(
-                f"In Python: {', '.join(option.replace('-', '_') + '=' for option in options)}"
-            )
+            self.add_note(f"In Python: {', '.join(map(_in_python, options))}")
 
     def reworded(self, message: object) -> Self:
         """Copy the error with another message."""

@@ -387,13 +387,13 @@ def _list_beside(name: str, home: Path) -> str:
 
 def words_of_file(message: str) -> str:
     """Return a message about options of a command line in the words of a config file."""
-    options = re.sub(
-        r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=(\w+))?",
-        lambda flag: (
-            flag[1].replace("-", "_") + (f' = "{flag[2]}"' if flag[2] else "") + " under [ingest]"
-        ),
-        message,
-    )
+
+    def spell(flag: re.Match[str]) -> str:
+        off, name, value = flag.groups()
+        said = f' = "{value}"' if value else " = false" if off else ""
+        return f"{name.replace('-', '_')}{said} under [ingest]"
+
+    options = re.sub(r"(?<![\w-])--(no-)?([a-z]+(?:-[a-z]+)*)(?:=(\w+))?", spell, message)
     first, mark, rest = options.partition(" under [ingest]")
     return first + mark + rest.replace(" under [ingest]", " there")
 
