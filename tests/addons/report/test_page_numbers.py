@@ -125,3 +125,11 @@ def test_topics_that_rise_together_are_linked():
     few = Page()
     add_links(few, sums_of(theta[:, :2], {}, {}))
     assert not few.arrays
+    pairs = Page()
+    add_links(pairs, sums_of(theta[:, :3], {}, {}))  # fewer than six others: both of them
+    assert pairs.arrays["link"].shape == (3, 2)
+    assert sorted(pairs.arrays["link"][1].tolist()) == [0, 2]
+    for docs, linked in ((2, False), (3, True)):  # two documents correlate by one or not at all
+        some = Page()
+        add_links(some, sums_of(theta[:docs], {}, {}))
+        assert bool(some.arrays) == linked
