@@ -420,3 +420,18 @@ def test_names_are_written_as_they_come(tmp_path, monkeypatch):
     assert table["name"].to_pylist() == [f"a name of some length {n}" for n in range(20_000)]
     assert table["docs"].to_pylist() == [*range(20_000)]
     assert table["heldout"].to_pylist() == [*range(20_000, 40_000)]
+
+
+def test_links_are_the_same_in_any_number_of_parts(tmp_path, monkeypatch):
+    """Repeats are removed from some links at a time, as millions do not fit a hash table."""
+    write_jsonl(tmp_path / "a.jsonl", docs(300, targets=80))
+    digests = set()
+    for at_once in (1 << 20, 50):
+        monkeypatch.setattr(axis_build, "DISTINCT_AT_ONCE", at_once)
+        out = tmp_path / f"{at_once}.zarr"
+        summary = topicstream.ingest(
+            tmp_path / "a.jsonl", out, meta=META, min_df=1, heldout="10%", progress=False
+        )
+        assert summary["links"]["repeats"] > 0
+        digests.add(digest(out))
+    assert len(digests) == 1

@@ -39,6 +39,8 @@ MEMORY = 128 << 20
 BATCH = 1 << 14
 """Documents read at a time: lists of names are long."""
 ROWS_OF_NAMES = 1 << 16
+DISTINCT_AT_ONCE = 1 << 20
+"""Links of which repeats are removed at a time: a hash table of all of them may not fit MEMORY."""
 NAMES = pa.schema([("name", pa.large_string()), ("docs", pa.int64()), ("heldout", pa.int64())])
 NAME_BYTES = 120
 """Memory of a name until all is written: its bytes, figures, Parquet."""
@@ -249,19 +251,26 @@ def _links(
     _insert_mentions(contents, name, relations)
     run = relations.execute
     count = relations.number
-    run(
-        "create table links as select distinct 2 * document + part as source, high, low from "
-        "mentions"
-    )
+    mentioned = count("select count(*) from mentions")
+    parts_of_links = 1 + mentioned // DISTINCT_AT_ONCE
+    for i in range(parts_of_links):
+        into = "insert into links" if i else "create table links as"
+        run(
+            f"{into} select distinct 2 * document + part as source, high, low from mentions "
+            f"where document % {parts_of_links} = {i}"
+        )
     # a window takes less memory than a join: it sorts and holds one id at a time
     run("""create table resolved as select source, target from (
            select source, max(document) over (partition by high, low) as target
            from (select high, low, null as source, 2 * document + part as document from documents
                  union all select high, low, source, null from links)) where source is not null""")
-    run("""create table pairs as select source, target from resolved where source <> target and \
-target % 2 = 0
-           union select target, source from resolved where source <> target and source % 2 = 0""")
-    mentioned = count("select count(*) from mentions")
+    for i in range(parts_of_links):
+        into = "insert into pairs" if i else "create table pairs as"
+        own = f"source // 2 % {parts_of_links} = {i}"
+        run(f"""{into} select distinct source, target from (
+                select source, target from resolved where target % 2 = 0
+                union all select target, source from resolved where source % 2 = 0
+            ) where source <> target and {own}""")
     figures = {
         "given": mentioned,
         "repeats": mentioned - count("select count(*) from links"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -342,12 +342,7 @@ def _survey(
         values = pa.table({column: mark_missing(batch.column(column)) for column in columns})
         for covariate in covariates.values():
             covariate.counts.update(values[covariate.column].drop_null().to_pylist())
-        distinct = sum(len(covariate.counts) for covariate in covariates.values())
-        room.check(
-            distinct * VALUE_BYTES,
-            f"{distinct:,} different values of {', '.join(columns)} (round numbers, or cut dates "
-            f"to days)",
-        )
+        _check_values(covariates.values(), room, corpus.n_docs / (int(numbers[-1]) + 1))
         some = values.filter(pa.array(numbers % spacing == 0)).drop_null()
         for column in columns:
             sample[column] += some[column].to_pylist()
@@ -357,6 +352,29 @@ def _survey(
     table = pa.table({c: pa.array(values, pa.string()) for c, values in sample.items()})
     known = pa.table({c: mark_missing(table[c], design.missing(c)) for c in columns}).drop_null()
     return design, {column: known[column].to_pylist() for column in columns}
+
+
+def _check_values(covariates: Collection[Covariate], room: Room, left: float) -> None:
+    """Raise DoesNotFit if the distinct values of the columns have no room.
+
+    Parameters
+    ----------
+    covariates
+        The columns, with the values counted so far.
+    room
+        For the values.
+    left
+        All documents, as a multiple of those read so far.
+    """
+    distinct = sum(len(covariate.counts) for covariate in covariates)
+    needed = distinct * VALUE_BYTES
+    if needed <= room.free:
+        return
+    for covariate in covariates:  # a text of many values is refused whatever the limit
+        covariate.choose_coding()
+    columns = ", ".join(dict.fromkeys(covariate.column for covariate in covariates))
+    purpose = f"{distinct:,} different values of {columns} (round numbers, or cut dates to days)"
+    room.check(needed, purpose, in_all=int(needed * left))
 
 
 def _documents(
