@@ -262,7 +262,8 @@ def _scores_and_rows(
         if config.said is not None:
             config.said(
                 *render(
-                    "{position}/{runs} {name}: perplexity {perplexity_choosing:.1f}, NPMI "
+                    "{position}/{runs} {name}: perplexity {perplexity_choosing:.1f} on the half "
+                    "for choosing, NPMI "
                     "{npmi:.3f}[, {dead:topic} dead]",
                     {**row, "position": position, "runs": len(runs), "name": run.name},
                 )
