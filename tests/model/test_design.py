@@ -127,7 +127,9 @@ def test_what_was_not_met_has_no_column_and_numbers_stay_in_range():
 def test_the_record_of_a_design_gives_it_back():
     formula = "party * s(year, 5) + labels"
     design = design_of(formula)
-    entry = decode_record(plain(design.entry(0.5, 10.0)), CovariatesEntry, "test")
+    entry = decode_record(
+        plain(design.entry(slope_sd=0.5, intercept_sd=10.0)), CovariatesEntry, "test"
+    )
     again = entry.design()
     assert again.names == design.names and again.patterns == design.patterns == 0
     np.testing.assert_array_equal(dense(again), dense(design))

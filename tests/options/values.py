@@ -155,6 +155,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--sample": [["50%"]],
         "--covariates": [["group", "--algo", "bp"]],
         "--covariate-sd": [["0.5"]],
+        "--covariate-means": [["0.5"]],
         "--intercept-sd": [["5"]],
         "--mem-limit": [["512M"]],
         "--block-cells": [["4096"]],

@@ -1,13 +1,21 @@
 """The step of the coefficients of covariates, dense, with SciPy: for engines/covariates.py."""
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, polygamma
 
 
 def rise(counts, prior):
     """E[psi(n + prior) - psi(prior)], n the whole numbers next to each count."""
     whole = np.floor(counts)
     return (counts - whole) / (whole + prior) + digamma(whole + prior) - digamma(prior)
+
+
+def fall(counts, prior):
+    """E[psi'(prior) - psi'(n + prior)], n the whole numbers next to each count."""
+    whole = np.floor(counts)
+    return (
+        (counts - whole) / (whole + prior) ** 2 + polygamma(1, prior) - polygamma(1, whole + prior)
+    )
 
 
 def bounds(x, counts, coefficients):

@@ -112,6 +112,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "weighting": "tf",
         "covariates": None,  # a formula of columns, which these documents do not have
         "covariate_sd": 0.5,
+        "covariate_means": 0.5,
         "intercept_sd": 5.0,
         "options": {"alpha": 0.1},
     },

@@ -12,6 +12,7 @@ import numpy as np
 from topicstream.base.errors import StoreError
 from topicstream.base.records import Json
 from topicstream.base.text import render, sparkline
+from topicstream.model.formula import parse_formula
 from topicstream.model.manifest import manifest_json, read_manifest
 from topicstream.model.parts import model_parts
 from topicstream.model.store import read_history
@@ -104,6 +105,7 @@ SUMMARY = """{path}: {topics} topics over {words:word}
 [  weighting    {weighting.kind}]
 [  seed words   {seeded} of {seed_words} topics]
 [  covariates   {covariates.formula}; alpha is its mean over the training documents]
+[               deviations learned: {deviations}]
   alpha        {alpha}
   beta         {beta:g} a word
 [  corpus       {corpus.docs:document}[, {corpus.cells:value}][, {corpus.tokens:,.0f} tokens][, \
@@ -140,12 +142,22 @@ def lines(info: dict[str, Any]) -> list[str]:
         "dead_topics": len(dead),
         "first_dead": [str(k) for k in dead[:20]],
         "options": _join_settings(info.get("options")),
+        "deviations": deviations_text(info.get("covariates")),
         "versions": _join_settings(info.get("versions")),
     }
     verified = render("[  verified     all checksums match; content {content_hash:.16}]", info)
     parts = [part.line for name, part in model_parts().items() if name in info and part.line]
     summary = SUMMARY + "".join(f"{line}\n" for line in parts) + SIZES
     return render(summary, about) + history_lines(info["history"]) + verified
+
+
+def deviations_text(covariates: Mapping[str, Any] | None) -> str | None:
+    """Format the learned deviation of each term of a formula, None without any."""
+    if covariates is None or not covariates["learned_sd"]:
+        return None
+    terms = [":".join(map(str, term)) for term in parse_formula(covariates["formula"])]
+    learned = zip(terms, covariates["learned_sd"], strict=True)
+    return ", ".join(f"{term} {sd:.2g}" for term, sd in learned)
 
 
 def alpha_text(alpha: list[float]) -> str:

@@ -8,7 +8,18 @@ make the likelihood of lambda_k a Poisson regression, for each topic by itself:
     Q_k = sum_d [a_dk x_d lambda_k - b_d exp(x_d lambda_k)] - sum_f (lambda_kf - m_kf)^2 / (2 s_f^2)
     a_dk = alpha_dk E[psi(n_dk + alpha_dk) - psi(alpha_dk)],    b_d = psi(n_d + A_d) - psi(A_d)
 
-With x = 1 its maximum is the fixed point of ``--learn-priors``. Steps of Newton's method are made
+With x = 1 its maximum is the fixed point of ``--learn-priors``.
+
+That maximum is about which topics a document has, not how much of them: where nothing of a document
+is read, the expected shares alpha / A are off by half for some topics. So the counts themselves
+have a say as well (``mean_weight``), a quasi-likelihood of the shares with the variance that the
+Dirichlet-multinomial has for a document of mean length n:
+
+    a_dk += w_d n_dk,    b_d += w_d n_d / A_d,    w_d = mean_weight (1 + A_d) / (n + A_d)
+
+It adds as much to the sum of a as to that of b A, so it moves shares, and not A.
+
+ Steps of Newton's method are made
 at the ends of passes, ``FIRST`` in a row and then one in ``EVERY``. The matrix is the pooled one of
 all topics, M = sum_d b_d A_d x_d x_d', scaled by what each topic has of each column:
 
@@ -19,6 +30,13 @@ all topics, M = sum_d b_d A_d x_d x_d', scaled by what each topic has of each co
 A pull (``--prior-pull``) holds the mean of alpha_dk over the documents near its initial value, as
 it holds alpha without covariates: a gamma prior of the mean, whose logarithm is bounded by its
 tangent.
+
+The standard deviation s of each term is learned, unless it is given: MacKay's (1992) fixed point
+s^2 = sum lambda^2 / sum_kf e_kf / (e_kf + 1 / s^2), where e is what the documents tell of a
+coefficient. Covariates without meaning end with an s near 0. Topics are inferred from words, which
+the likelihood of their counts does not know. So e = I^2 / J, with J the sum of the squares of the
+documents' own gradients and I the information less what is missing (Louis 1982): a count below one
+token is a single token that may be another topic's. The prior is as much stronger: s^2 / (J / I).
 
 diag(h_k) is never below the second derivative of Q_k (x x' <= diag(|x_f| sum |x_e|)), so it tells
 how far a step may go without passing the maximum: Q_k never falls (``bound_steps``).
@@ -33,6 +51,10 @@ Mimno & McCallum (2008). Topic models conditioned on arbitrary features with
 Dirichlet-multinomial regression. UAI 2008.
 
 Minka (2000). Estimating a Dirichlet distribution.
+
+MacKay (1992). Bayesian interpolation. Neural Computation 4.
+
+Louis (1982). Finding the observed information matrix when using the EM algorithm. JRSS B 44.
 """
 
 from __future__ import annotations
@@ -44,11 +66,13 @@ import numpy as np
 from topicstream.corpus.block import Block, CovariateRows
 from topicstream.engines.shapes import BlockShape, Buffer, PriorShape, Shape
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
-from topicstream.numeric.kernels.dirichlet import FREE, Pull, digamma, exp, logs
+from topicstream.numeric.kernels.dirichlet import FREE, Pull, digamma, exp, logs, trigamma
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.tables.spec import padded, quantum_of
 
 LAMBDA = "lambda"
+DEVIATIONS = "lambda_sd"
+"""Parameters of an engine: the coefficients, and the deviation of each term's prior."""
 FIRST = 20
 EVERY = 3
 """The coefficients make so many steps pass after pass, then one in every third pass: with fewer,
@@ -59,6 +83,13 @@ WAIT = 2
 LOWEST = -13.8  # log of the least and the largest alpha of a document
 HIGHEST = 4.6
 LEAST_SUM = 1e-3  # of alpha of a document, for the bound of b
+LONGEST = 10.0
+"""Mean documents that a longer one counts for in the quasi-likelihood."""
+LARGEST = 1e3  # of a document's a, where it is squared
+LEAST_DEVIATION = 1e-3
+MOST_DEVIATION = 3.0
+FALL = 0.5
+"""Learned deviations: their bounds, and what a step leaves of one at least."""
 CURVED = 0.72
 """exp(y) <= 1 + y + 0.72 y^2 for |y| <= 1."""
 ROUNDS = 50
@@ -101,6 +132,16 @@ def _rise(count: float, prior: float) -> float:
     return rise  # type: ignore[no-any-return]
 
 
+@kernel(inline="always")
+def _fall(count: float, prior: float) -> float:
+    """Compute E[psi'(prior) - psi'(n + prior)], n the whole numbers next to ``count``."""
+    whole = np.floor(count)
+    fall = (count - whole) / ((whole + prior) * (whole + prior))
+    if whole > 0.0:
+        fall += trigamma(prior) - trigamma(whole + prior)
+    return fall  # type: ignore[no-any-return]
+
+
 @kernel
 def add_documents(
     theta: Array,
@@ -116,10 +157,14 @@ def add_documents(
     curvature: Doubles,
     slope: Doubles,
     spread: Doubles,
+    squares: Doubles,
+    information: Doubles,
     pooled: Doubles,
     sums: Doubles,
+    share: float,
+    length_of_all: float,
 ) -> None:
-    """Add a block's documents to the sums behind g, h and M (symbols: the module's docstring).
+    """Add a block's documents to the sums behind g, h, J, I and M (symbols: see the module).
 
     Parameters
     ----------
@@ -138,26 +183,38 @@ def add_documents(
         float64[F, K], sums of x (a - b alpha) and of b alpha |x| sum |x|, added to.
     slope, spread
         float64[F, K], sums of alpha x and of alpha |x| sum |x|, added to.
+    squares, information
+        float64[F, K], sums of x^2 times a document's squared gradient, and of x^2 times its
+        information, added to.
     pooled
         float64[F, F], added to.
     sums
         float64[2 K + 2], sums of alpha and of a over the documents, their number, and the sum of b,
         added to.
+    share, length_of_all
+        ``mean_weight``, and the tokens of a mean document.
     """
     topics = gradient.shape[1]
     each = active.shape[1] == 0
     width = min(theta.shape[1], topics) if each else theta.shape[1]
     own = np.empty(topics)
+    squared = np.empty(topics)
+    known = np.empty(topics)
     first = np.int64(0)
     for u in range(len(ends)):
         if ends[u] == first:
             continue
         own[:] = 0.0
+        squared[:] = 0.0
+        known[:] = 0.0
         total = 0.0
         for k in range(topics):
             total += np.float64(alphas[u, k])
         # a of each topic and b, summed over the documents of the row
         below = 0.0
+        below_squared = 0.0
+        flat = 0.0
+        multinomial = 0.0
         docs = 0.0
         for i in range(first, ends[u]):
             d = order[i]
@@ -167,11 +224,28 @@ def add_documents(
                 k = j if each else np.int64(active[d, j])  # type: ignore[assignment]
                 if count > 0.0 and k < topics:
                     length += count
+            if length == 0.0:
+                continue
+            weight = share * (1.0 + total) / (length_of_all + total)
+            weight *= min(1.0, LONGEST * length_of_all / length)
+            rise = _rise(length, total) + weight * length / total
+            docs += 1.0
+            below += rise
+            below_squared += rise * rise
+            flat += _fall(length, total)
+            multinomial += weight * length / total
+            for j in range(width):
+                count = np.float64(theta[d, j])
+                k = j if each else np.int64(active[d, j])  # type: ignore[assignment]
+                if count > 0.0 and k < topics:
                     alpha = np.float64(alphas[u, k])
-                    own[k] += alpha * _rise(count, alpha)
-            if length > 0.0:
-                below += _rise(length, total)
-                docs += 1.0
+                    a = alpha * _rise(count, alpha) + weight * count
+                    own[k] += a
+                    a = min(a, LARGEST)
+                    squared[k] += a * (a - 2.0 * rise * alpha)
+                    known[k] += alpha * alpha * _fall(count, alpha)
+                    if count < 1.0:
+                        known[k] -= (1.0 + weight) * count * (1.0 - count)
         first = ends[u]
         if docs == 0.0:
             continue
@@ -191,6 +265,9 @@ def add_documents(
                 alpha = np.float64(alphas[u, k])
                 gradient[f, k] += x * (own[k] - below * alpha)
                 curvature[f, k] += reach * below * alpha
+                squares[f, k] += x * x * (squared[k] + alpha * alpha * below_squared)
+                learned = known[k] + alpha * (multinomial - alpha * flat)
+                information[f, k] += x * x * learned
                 if held:
                     slope[f, k] += x * docs * alpha
                     spread[f, k] += reach * docs * alpha
@@ -271,20 +348,34 @@ def solve_scaled(
                 along[f, k] = residual[f, k] * precise[f, k] + curve[k] * along[f, k]
 
 
-def coefficient_priors(prior: PriorShape, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the means float64[F, K] and standard deviations float64[F] of the coefficients."""
+def coefficient_means(prior: PriorShape, alpha: np.ndarray) -> np.ndarray:
+    """Return the means of the coefficients' prior, float64[F, K]."""
     means = np.zeros((prior.columns, len(alpha)))
     means[0] = logs(alpha)
-    deviations = np.full(prior.columns, prior.slope_sd)
-    deviations[0] = prior.intercept_sd
-    return means, deviations
+    return means
 
 
 def initial_coefficients(prior: PriorShape, alpha: np.ndarray) -> np.ndarray:
     """Return the coefficients that training begins with, float64[F, K]."""
     if prior.begin is not None:
         return np.array(prior.begin, np.float64)
-    return coefficient_priors(prior, alpha)[0]
+    return coefficient_means(prior, alpha)
+
+
+def initial_deviations(prior: PriorShape) -> np.ndarray:
+    """Return the standard deviations of each term's prior that training begins with."""
+    if prior.begin_sd is not None:
+        return np.array(prior.begin_sd, np.float64)
+    deviations = np.full(len(prior.norms), prior.slope_sd)
+    deviations[0] = prior.intercept_sd
+    return deviations
+
+
+def prior_params(prior: PriorShape | None, alpha: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the parameters that covariates add to an engine's."""
+    if prior is None:
+        return {}
+    return {LAMBDA: initial_coefficients(prior, alpha), DEVIATIONS: initial_deviations(prior)}
 
 
 def prior_stats(shape: Shape) -> dict[str, int]:
@@ -298,6 +389,8 @@ def prior_stats(shape: Shape) -> dict[str, int]:
         "prior_curvature": entries,
         "prior_slope": entries,
         "prior_spread": entries,
+        "prior_squares": entries,
+        "prior_information": entries,
         "prior_pooled": columns * columns,
         "prior_sums": 2 * shape.topics + 2,
     }
@@ -370,8 +463,12 @@ def count_prior(
         stats["prior_curvature"].reshape(entries),
         stats["prior_slope"].reshape(entries),
         stats["prior_spread"].reshape(entries),
+        stats["prior_squares"].reshape(entries),
+        stats["prior_information"].reshape(entries),
         stats["prior_pooled"].reshape(prior.columns, prior.columns),
         stats["prior_sums"],
+        prior.mean_weight,
+        max(shape.length, 1.0),
     )
 
 
@@ -384,14 +481,18 @@ def round_stats(shape: Shape, stats: Mapping[str, np.ndarray]) -> None:
     prior = shape.covariates
     assert prior is not None
     norm = float(prior.norms.sum())
+    tokens = (1.0 + prior.mean_weight) * shape.tokens
+    gradients = (1.0 + 1.0 + prior.mean_weight * LONGEST) * LARGEST
     mass = 128.0 * (shape.rows or shape.docs)
     bounds = {
-        "prior_gradient": 2.0 * norm * shape.tokens,
-        "prior_curvature": norm * norm * shape.tokens,
+        "prior_gradient": 2.0 * norm * tokens,
+        "prior_curvature": norm * norm * tokens,
         "prior_slope": norm * mass,
         "prior_spread": norm * norm * mass,
-        "prior_pooled": norm * norm * shape.tokens,
-        "prior_sums": max(mass, shape.tokens / LEAST_SUM),
+        "prior_squares": norm * norm * (shape.rows or shape.docs) * gradients**2,
+        "prior_information": 4.0 * norm * norm * tokens,
+        "prior_pooled": norm * norm * tokens,
+        "prior_sums": max(mass, tokens / LEAST_SUM),
     }
     for name, bound in bounds.items():
         quantum = quantum_of(2.0 * bound)
@@ -434,10 +535,14 @@ def step_coefficients(
         return {}
     entries = prior.columns, shape.topics
     coefficients = params[LAMBDA]
-    means, deviations = coefficient_priors(prior, first_alpha)
-    ridge = 1.0 / deviations**2
+    deviations = params[DEVIATIONS]
+    squares = stats["prior_squares"].reshape(entries)
+    information = stats["prior_information"].reshape(entries)
+    excess = excess_of_terms(prior, squares, information)
+    ridge = (excess / deviations**2)[prior.term_of]
     curvature = stats["prior_curvature"].reshape(entries)
-    gradient = stats["prior_gradient"].reshape(entries) - (coefficients - means) * ridge[:, None]
+    gradient = stats["prior_gradient"].reshape(entries)
+    gradient = gradient - (coefficients - coefficient_means(prior, first_alpha)) * ridge[:, None]
     whole = np.cumsum(curvature, axis=1)[:, -1:]
     mean, own, (docs, below) = np.split(stats["prior_sums"], [shape.topics, 2 * shape.topics])
     mean = mean / docs
@@ -448,6 +553,9 @@ def step_coefficients(
     steps = np.empty(entries)
     pooled = stats["prior_pooled"].reshape(prior.columns, prior.columns)
     solve_scaled(pooled, scale, ridge, gradient, steps)
+    if prior.learns_sd:
+        told = information / excess[prior.term_of, None]
+        deviations[:] = fit_deviations(prior, deviations, coefficients + steps, told)
     steps *= bound_steps(prior, gradient, curvature + ridge[:, None], steps)
     steps[:, shape.topics - fixed :] = 0.0
     coefficients += steps
@@ -456,6 +564,51 @@ def step_coefficients(
         "alpha_sum": float(params["alpha"].sum()),
         "covariates_moved": float(np.abs(steps).max(initial=0.0)),
     }
+
+
+def _sum(values: np.ndarray) -> float:
+    """Add numbers from the first to the last, as on every processor."""
+    return float(np.cumsum(values)[-1])
+
+
+def excess_of_terms(prior: PriorShape, squares: np.ndarray, information: np.ndarray) -> np.ndarray:
+    """Compute J / I of each term: the variance of gradients as a multiple of the model's.
+
+    It is 1 for the intercept, and where deviations are given.
+    """
+    excess = np.ones(len(prior.norms))
+    for term in range(1, len(excess) if prior.learns_sd else 0):
+        own = prior.term_of == term
+        told = _sum(information[own])
+        if told > 0.0:
+            excess[term] = min(max(_sum(squares[own]) / told, 0.1), 100.0)
+    return excess
+
+
+def fit_deviations(
+    prior: PriorShape, deviations: np.ndarray, ends: np.ndarray, told: np.ndarray
+) -> np.ndarray:
+    """Make a step of the standard deviations of the terms' priors.
+
+    Parameters
+    ----------
+    deviations
+        float64[terms]; that of the intercept stays.
+    ends
+        float64[F, K], where the coefficients would go without bounds of their steps.
+    told
+        float64[F, K], what the documents tell of each coefficient.
+    """
+    out = deviations.copy()
+    for term in range(1, len(out)):
+        own = prior.term_of == term
+        precision = np.maximum(told[own], 0.0)
+        known = _sum(precision / (precision + 1.0 / deviations[term] ** 2))
+        if known > 0.0:
+            least = max(FALL * deviations[term], LEAST_DEVIATION)
+            fitted = np.sqrt(_sum(ends[own] ** 2) / known)
+            out[term] = min(max(fitted, least), MOST_DEVIATION)
+    return out
 
 
 def bound_steps(

@@ -34,8 +34,13 @@ class PriorShape:
         Bound of the non-zero numbers of a row.
     slope_sd, intercept_sd
         Standard deviations of the normal priors of the coefficients.
-    begin
-        float64[F, K], the coefficients that training begins with, or None.
+    learns_sd
+        Whether that of each term is learned; ``slope_sd`` is the first.
+    mean_weight
+        Weight of the documents' shares beside the likelihood of their topics.
+    begin, begin_sd
+        float64[F, K], float64[terms], the coefficients and deviations that training begins with,
+        or None.
     """
 
     names: tuple[str, ...]
@@ -45,7 +50,10 @@ class PriorShape:
     longest: int = 1
     slope_sd: float = 1.0
     intercept_sd: float = 10.0
+    learns_sd: bool = False
+    mean_weight: float = 0.0
     begin: np.ndarray | None = None
+    begin_sd: np.ndarray | None = None
 
     @property
     def columns(self) -> int:

@@ -178,6 +178,11 @@ class CovariatesEntry(Record):
         As it was given.
     slope_sd, intercept_sd
         Standard deviations of the priors of the coefficients.
+    mean_weight
+        Weight of the documents' shares beside the likelihood of their topics.
+    learned_sd
+        The learned standard deviation of each term, in the order of the formula; empty: all have
+        ``slope_sd``.
     columns
         The covariates of the formula's factors, in order.
     """
@@ -186,10 +191,14 @@ class CovariatesEntry(Record):
     slope_sd: float
     intercept_sd: float
     columns: list[CovariateEntry]
+    mean_weight: float = 0.0
+    learned_sd: list[float] = []
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(factors_of(self.formula)):
             raise ValueError("covariates: not one column for each variable of the formula")
+        if len(self.learned_sd) not in (0, len(parse_formula(self.formula))):
+            raise ValueError("covariates: not one deviation for each term of the formula")
 
     def design(self) -> PriorDesign:
         """Return the design."""
@@ -284,12 +293,10 @@ class PriorDesign(Design):
             return 0
         return prod(len(c.levels) + 1 for c in unlike)
 
-    def entry(self, slope_sd: float, intercept_sd: float) -> CovariatesEntry:
-        """Describe the design for a model's manifest."""
+    def entry(self, **prior: Any) -> CovariatesEntry:
+        """Describe the design for a model's manifest, and the prior of its coefficients."""
         columns = [entry_of(c, factor.df) for factor, c in self.covariates.items()]
-        return CovariatesEntry(
-            formula=self.formula, slope_sd=slope_sd, intercept_sd=intercept_sd, columns=columns
-        )
+        return CovariatesEntry(formula=self.formula, columns=columns, **prior)
 
     def rows(self, values: Mapping[str, Any], unseen: Unseen | None = None) -> SparseRows:
         """Code documents.

@@ -91,7 +91,8 @@ class Train:
         help="Formula of metadata that each document's alpha depends on.",
         example="party + s(date)",
     )
-    covariate_sd: float = like(TrainConfig, "covariate_sd", example=0.5)
+    covariate_sd: float | None = like(TrainConfig, "covariate_sd", example=0.5)
+    covariate_means: float = like(TrainConfig, "covariate_means", example=1.0)
     intercept_sd: float = like(TrainConfig, "intercept_sd", example=5.0)
     options: Mapping[str, Any] = field(default_factory=dict)
 

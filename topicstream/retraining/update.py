@@ -177,7 +177,8 @@ def _covariates_of(manifest: ModelManifest) -> dict[str, Any]:
         return {}
     return {
         "covariates": entry.formula,
-        "covariate_sd": entry.slope_sd,
+        "covariate_sd": None if entry.learned_sd else entry.slope_sd,
+        "covariate_means": entry.mean_weight,
         "intercept_sd": entry.intercept_sd,
     }
 

@@ -99,7 +99,7 @@ def choose(
         ``prediction`` or ``reading``.
     covariates
         Whether alpha depends on the documents' covariates. It is not pulled then: their
-        coefficients have a prior, and with a pull acl got worse.
+        coefficients have a prior and the documents' shares a say (``--covariate-means``).
     seeded
         Whether there are seed words, whose strengths may be fractions.
     passes

@@ -140,12 +140,22 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         metavar="FORMULA",
         recorded=True,
     )
-    covariate_sd: float = option(
-        1.0,
+    covariate_sd: float | None = option(
+        None,
         "With --covariates: standard deviation of the prior of each coefficient, of categories and "
-        "of numbers in standard deviations; smaller holds documents closer together.",
+        "of numbers in standard deviations; smaller holds documents closer together (default: "
+        "learned for each term of the formula).",
         above=0,
         max=1e3,
+        advanced=True,
+        recorded=True,
+    )
+    covariate_means: float = option(
+        1.0,
+        "With --covariates: weight of the documents' shares of topics beside the likelihood of "
+        "their topics, which alone (0) predicts documents worse of which nothing is read.",
+        min=0,
+        max=100,
         show=True,
         advanced=True,
         recorded=True,

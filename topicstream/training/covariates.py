@@ -31,6 +31,8 @@ from topicstream.training.config import TrainConfig
 
 MOST_COEFFICIENTS = 1_000_000
 """Topics times columns. The statistics of a block are four times as many float64."""
+FIRST_SD = 1.0
+"""Standard deviation of the coefficients from which a learned one begins."""
 TABLE = "lambda"
 """Name of a model's array of coefficients, columns by topics."""
 
@@ -107,18 +109,45 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
         np.array(norms),
         design.patterns,
         longest_row(design),
-        config.covariate_sd,
+        FIRST_SD if config.covariate_sd is None else config.covariate_sd,
         config.intercept_sd,
-        _begin(config, columns, topics),
+        config.covariate_sd is None,
+        config.covariate_means,
+        *_begin(config, columns, topics),
     )
 
 
-def _begin(config: TrainConfig, columns: int, topics: int) -> np.ndarray | None:
-    """Read the coefficients of the model that a run continues, float64[F, K], or None."""
-    if continued_entry(config) is None:
-        return None
+def _begin(
+    config: TrainConfig, columns: int, topics: int
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Read what the model that a run continues has learned, None for what is not there.
+
+    Returns
+    -------
+    tuple
+        The coefficients, float64[F, K], and the deviations of their priors, float64[terms].
+    """
+    entry = continued_entry(config)
+    if entry is None:
+        return None, None
     coefficients = read_coefficients(Path(str(config.warm)), read_manifest(Path(str(config.warm))))
-    return coefficients if coefficients.shape == (columns, topics) else None
+    if coefficients.shape != (columns, topics):
+        return None, None
+    learned = config.covariate_sd is None and entry.learned_sd
+    return coefficients, np.array([entry.intercept_sd, *entry.learned_sd]) if learned else None
+
+
+def entry_of_run(design: PriorDesign, prior: PriorShape, deviations: np.ndarray) -> CovariatesEntry:
+    """Describe the prior of a finished run for its model's manifest.
+
+    ``deviations`` of the terms: float64[terms].
+    """
+    return design.entry(
+        slope_sd=prior.slope_sd,
+        intercept_sd=prior.intercept_sd,
+        mean_weight=prior.mean_weight,
+        learned_sd=deviations[1:].tolist() if prior.learns_sd else [],
+    )
 
 
 def read_coefficients(folder: Path, manifest: ModelManifest) -> np.ndarray:

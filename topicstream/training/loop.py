@@ -29,13 +29,14 @@ from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines.base import VectorEngine, passes_needed
+from topicstream.engines.covariates import DEVIATIONS
 from topicstream.model.manifest import Origin, as_origin, origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_kinds import dead_warning
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.training.config import TrainConfig
-from topicstream.training.covariates import TABLE
+from topicstream.training.covariates import TABLE, entry_of_run
 from topicstream.training.executor import Executor, Job, MakeExecutor, Remote
 from topicstream.training.plan import Allowance, wider_rounds
 from topicstream.training.rehearsal import rehearsal_config, rehearse
@@ -386,7 +387,9 @@ def _origin(session: Session, reason: str) -> Origin:
     if record.sample is not None:
         manifest["sample"] = record.sample
     if run.design is not None:
-        manifest["covariates"] = run.design.entry(record.covariate_sd, record.intercept_sd)
+        prior = run.engine.shape.covariates
+        assert prior is not None
+        manifest["covariates"] = entry_of_run(run.design, prior, session.params[DEVIATIONS])
     return origin_of(as_origin(manifest), topic_names=topic_names)
 
 

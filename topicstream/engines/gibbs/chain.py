@@ -49,8 +49,8 @@ from topicstream.engines.covariates import (
     block_priors,
     count_prior,
     count_topics,
-    initial_coefficients,
     is_counted,
+    prior_params,
     prior_stats,
     prior_workspace,
     round_stats,
@@ -318,10 +318,7 @@ class Chain(Engine):
 
     def initial_params(self) -> dict[str, np.ndarray]:
         params = {**super().initial_params(), "passes": np.zeros(1)}
-        prior = self.shape.covariates
-        if prior is not None:
-            params[LAMBDA] = initial_coefficients(prior, params["alpha"])
-        return params
+        return params | prior_params(self.shape.covariates, params["alpha"])
 
     def priors(self, visit: Visit, out: Out) -> tuple[np.ndarray, np.ndarray]:
         """Return alpha of the documents: rows float64[A, >= K], and each document's, int32[D].

@@ -35,8 +35,8 @@ from topicstream.engines.covariates import (
     LAMBDA,
     block_priors,
     count_prior,
-    initial_coefficients,
     is_counted,
+    prior_params,
     prior_stats,
     prior_workspace,
     round_stats,
@@ -225,10 +225,7 @@ class Learning(Engine):
 
     def initial_params(self) -> dict[str, np.ndarray]:
         params = super().initial_params()
-        prior = self.shape.covariates
-        if prior is not None:
-            params[LAMBDA] = initial_coefficients(prior, params["alpha"])
-        return params
+        return params | prior_params(self.shape.covariates, params["alpha"])
 
     def document_priors(self, visit: Visit, out: Out) -> np.ndarray | None:
         """Return alpha of a block's distinct rows of covariates, float32[U, padded(K)], or None."""

@@ -78,6 +78,7 @@ _half_log = polynomial("float64", *(1.0 / n for n in range(17, 2, -2)))
 _product = polynomial("float64", 1.0, 28.0, 252.0, 720.0)  # of (u + c_i) / u, and its slope in u
 _slope = polynomial("float64", 4.0, 84.0, 504.0, 720.0)
 _digamma = polynomial("float64", 1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+_trigamma = polynomial("float64", 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
 _digamma32 = polynomial("float32", 1 / 252, -1 / 120, 1 / 12)
 _lgamma = polynomial("float64", -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 
@@ -136,6 +137,19 @@ def _below(x: float) -> float:
 def digamma(x: float) -> float:
     """Compute psi(x) = d/dx log Gamma(x) of a float64 x > 0."""
     return log(x + 8.0) + _below(x)  # type: ignore[no-any-return]
+
+
+@_scalar
+def trigamma(x: float) -> float:
+    """Compute psi'(x) of a float64 x > 0, within 1e-9 (relative)."""
+    z = x + 8.0
+    w = 1.0 / z
+    v = w * w
+    shift = 0.0
+    for i in range(8):
+        t = x + i
+        shift += 1.0 / (t * t)
+    return fma64(w * v, _trigamma(v), fma64(0.5, v, w)) + shift  # type: ignore[no-any-return]
 
 
 @_scalar

@@ -64,7 +64,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     sample: float | None = None
     weighting: str = "none"
     covariates: str | None = None
-    covariate_sd: float = 1.0
+    covariate_sd: float | None = None
+    covariate_means: float = 1.0
     intercept_sd: float = 10.0
     layout: dict[str, int]
     corpus: str
