@@ -21,9 +21,10 @@ from topicstream.retraining.config import Gate
 TOKENS = 1000.0
 
 
-def model_of(sizes, names=()):
+def model_of(sizes, names=(), covariates=None):
     """A model of which the gate asks for sizes and warnings alone."""
-    return SimpleNamespace(sizes=np.array(sizes, float), names=list(names))
+    manifest = SimpleNamespace(covariates=covariates)
+    return SimpleNamespace(sizes=np.array(sizes, float), names=list(names), manifest=manifest)
 
 
 @pytest.fixture
@@ -174,3 +175,10 @@ def test_models_are_opened_beside_their_pairs_and_the_words_of_the_corpus(monkey
     }
     gate.open_models(["new"], corpus, 5, 4)
     assert asked["beside"] == 150 * 1000 + 32 * 900
+
+
+def test_with_covariates_the_prior_of_all_documents_is_named(judge):
+    with_own = model_of([10, 10], covariates="party")
+    given = [(100.0, SAME), (100.0, SAME)]
+    assert judge(with_own, FINE, given).prior == "all documents with the mean prior"
+    assert judge(FINE, FINE, given).prior == ""

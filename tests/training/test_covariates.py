@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import signal
+import sys
 from itertools import count
 from types import SimpleNamespace
 
@@ -258,6 +261,15 @@ def test_what_the_model_has_not_met_is_said(model, capsys):
     assert "party: 1 document has a value that the model has not met ('yellow')" in told
     assert "date: 1 document lies outside of 1990.33 to 2019.33" in told
     assert "1 document without party, date, labels has the mean prior" in told
+
+
+def test_following_says_first_which_prior_documents_have(model, monkeypatch, capsys):
+    line = json.dumps({"text": "aaae", "party": "blue"}).encode() + b"\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(line))))
+    assert not run_command(["infer", "-", "--follow", "--model", str(model)])
+    told = capsys.readouterr()
+    assert "covariates: each document has the prior of its party, date, labels" in told.err
+    assert json.loads(told.out)["tokens"] == 1.0
 
 
 def test_info_names_the_formula(model, capsys):

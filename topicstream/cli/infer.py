@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from topicstream.base import plugins
 from topicstream.base.errors import json_line
 from topicstream.base.files.marker import kind_of
+from topicstream.base.progress import Progress
 from topicstream.base.text import render
 from topicstream.cli.command import Command, Section, show_progress, take_asked, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
@@ -28,6 +29,17 @@ SUMMARY = (
     "{rejected:,} records rejected],"
     "[ {oov_rate:.2p} % of {tokens:,.0f} tokens unknown,] {seconds:.1f} s, {rate} documents/s"
 )
+
+
+class Messages(Progress):
+    """Pass on the lines of a command that has no end to show progress towards."""
+
+    def __init__(self, listener: Progress) -> None:
+        self._listener = listener
+
+    def say(self, line: str) -> None:
+        """Report a line at once."""
+        self._listener.say(line)
 
 
 def options_of_method(line: Sequence[str] | None) -> Mapping[str, Section]:
@@ -97,7 +109,7 @@ def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
             InferConfig,
             {**values, "documents": [input_path(p) for p in paths]},
             out=sys.stdout.buffer if out is None else out,
-            progress=False if values["follow"] else progress,
+            progress=Messages(progress) if values["follow"] else progress,
             options=method_options,
         )
         summary = infer(config)

@@ -166,7 +166,13 @@ class Answers:
                 f"the model; bp and vb give each its own"
             )
             return []
-        return entry.design().columns
+        columns = entry.design().columns
+        if self.config.follow:  # the counts of the end may never come
+            self.progress.say(
+                f"covariates: each document has the prior of its {', '.join(columns)}; without "
+                f"them, the mean prior of the model"
+            )
+        return columns
 
     def encoded(self, encode: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
         """Encode the answers of every block, in input order.

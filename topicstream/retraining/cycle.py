@@ -424,6 +424,8 @@ class Cycle:
         text = f"gate: passed, held-out perplexity {judgement.perplexity or math.nan:.1f}"
         if judgement.perplexity_before is not None:
             text += f" (present model {judgement.perplexity_before:.1f})"
+        if judgement.prior:
+            text += f", {judgement.prior}"
         self.log.say(text)
         ids = (
             number_topics(new.n_topics)

@@ -48,6 +48,8 @@ class Judgement:
         Held-out tokens that were scored.
     oov_rate
         Share of the held-out tokens whose word one of the models does not know.
+    prior
+        Which prior documents had, where covariates give each its own; else empty.
     """
 
     refused: list[str] = field(default_factory=list)
@@ -57,6 +59,7 @@ class Judgement:
     error: float | None = None
     tokens: float = 0
     oov_rate: float | None = None
+    prior: str = ""
 
 
 def shared_perplexity(
@@ -140,6 +143,8 @@ def judge(
 ) -> Judgement:
     """Judge a new model beside the present one, if there is one."""
     judgement = Judgement(warnings=dead_warning(new) + _same_topics(new))
+    if any(model.manifest.covariates for model in (new, old) if model is not None):
+        judgement.prior = "all documents with the mean prior"
     if gate.topics and old and _unfit(new) > _unfit(old):
         judgement.refused += judgement.warnings
     for score, logliks in shared_perplexity([new] if old is None else [new, old], corpus, threads):
