@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 import topicstream
-from topicstream.addons.covariates.view import predicted_rows
+from topicstream.addons.covariates.intervals import Sums, draws_of, solve_errors
+from topicstream.addons.covariates.view import few_documents, predicted_rows
 from topicstream.base.errors import InputError
 from topicstream.base.progress import Shown
+from topicstream.cli.main import run as run_command
+from topicstream.model.design import CovariateEntry, CovariatesEntry
+from topicstream.model.formula import Factor
 from topicstream.model.topic_model import TopicModel
 
 WORDS = {"red": "apple cherry berry grape", "blue": "river lake ocean cloud"}
@@ -67,6 +71,53 @@ def test_rows_are_those_of_documents(models):
     rows = predicted_rows(design, covariate, [("low", covariate.low), ("mean", covariate.mean)])
     assert rows.shape == (2, len(design.names))
     assert rows[1].tolist() == [1.0] + [0.0] * (len(design.names) - 1)
+
+
+def test_intervals_hold_the_share_and_stars_need_ten_documents(models):
+    given = {"corpus": models / "corpus.zarr", "covariates": True, "progress": False}
+    rows = topicstream.show(models / "with", **given)
+    assert all(row["low"] < row["share"] < row["high"] for row in rows)
+    assert rows == topicstream.show(models / "with", threads=1, **given)
+    of_party = [row for row in rows if row["variable"] == "party" and row["topic"] == 0]
+    assert [row["differs"] for row in of_party] == [False, True]  # the first is the reference
+    model = TopicModel.open(models / "with")
+    party = model.manifest.covariates.design().covariates[Factor("party")]
+    party.counts[party.levels[1]] = 9
+    few = f"too few documents: 9 (party={party.levels[1]})"
+    assert few_documents(party, party.levels[1]) == few
+    assert few_documents(party, party.levels[0]) is None
+    party.counts[party.levels[0]] = 3  # nothing is compared with a reference of few
+    assert few_documents(party, party.levels[0]).startswith("too few documents: 3")
+
+
+def test_lines_have_intervals(models, capsys):
+    arguments = ["show", "--covariates", "--model", str(models / "with")]
+    assert not run_command([*arguments, "--corpus", str(models / "corpus.zarr")])
+    told = capsys.readouterr().out
+    assert "95 % intervals leave out" in told and "* [" in told
+    assert not run_command([*arguments, "--corpus", str(models / "nowhere")])
+    told = capsys.readouterr()
+    assert "no intervals, for they need the corpus" in told.err and "[" not in told.out
+
+
+def test_errors_are_those_of_the_documents():
+    """Of one number for all, the variance is that of the sandwich, and the prior's is small."""
+    rng = np.random.default_rng(0)
+    score = rng.normal(size=400)
+    gradients = np.zeros((2, 1000, 1))
+    gradients[1, :, 0] = rng.normal(size=(400, 1000)).T @ score
+    squares = np.full((2, 1), score @ score)
+    sums = Sums(gradients, squares, 400.0 * np.eye(2)[:, :, None], 400)
+    entry = CovariatesEntry(
+        formula="x", slope_sd=1.0, intercept_sd=10.0, columns=[CovariateEntry(column="x")]
+    )
+    errors = solve_errors(entry, sums)
+    assert errors.shape == (1000, 2, 1)
+    assert np.std(errors[:, 1]) == pytest.approx(np.sqrt(score @ score) / 400, rel=0.08)
+
+
+def test_too_many_coefficients_have_no_intervals():
+    assert draws_of(20, 50) == 200 and draws_of(1000, 500) == 0
 
 
 def test_files_are_written(models, tmp_path):

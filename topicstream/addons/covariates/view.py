@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import expit, logit, softmax
 
-from topicstream.base.errors import InputError
+from topicstream.addons.covariates.effects import EXCLUDED, without_nan
+from topicstream.addons.covariates.intervals import draw_errors, draws_of
+from topicstream.addons.covariates.regression import FEW
+from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.outputs import written_together
 from topicstream.base.options import option
 from topicstream.base.progress import listener
 from topicstream.base.text import escaped, shortened, sparkline
 from topicstream.display.figures import Figure
+from topicstream.display.metadata import open_model_corpus
 from topicstream.display.view import ModelView
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.model.design import MOST_LISTED, PriorDesign
@@ -24,7 +29,14 @@ from topicstream.model.formula import Covariate, as_days
 POINTS = 40
 """Points of a curve."""
 PLOTTED = 12
-HEAD = "predicted shares, the other covariates at their reference or mean (without intervals)"
+HEAD = (
+    "predicted shares in %, the other covariates at their reference or mean; in brackets the 95 % "
+    "interval; *: beyond it from the reference or mean"
+)
+PLAIN_HEAD = "predicted shares, the other covariates at their reference or mean"
+REACH = 1.96
+"""Standard errors of a 95 % interval."""
+EDGE = 1e-12
 
 ROWS = pa.schema(
     [
@@ -34,6 +46,10 @@ ROWS = pa.schema(
         ("label", pa.string()),
         ("documents", pa.int64()),
         ("share", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("differs", pa.bool_()),
+        ("reason", pa.string()),
     ]
 )
 
@@ -62,6 +78,8 @@ class CovariatesView(ModelView, heeds=("topics",)):
 
         The share of topic k is alpha_k / sum of alpha at the value, while the other covariates have
         their reference or mean. ``documents``: training documents of a category, null for numbers.
+        ``low``, ``high``: the 95 % interval. ``differs``: whether the share is beyond its interval
+        from that at the reference, or at the mean of numbers; null where ``reason`` says why not.
         """
         trained = self.shown.trained
         entry = trained.manifest.covariates
@@ -72,27 +90,57 @@ class CovariatesView(ModelView, heeds=("topics",)):
                 f"`topics effects` to explain the shares of this model"
             )
         design = entry.design()
-        columns = self.shown.columns(self.topics)
-        view = self.shown.view
+        errors, reason = self._errors(*coefficients.shape)
         rows = [pa.table([[]] * len(ROWS), schema=ROWS)]
         for covariate, values in variables(design):
             x = predicted_rows(design, covariate, values)
-            alpha = np.exp(x @ coefficients)
-            alpha = view.columns(alpha / alpha.sum(axis=1, keepdims=True))[:, columns]
-            names = [name for name, _ in values]
-            documents = [covariate.counts[name] if covariate.levels else None for name in names]
-            labels = np.array([self.shown.names[c] for c in columns], object)
-            k = len(columns)
-            cells: dict[str, Any] = {
-                "variable": [covariate.column] * (len(names) * k),
-                "value": np.repeat(np.array(names, object), k),
-                "topic": np.tile(view.numbers[np.array(columns)], len(names)),
-                "label": np.tile(labels, len(names)),
-                "documents": np.repeat(np.array(documents, object), k),
-                "share": alpha.ravel(),
-            }
-            rows.append(pa.table(cells, schema=ROWS))
+            base = predicted_rows(design, *reference_of(covariate))
+            predicted = Predicted.at(x, base, coefficients, errors, self.shown.view.columns)
+            rows.append(self._rows_of(covariate, [name for name, _ in values], predicted, reason))
         return pa.concat_tables(rows)
+
+    def _errors(self, columns: int, topics: int) -> tuple[np.ndarray | None, str | None]:
+        """Draw errors of the coefficients, None with the reason where that cannot be."""
+        draws = draws_of(columns, topics)
+        if not draws:
+            return None, f"too many coefficients for intervals: {columns:,} of {topics:,} topics"
+        tell = listener(self.progress)
+        try:
+            corpus = open_model_corpus(self.shown.trained, self.corpus)
+        except TopicsError as e:
+            tell.say(f"no intervals, for they need the corpus: {e}")
+            return None, "no corpus"
+
+        def step(done: int, documents: int) -> None:
+            tell.step("reading topics and covariates", done, documents, "documents")
+
+        return draw_errors(self.shown.trained, corpus, draws, self.shown.threads, step), None
+
+    def _rows_of(
+        self, covariate: Covariate, names: list[str], predicted: Predicted, reason: str | None
+    ) -> pa.Table:
+        """Tabulate the predictions of a variable."""
+        columns = self.shown.columns(self.topics)
+        k = len(columns)
+        documents = [covariate.counts[name] if covariate.levels else None for name in names]
+        labels = np.array([self.shown.names[c] for c in columns], object)
+        reasons = [reason or few_documents(covariate, name) for name in names]
+        tested = np.array([text is None for text in reasons])
+        differs = predicted.differs[:, columns].astype(object)
+        differs[~tested] = None
+        cells: dict[str, Any] = {
+            "variable": [covariate.column] * (len(names) * k),
+            "value": np.repeat(np.array(names, object), k),
+            "topic": np.tile(self.shown.view.numbers[np.array(columns)], len(names)),
+            "label": np.tile(labels, len(names)),
+            "documents": np.repeat(np.array(documents, object), k),
+            "share": predicted.share[:, columns].ravel(),
+            "low": predicted.low[:, columns].ravel(),
+            "high": predicted.high[:, columns].ravel(),
+            "differs": differs.ravel(),
+            "reason": np.repeat(np.array(reasons, object), k),
+        }
+        return without_nan(pa.table(cells, schema=ROWS))
 
     def result(self) -> list[dict[str, Any]]:
         """Compute the rows of the table, and write the files that were asked for."""
@@ -117,7 +165,8 @@ class CovariatesView(ModelView, heeds=("topics",)):
         """Format a line a topic and variable: the extreme categories, or a curve."""
         if self.out is not None or self.plot is not None:
             return []
-        out = [HEAD]
+        known = any(row["low"] is not None for row in result)
+        out = [HEAD, f"the 95 % intervals leave out {EXCLUDED}"] if known else [PLAIN_HEAD]
         for topic in dict.fromkeys(row["topic"] for row in result):
             own = [row for row in result if row["topic"] == topic]
             out.append(f"{topic:>4} {escaped(shortened(own[0]['label'], 60))}")
@@ -125,6 +174,92 @@ class CovariatesView(ModelView, heeds=("topics",)):
                 rows = [row for row in own if row["variable"] == variable]
                 out.append(f"       {escaped(variable)}: {describe(rows, width or 80)}")
         return out
+
+
+class Predicted(NamedTuple):
+    """Predicted shares of the shown topics, [R, shown] each.
+
+    Attributes
+    ----------
+    share, low, high
+        The shares and the ends of their intervals, NaN where there are none.
+    differs
+        Whether a share is beyond the interval of its difference from the base.
+    """
+
+    share: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    differs: np.ndarray
+
+    @classmethod
+    def at(
+        cls,
+        x: np.ndarray,
+        base: np.ndarray,
+        coefficients: np.ndarray,
+        errors: np.ndarray | None,
+        columns: Callable[[np.ndarray], np.ndarray],
+    ) -> Predicted:
+        """Predict shares at the rows x, float64[R, F], of a design.
+
+        Parameters
+        ----------
+        base
+            float64[1, F], what they are compared with.
+        errors
+            float64[draws, F, K], of the coefficients.
+        columns
+            Turns shares of the trained topics, [n, K], into those of the shown ones.
+        """
+        log_odds = log_odds_at(x, coefficients, columns)
+        share = expit(log_odds)
+        if errors is None:
+            nothing = np.full(share.shape, np.nan)
+            return cls(share, nothing, nothing, np.zeros(share.shape, np.bool_))
+        of_base = log_odds_at(base, coefficients, columns)
+        squares = np.zeros(share.shape)
+        squares_of_difference = np.zeros(share.shape)
+        for error in errors:
+            drawn = log_odds_at(x, coefficients + error, columns) - log_odds
+            drawn_base = log_odds_at(base, coefficients + error, columns) - of_base
+            squares += drawn**2
+            squares_of_difference += (drawn - drawn_base) ** 2
+        reach = REACH * np.sqrt(squares / len(errors))
+        beyond = REACH * np.sqrt(squares_of_difference / len(errors))
+        differs = np.abs(log_odds - of_base) > np.maximum(beyond, EDGE)
+        return cls(share, expit(log_odds - reach), expit(log_odds + reach), differs)
+
+
+def log_odds_at(
+    x: np.ndarray, coefficients: np.ndarray, columns: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Compute the log odds of the shown topics' shares at rows of a design."""
+    shares = columns(softmax(x @ coefficients, axis=1))
+    return np.asarray(logit(np.clip(shares, EDGE, 1.0 - EDGE)))
+
+
+def reference_of(covariate: Covariate) -> tuple[Covariate, list[tuple[str, str | float]]]:
+    """Return what the values of a covariate are compared with, as ``predicted_rows`` takes it.
+
+    That of lists is a document without a value, so a row in which no covariate has one.
+    """
+    if covariate.listed:
+        return Covariate(""), [("", "")]
+    if covariate.levels:
+        return covariate, [(covariate.levels[0], covariate.levels[0])]
+    return covariate, [("mean", covariate.mean)]
+
+
+def few_documents(covariate: Covariate, level: str) -> str | None:
+    """Explain why a level has no star: it, or the reference, has few documents."""
+    if not covariate.levels:
+        return None
+    for name in (level, *covariate.levels[: not covariate.listed]):
+        number = covariate.counts[name]
+        if number < FEW:
+            return f"too few documents: {number} ({covariate.column}={name})"
+    return None
 
 
 def variables(design: PriorDesign) -> Iterator[tuple[Covariate, list[tuple[str, str | float]]]]:
@@ -169,16 +304,19 @@ def describe(rows: list[dict[str, Any]], width: int) -> str:
     shares = [row["share"] for row in rows]
     if rows[0]["documents"] is None:
         curve = sparkline(shares, max(8, min(40, width - 60)))
-        first = f"{rows[0]['value']} {100 * shares[0]:.1f} %"
-        return f"{escaped(first)}  {curve}  {escaped(rows[-1]['value'])} {100 * shares[-1]:.1f} %"
+        return f"{one_value(rows[0])}  {curve}  {one_value(rows[-1])}"
     ranked = sorted(rows, key=lambda row: -row["share"])
     shown = ranked if len(ranked) <= 6 else [*ranked[:3], None, *ranked[-2:]]
-    return ", ".join(
-        "..."
-        if row is None
-        else f"{escaped(shortened(row['value'], 24))} {100 * row['share']:.1f} %"
-        for row in shown
-    )
+    return ", ".join("..." if row is None else one_value(row) for row in shown)
+
+
+def one_value(row: dict[str, Any]) -> str:
+    """Format a predicted share, with its interval and star if it has them."""
+    text = f"{escaped(shortened(row['value'], 24))} {100 * row['share']:.1f}"
+    if row["low"] is None:
+        return f"{text} %"
+    star = "*" if row["differs"] else ""
+    return f"{text}{star} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
 
 
 def draw(rows: list[dict[str, Any]], figure: Figure) -> int:
@@ -194,10 +332,14 @@ def draw(rows: list[dict[str, Any]], figure: Figure) -> int:
         figure.set_title(axis, f"{key[0]} {shortened(own[0]['label'], 24)}, by {key[1]}")
         names = [figure.escape_formulas(shortened(row["value"], 18)) for row in own]
         places = list(range(len(own)))
+        ends = [(row["low"], row["high"]) for row in own if row["low"] is not None]
+        low, high = 100 * np.array(ends).T if ends else (shares, shares)
         if own[0]["documents"] is None:
             axis.plot(places, shares, lw=1.2)
+            axis.fill_between(places, low, high, alpha=0.18, lw=0)
         else:
-            axis.bar(places, shares, color="C0")
+            axis.bar(places, shares, color="C0", alpha=0.6)
+            axis.vlines(places, low, high, color="0.2", lw=1)
         every = max(1, len(own) // 6)
         axis.set_xticks(places[::every], names[::every], fontsize=6)
         axis.set_ylim(0, None)
