@@ -64,6 +64,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from topicstream.corpus.block import Block, CovariateRows
+from topicstream.engines.deviations import excess_of_terms, fit_deviations
 from topicstream.engines.shapes import BlockShape, Buffer, PriorShape, Shape
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import FREE, Pull, digamma, exp, logs, trigamma
@@ -86,10 +87,6 @@ LEAST_SUM = 1e-3  # of alpha of a document, for the bound of b
 LONGEST = 10.0
 """Mean documents that a longer one counts for in the quasi-likelihood."""
 LARGEST = 1e3  # of a document's a, where it is squared
-LEAST_DEVIATION = 1e-3
-MOST_DEVIATION = 3.0
-FALL = 0.5
-"""Learned deviations: their bounds, and what a step leaves of one at least."""
 CURVED = 0.72
 """exp(y) <= 1 + y + 0.72 y^2 for |y| <= 1."""
 ROUNDS = 50
@@ -564,51 +561,6 @@ def step_coefficients(
         "alpha_sum": float(params["alpha"].sum()),
         "covariates_moved": float(np.abs(steps).max(initial=0.0)),
     }
-
-
-def _sum(values: np.ndarray) -> float:
-    """Add numbers from the first to the last, as on every processor."""
-    return float(np.cumsum(values)[-1])
-
-
-def excess_of_terms(prior: PriorShape, squares: np.ndarray, information: np.ndarray) -> np.ndarray:
-    """Compute J / I of each term: the variance of gradients as a multiple of the model's.
-
-    It is 1 for the intercept, and where deviations are given.
-    """
-    excess = np.ones(len(prior.norms))
-    for term in range(1, len(excess) if prior.learns_sd else 0):
-        own = prior.term_of == term
-        told = _sum(information[own])
-        if told > 0.0:
-            excess[term] = min(max(_sum(squares[own]) / told, 0.1), 100.0)
-    return excess
-
-
-def fit_deviations(
-    prior: PriorShape, deviations: np.ndarray, ends: np.ndarray, told: np.ndarray
-) -> np.ndarray:
-    """Make a step of the standard deviations of the terms' priors.
-
-    Parameters
-    ----------
-    deviations
-        float64[terms]; that of the intercept stays.
-    ends
-        float64[F, K], where the coefficients would go without bounds of their steps.
-    told
-        float64[F, K], what the documents tell of each coefficient.
-    """
-    out = deviations.copy()
-    for term in range(1, len(out)):
-        own = prior.term_of == term
-        precision = np.maximum(told[own], 0.0)
-        known = _sum(precision / (precision + 1.0 / deviations[term] ** 2))
-        if known > 0.0:
-            least = max(FALL * deviations[term], LEAST_DEVIATION)
-            fitted = np.sqrt(_sum(ends[own] ** 2) / known)
-            out[term] = min(max(fitted, least), MOST_DEVIATION)
-    return out
 
 
 def bound_steps(
