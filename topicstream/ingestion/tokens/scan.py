@@ -1,9 +1,7 @@
 """The tokenizer's kernel: bytes of UTF-8 in, words of each document with counts out, in one pass.
 
-ASCII words are cut out of windows of 64 bytes, whose letters and digits are one mask of bits, and
-lower-cased eight bytes at a time in one register; a word of at most eight bytes is its own key in
-the table, so that most words are never compared byte by byte. Everything else goes code point by
-code point through the class table.
+Words are cut into a queue (cut.py), and looked up in a table. A word of at most eight bytes is its
+own key there, so that most words are never compared byte by byte.
 
 text     uint8[B]      the run's UTF-8              offsets  int64[D+1]   documents in it
 classes  uint8[0x110000]  characters.py             lower_case  int32[LOWERED]
@@ -26,56 +24,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from topicstream.ingestion.tokens.characters import (
-    DIGIT,
-    EMOJI,
-    LETTER,
-    REGIONAL,
-    SPACE,
-    UNSPACED,
-    decode,
-    emoji,
-    spaced_word,
-    unspaced_unit,
-)
+from topicstream.ingestion.tokens.cut import BREAK, QUEUE, copy_bytes, fill_queue, read_switches
 from topicstream.ingestion.tokens.vocabulary import word_array
 from topicstream.ingestion.tokens.wordtable import (
     LOW_HALF,
     doubled,
     enter_words,
-    fold,
-    load8,
-    long_key,
     same_long,
     slot_of,
-    store8,
     table_for,
-    word_key,
 )
-from topicstream.numeric.kernels.arrays import Bytes, Int, Ints, Longs, Words
+from topicstream.numeric.kernels.arrays import Bytes, Ints, Longs, Words, borrow
 from topicstream.numeric.kernels.jit import kernel
-from topicstream.numeric.kernels.simd import (
-    WIDE,
-    beyond_ascii,
-    blanks,
-    count_bits,
-    digits,
-    equal,
-    first_bit,
-    letters,
-)
 
 _CASE = np.uint64(0x2020202020202020)
-_UNDERSCORES = np.uint64(0x5F5F5F5F5F5F5F5F)
-_LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
-_HIGH = np.uint64(0x8080808080808080)
-_ZERO, _ONE, _TWO, _S32 = (np.uint64(v) for v in (0, 1, 2, 32))
+_ZERO, _ONE, _S32 = (np.uint64(v) for v in (0, 1, 32))
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-_WINDOW = WIDE + 8  # bytes that must be there: a load of eight may begin at the last of a window
 _TAIL = 64  # spare bytes behind the newest type, for stores of eight bytes
 
 
@@ -99,21 +68,92 @@ _TAIL = 64  # spare bytes behind the newest type, for stores of eight bytes
 what was counted, the document's first cell, the last unit of a run without spaces, words in the
 queue, end of their bytes."""
 
-_QUEUE = 64
 _LARGE_TABLE = 16 << 20
 _A_TYPE = 160  # bytes that a different word of a piece takes at most until it is written
 
 
-@kernel(forceinline=True)
-def _lower8(x: int, lower_mask: int, underscores: int) -> Int:
-    """Lower-case eight bytes of a word of letters, digits and underscores.
+@kernel(inline="always")
+def _find_type(
+    key: int, length: int, slot: Any, table: Words, types: Bytes, ends: Longs, top: int
+) -> tuple[Any, Any, Any]:
+    """Find the word at types[top:] in the table, from its slot on.
 
-    A letter has bit 6, as has the underscore.
+    Returns
+    -------
+    Its number (-1: it is new), the index of its newest cell, and its slot.
     """
-    case = (x >> _ONE) & lower_mask
-    if underscores != _ZERO:
-        case &= (((x ^ _UNDERSCORES) & _LOW7) + _LOW7 & _HIGH) >> _TWO
-    return x | case
+    mask = np.uint64(table.size // 2 - 1)
+    t = np.int64(-1)
+    seen = _ZERO
+    while True:
+        rest = table[(slot << _ONE) + _ONE]
+        if table[slot << _ONE] == key:
+            if rest == _ZERO:
+                break
+            t = np.int64(rest >> _S32) - 1
+            seen = rest & LOW_HALF
+            if length <= 8:
+                break
+            begin = ends[t]
+            if ends[t + 1] - begin == length and same_long(types, begin, top, length):
+                break
+            t = np.int64(-1)
+        elif rest == _ZERO:
+            break
+        slot = (slot + _ONE) & mask
+    return t, seen, slot
+
+
+@kernel(inline="always")
+def _enter_queue(
+    queue: Words,
+    queued: int,
+    n_types: Any,
+    tail: Any,
+    cells: Any,
+    first_cell: int,
+    stops: int,
+    listing: bool,
+    table: Words,
+    types: Bytes,
+    ends: Longs,
+    words: Ints,
+    counts: Ints,
+) -> tuple[Any, Any, Any]:
+    """Look the queue's words up, enter new ones, and count or list them as cells.
+
+    Returns the new ``n_types``, ``tail`` and ``cells``.
+    """
+    top = tail
+    for q in range(queued):
+        key = queue[0, q]
+        length = np.int64(queue[1, q])
+        if length == BREAK:
+            words[cells] = -1
+            cells += 1
+            continue
+        t, seen, slot = _find_type(key, length, queue[2, q], table, types, ends, top)
+        if t < 0:
+            t = n_types
+            n_types += 1
+            copy_bytes(types, top, length, types, tail)
+            tail += length
+            ends[n_types] = tail
+            table[slot << _ONE] = key
+            table[(slot << _ONE) + _ONE] = np.uint64(n_types) << _S32
+        top += length
+        if listing:
+            words[cells] = -1 if t < stops else t - stops
+            cells += 1
+        elif t >= stops:
+            # Without a branch: whether a word is new to its document cannot be foreseen.
+            fresh = seen < np.uint64(first_cell)
+            cell = cells if fresh else np.int64(seen)
+            words[cell] = t - stops
+            counts[cell] = 1 if fresh else counts[cell] + 1
+            table[(slot << _ONE) + _ONE] = (np.uint64(t + 1) << _S32) | np.uint64(cell)
+            cells += fresh
+    return n_types, tail, cells
 
 
 @kernel
@@ -143,232 +183,88 @@ def _scan(
     cache, and the loads of a queue overlap where those of one word after another would wait. queue
     uint64[3, 64]: key, length, slot; the words' bytes stand one after another behind those of the
     types. A length of 0 is a break.
-
-    No array is made or replaced here: numba then keeps reference counting out of the loop, which
-    halves its time.
     """
-    lowercase = rules[0] != 0
-    min_length = rules[1]
-    numbers = rules[2] != 0
-    fast = rules[3] != 0
-    breaks = rules[4] != 0
-    listing = rules[5] != 0
-    lower_mask = registers[0]
-    underscores = registers[1]
+    state = borrow(state)
+    text = borrow(text)
+    classes = borrow(classes)
+    lower_case = borrow(lower_case)
+    types = borrow(types)
+    ends = borrow(ends)
+    table = borrow(table)
+    words = borrow(words)
+    counts = borrow(counts)
+    queue = borrow(queue)
+    how = read_switches(rules, registers)
     n_types = state[TYPES]
     tail = state[TAIL]
     cells = state[CELLS]
-    spaces = state[SPACES]
-    kept = state[KEPT]
-    unspaced = state[PAIRED]
+    tally = (state[SPACES], state[KEPT], state[PAIRED])
     queued = state[QUEUED]
     top = state[TOP]
     touched = np.uint64(state[TOUCHED])
-    mask = np.uint64(table.size // 2 - 1)
+    room = True
     for d in range(state[DOCUMENT], offsets.size - 1):
         i = offsets[d]
         end = offsets[d + 1]
-        if state[AT] >= 0:
+        run = (np.int64(-1), np.int64(-1))
+        if state[AT] >= 0:  # the table was full within this document
             i = state[AT]
             state[AT] = -1
-            first_cell = state[FIRST_CELL]
-            run_from = state[RUN_FROM]
-            run_to = state[RUN_TO]
+            run = (state[RUN_FROM], state[RUN_TO])
         else:
             indptr[d] = cells - 1
-            first_cell = cells
-            run_from = np.int64(-1)
-            run_to = np.int64(-1)
+            state[FIRST_CELL] = cells
+        first_cell = state[FIRST_CELL]
         while True:
-            while i < end and queued < _QUEUE:
-                if fast and text[i] < 0x80 and i + _WINDOW <= text.size:
-                    limit = min(WIDE, end - i)
-                    word_bits = digits(text, i) | (equal(text, i, np.uint8(95)) & underscores)
-                    letter_bits = letters(text, i)
-                    blank_bits = blanks(text, i)
-                    beyond = beyond_ascii(text, i)
-                    word_bits |= letter_bits
-                    if beyond != _ZERO:
-                        limit = min(limit, first_bit(beyond))
-                    inside = _ALL >> np.uint64(WIDE - limit)
-                    word_bits &= inside
-                    took = limit
-                    whole = (
-                        i + limit == end
-                    )  # else a word that reaches the limit may go on behind it
-                    while word_bits != _ZERO:
-                        begin = first_bit(word_bits)
-                        rest = ~(word_bits >> np.uint64(begin))
-                        size = first_bit(rest) if rest != _ZERO else WIDE
-                        if queued == _QUEUE or (begin + size == limit and not whole):
-                            took = begin
-                            break
-                        word_bits &= word_bits + (_ONE << np.uint64(begin))
-                        at = i + begin
-                        lettered = (letter_bits >> np.uint64(begin)) & (
-                            _ALL >> np.uint64(WIDE - size)
-                        ) != _ZERO
-                        if size < min_length or not (lettered or numbers):
-                            if breaks and listing:
-                                queue[1, queued] = _ZERO
-                                queued += 1
-                            continue
-                        kept += size
-                        if size <= 8:
-                            key = _lower8(load8(text, at), lower_mask, underscores)
-                            key &= _ALL >> np.uint64(8 * (8 - size))
-                            store8(types, top, key)
-                        else:
-                            hashed = _ZERO
-                            j = np.int64(0)
-                            while j + 8 <= size:
-                                low = _lower8(load8(text, at + j), lower_mask, underscores)
-                                hashed = fold(hashed, low)
-                                store8(types, top + j, low)
-                                j += 8
-                            if j < size:
-                                low = _lower8(load8(text, at + j), lower_mask, underscores)
-                                low &= _ALL >> np.uint64(8 * (8 - size + j))
-                                hashed = fold(hashed, low)
-                                store8(types, top + j, low)
-                            key = long_key(hashed, size)
-                        queue[0, queued] = key
-                        queue[1, queued] = np.uint64(size)
-                        queued += 1
-                        top += size
-                    if took > 0:
-                        spaces += count_bits(blank_bits & (_ALL >> np.uint64(WIDE - took)))
-                        i += took
-                        continue
-                    if queued == _QUEUE:
-                        continue
-                    # A word too long for the window, or one that continues beyond ASCII.
-                c, n = decode(text, i)
-                kind = classes[c]
-                if kind in (LETTER, DIGIT):
-                    i, out, long, lettered, points = spaced_word(
-                        text, i, end, classes, lower_case, lowercase, types, top
-                    )
-                    if long < min_length or not (lettered or numbers):
-                        if breaks and listing:
-                            queue[1, queued] = _ZERO
-                            queued += 1
-                        continue
-                    length = out - top
-                    kept += points
-                elif kind == UNSPACED:
-                    past, points = unspaced_unit(text, i, end, classes)
-                    kept += points
-                    unspaced += points
-                    start = i
-                    if run_from >= 0 and run_to == i:
-                        start = run_from
-                    elif past < end and classes[decode(text, past)[0]] == UNSPACED:
-                        start = -1  # the first of a run: a word once the next is there
-                    run_from = i
-                    run_to = past
-                    i = past
-                    if start < 0:
-                        continue
-                    length = past - start
-                    for k in range(length):
-                        types[top + k] = text[start + k]
-                elif kind in (EMOJI, REGIONAL):
-                    past, points = emoji(text, i, end, classes)
-                    kept += points
-                    length = past - i
-                    for k in range(length):
-                        types[top + k] = text[i + k]
-                    i = past
-                else:
-                    spaces += kind == SPACE
-                    i += n
-                    continue
-                key = word_key(types, top, length)
-                queue[0, queued] = key
-                queue[1, queued] = np.uint64(length)
-                queued += 1
-                top += length
-            if 4 * (n_types + queued) > table.size:
+            i, top, queued, run, tally = fill_queue(
+                text, i, end, how, classes, lower_case, types, top, queue, queued, run, tally
+            )
+            # the table is doubled first
+            room = 4 * (n_types + queued) <= table.size
+            if not room:
                 state[DOCUMENT] = d
                 state[AT] = i
-                state[FIRST_CELL] = first_cell
-                state[RUN_FROM] = run_from
-                state[RUN_TO] = run_to
-                state[TYPES] = n_types
-                state[TAIL] = tail
-                state[CELLS] = cells
-                state[SPACES] = spaces
-                state[KEPT] = kept
-                state[PAIRED] = unspaced
-                state[QUEUED] = queued
-                state[TOP] = top
-                return False
+                state[RUN_FROM] = run[0]
+                state[RUN_TO] = run[1]
+                break
+            # touch the slots of all words, then look them up
             for q in range(queued):
                 slot = slot_of(queue[0, q], shift)
                 queue[2, q] = slot
                 touched ^= table[(slot << _ONE) + _ONE]
-            top = tail
-            for q in range(queued):
-                key = queue[0, q]
-                length = np.int64(queue[1, q])
-                slot = queue[2, q]
-                if length == 0:
-                    words[cells] = -1
-                    cells += 1
-                    continue
-                t = np.int64(-1)
-                seen = _ZERO
-                while True:
-                    rest = table[(slot << _ONE) + _ONE]
-                    if table[slot << _ONE] == key:
-                        if rest == _ZERO:
-                            break
-                        t = np.int64(rest >> _S32) - 1
-                        seen = rest & LOW_HALF
-                        if length <= 8:
-                            break
-                        begin = ends[t]
-                        if ends[t + 1] - begin == length and same_long(types, begin, top, length):
-                            break
-                        t = np.int64(-1)
-                    elif rest == _ZERO:
-                        break
-                    slot = (slot + _ONE) & mask
-                if t < 0:
-                    t = n_types
-                    n_types += 1
-                    for k in range(length):
-                        types[tail + k] = types[top + k]
-                    tail += length
-                    ends[n_types] = tail
-                    table[slot << _ONE] = key
-                    table[(slot << _ONE) + _ONE] = np.uint64(n_types) << _S32
-                top += length
-                if listing:
-                    words[cells] = -1 if t < stops else t - stops
-                    cells += 1
-                elif t >= stops:
-                    # Without a branch: whether a word is new to its document cannot be foreseen.
-                    fresh = seen < np.uint64(first_cell)
-                    cell = cells if fresh else np.int64(seen)
-                    words[cell] = t - stops
-                    counts[cell] = 1 if fresh else counts[cell] + 1
-                    table[(slot << _ONE) + _ONE] = (np.uint64(t + 1) << _S32) | np.uint64(cell)
-                    cells += fresh
+            n_types, tail, cells = _enter_queue(
+                queue,
+                queued,
+                n_types,
+                tail,
+                cells,
+                first_cell,
+                stops,
+                how.listing,
+                table,
+                types,
+                ends,
+                words,
+                counts,
+            )
             queued = np.int64(0)
             top = tail
             if i >= end:
                 break
-    indptr[offsets.size - 1] = cells - 1
+        if not room:
+            break
+    if room:
+        indptr[offsets.size - 1] = cells - 1
     state[TYPES] = n_types
     state[TAIL] = tail
     state[CELLS] = cells
-    state[SPACES] = spaces
-    state[KEPT] = kept
-    state[PAIRED] = unspaced
+    state[SPACES] = tally[0]
+    state[KEPT] = tally[1]
+    state[PAIRED] = tally[2]
+    state[QUEUED] = queued
+    state[TOP] = top
     state[TOUCHED] = np.int64(touched >> _ONE)  # so that the early loads are not optimised away
-    return True
+    return room
 
 
 @dataclass(frozen=True)
@@ -415,11 +311,56 @@ class Rules:
     stop_ends: np.ndarray
 
     @cached_property
+    def switches(self) -> np.ndarray:
+        """The rules as the kernel's ``rules``."""
+        return np.array(
+            [
+                self.lowercase,
+                self.min_length,
+                self.numbers,
+                self.eight_bytes,
+                self.breaks,
+                self.listing,
+            ],
+            np.int64,
+        )
+
+    @cached_property
+    def registers(self) -> np.ndarray:
+        """The masks of the kernel's windows."""
+        case = _CASE if self.lowercase else _ZERO
+        return np.array([case, _ALL if self.underscore else _ZERO], np.uint64)
+
+    @cached_property
     def start_table(self) -> tuple[np.ndarray, np.uint64]:
         """A table that holds the stop words."""
         table, shift = table_for(max(self.stop_ends.size, 1 << 13))
         enter_words(table, shift, self.stop_types, self.stop_ends)
         return table, shift
+
+
+def _begin(stops: int, tail: int) -> np.ndarray:
+    """Make the state before the first document: the stop words are there, ``tail`` bytes."""
+    state = np.zeros(14, np.int64)
+    state[TYPES] = stops
+    state[TAIL] = tail
+    state[TOP] = tail
+    state[AT] = -1
+    state[CELLS] = 1  # cell 0 is a sentinel for words not seen in this document
+    return state
+
+
+def _bytes_needed(state: np.ndarray, table: int, size: int, done: int) -> tuple[int, int]:
+    """Estimate the bytes that all takes once the table has doubled, and about at the end.
+
+    table: bytes of the table; size, done: bytes of the text, and those that have been read.
+    """
+    # the text and its words, the old table and the new one; then what is made of the words
+    types = max(3 * table, _A_TYPE * int(state[TYPES]))
+    words = int(state[TAIL]) + 12 * int(state[CELLS]) + types
+    # it doubles so often until the end, if the rest is as what was seen
+    doublings = int(np.log2(max(1.05 * size / max(done, 1), 1.0)))
+    return 2 * size + words, 2 * size + int(1.03 * (words << doublings))
 
 
 def scan_run(
@@ -449,27 +390,8 @@ def scan_run(
     indptr = np.empty(documents + 1, np.int64)
     words = np.empty(most, np.int32)
     counts = np.empty(1 if rules.listing else most, np.int32)
-    state = np.zeros(14, np.int64)
-    state[TYPES] = stops
-    state[TAIL] = rules.stop_types.size
-    state[TOP] = rules.stop_types.size
-    state[AT] = -1
-    queue = np.zeros((3, _QUEUE), np.uint64)
-    state[CELLS] = 1  # cell 0 is nobody's: "never seen"
-    registers = np.array(
-        [_CASE if rules.lowercase else _ZERO, _ALL if rules.underscore else _ZERO], np.uint64
-    )
-    switches = np.array(
-        [
-            rules.lowercase,
-            rules.min_length,
-            rules.numbers,
-            rules.eight_bytes,
-            rules.breaks,
-            rules.listing,
-        ],
-        np.int64,
-    )
+    state = _begin(stops, rules.stop_types.size)
+    queue = np.zeros((3, QUEUE), np.uint64)
     table, shift = rules.start_table
     table = table.copy()
     while not _scan(
@@ -483,25 +405,15 @@ def scan_run(
         stops,
         table,
         shift,
-        registers,
-        switches,
+        rules.registers,
+        rules.switches,
         indptr,
         words,
         counts,
         queue,
     ):
         if ask is not None and table.nbytes >= _LARGE_TABLE:
-            # the text and its words, the old table and the new one; then what is made of the words
-            words_now = (
-                int(state[TAIL])
-                + 12 * int(state[CELLS])
-                + max(3 * table.nbytes, _A_TYPE * int(state[TYPES]))
-            )
-            # it doubles so often until the end, if the rest is as what was seen
-            doublings = int(
-                np.log2(max(1.05 * size / max(int(state[AT]) - int(offsets[0]), 1), 1.0))
-            )
-            ask(2 * size + words_now, 2 * size + int(1.03 * (words_now << doublings)))
+            ask(*_bytes_needed(state, table.nbytes, size, int(state[AT]) - int(offsets[0])))
         table = doubled(table, shift)
         shift = np.uint64(shift - _ONE)
     cells = int(state[CELLS])
@@ -509,15 +421,9 @@ def scan_run(
     types = word_array(types[ends[0] : ends[-1]].copy(), ends - ends[0])
     points = code_points(text)
     discarded = points - int(state[SPACES]) - int(state[KEPT])
-    return Counted(
-        types,
-        indptr,
-        words[1:cells].copy(),
-        counts[1:cells].copy(),
-        points,
-        discarded,
-        int(state[PAIRED]),
-    )
+    words = words[1:cells].copy()
+    counts = counts[1:cells].copy()
+    return Counted(types, indptr, words, counts, points, discarded, int(state[PAIRED]))
 
 
 def code_points(text: np.ndarray) -> int:
