@@ -21,14 +21,14 @@ its rounding errors are those of small numbers, and the driver adds deltas in fl
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from topicstream.engines.about import LONG_ENOUGH
 from topicstream.engines.base import Out, Visit, padded
 from topicstream.engines.message.tiny import TinyEngine
-from topicstream.numeric.kernels.arrays import Cells, Doubles, Float, Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import Cells, Doubles, Float, Floats, Ints, Longs, borrow
 from topicstream.numeric.kernels.dirichlet import sum_x_log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.simd import (
@@ -89,6 +89,157 @@ def _least(l0: Floats, dl: Floats, spread: Floats, topics: int) -> Float:
     return least
 
 
+class Sums(NamedTuple):
+    """Column sums of phi in a sweep, float32[KP] each: lam + dl + fresh is lam now.
+
+    lam as the block found it; dl and fresh what the block has changed, fresh since ``inverse`` was
+    renewed; inverse 1 / (lam + W beta); u the unnormalised eta of a cell
+    """
+
+    lam: Floats
+    dl: Floats
+    fresh: Floats
+    inverse: Floats
+    u: Floats
+
+
+@kernel(inline="always")
+def _open_word(base: Floats, row: int, delta: Floats, out: int, width: int) -> Float:
+    """Zero a word's delta, and return 1 / n_w from the sum of its row of phi."""
+    zero = splat(0.0)
+    acc = zero
+    for k in range(0, width, WIDTH):
+        acc = acc + load(base, row + k)
+        store(delta, out + k, zero)
+    return np.float32(1.0) / total(acc)  # type: ignore[no-any-return]
+
+
+@kernel(inline="always")
+def _renew_inverse(
+    passed: float, x: float, per_n_all: float, spread: Floats, sums: Sums, width: int
+) -> None:
+    """Renew 1 / (lam + W beta) with the cell's own share taken out of lam.
+
+    Line 15: lam *= 1 - x / N for the tokens that have passed since the last time, which stays, and
+    for the cell's own, which does not.
+    """
+    (lam, dl, fresh, inverse, _) = sums
+    zero = splat(0.0)
+    less_all = splat(-passed * per_n_all)
+    less_own = splat(-x * per_n_all)
+    for k in range(0, width, WIDTH):
+        whole = load(lam, k)
+        change = load(dl, k)
+        change = fma(less_all, whole + change, change) + load(fresh, k)
+        store(fresh, k, zero)
+        store(dl, k, change)
+        change = fma(less_own, whole + change, change)
+        store(inverse, k, splat(1.0) / (whole + change + load(spread, k)))
+
+
+@kernel(inline="always")
+def _scale_row(theta: Floats, at: int, width: int, factor: float) -> None:
+    """Scale a row of theta."""
+    keep = splat(factor)
+    for k in range(0, width, WIDTH):
+        store(theta, at + k, keep * load(theta, at + k))
+
+
+@kernel(inline="always")
+def _weigh(
+    less_w: Any,
+    left: float,
+    row: int,
+    out: int,
+    own: int,
+    at: int,
+    next_row: int,
+    rows: Rows,
+    theta: Floats,
+    delta: Floats,
+    sums: Sums,
+) -> Float:
+    """Compute u_k of a cell (lines 16-17) and return its sum.
+
+        u_k = (phi[w,k] + beta) (theta[d,k] + alpha_k) / (lam_k + W beta)
+
+    Parameters
+    ----------
+    less_w
+        -x / n_w, by which phi[w,:] shrinks first (line 13), in all lanes.
+    left
+        theta[d,:] is so many times its row in the array.
+    row, out, own, at
+        Where the rows of base, delta, priors and theta begin. own = 0: no seed word.
+    next_row
+        The row of base that is prefetched.
+    """
+    (base, _, prior, _, alpha, _) = rows
+    width = base.shape[1]
+    smooth = splat(prior[0, 0])
+    keep = splat(left)
+    acc = splat(0.0)
+    # no seed word: a load less for each vector, a tenth of the time at 100 topics
+    if own == 0:
+        for k in range(0, width, WIDTH):
+            fetch(base, next_row + k)
+            b = load(base, row + k)
+            c = load(delta, out + k)
+            c = fma(less_w, b + c, c)
+            v = (
+                (b + c + smooth)
+                * fma(keep, load(theta, at + k), load(alpha, k))
+                * load(sums.inverse, k)
+            )
+            store(sums.u, k, v)
+            acc = acc + v
+    else:
+        for k in range(0, width, WIDTH):
+            b = load(base, row + k)
+            c = load(delta, out + k)
+            c = fma(less_w, b + c, c)
+            v = (
+                (b + c + load(prior, own + k))
+                * fma(keep, load(theta, at + k), load(alpha, k))
+                * load(sums.inverse, k)
+            )
+            store(sums.u, k, v)
+            acc = acc + v
+    return total(acc)  # type: ignore[no-any-return]
+
+
+@kernel(inline="always")
+def _put_in(
+    x: float,
+    s: float,
+    less_w: Any,
+    left: float,
+    row: int,
+    out: int,
+    at: int,
+    next_out: int,
+    base: Floats,
+    theta: Floats,
+    delta: Floats,
+    sums: Sums,
+) -> None:
+    """Add x eta, eta = u / s, to phi[w,:], theta[d,:] and lam (lines 18-20).
+
+    phi[w,:] is shrunk by ``less_w`` first (line 13). next_out: the row of delta that is prefetched.
+    """
+    per_s = np.float32(1.0) / s
+    share = splat(x * per_s)
+    share_left = splat(x / left * per_s)
+    for k in range(0, base.shape[1], WIDTH):
+        fetch(delta, next_out + k)
+        v = load(sums.u, k)
+        b = load(base, row + k)
+        c = load(delta, out + k)
+        store(delta, out + k, fma(share, v, fma(less_w, b + c, c)))
+        store(theta, at + k, fma(share_left, v, load(theta, at + k)))
+        store(sums.fresh, k, fma(share, v, load(sums.fresh, k)))
+
+
 @kernel
 def sweep(
     cells: Cells,
@@ -112,24 +263,28 @@ def sweep(
     Returns the sum of x log(sum_k u_k / (n_d - x + sum alpha)): the words' probability before their
     update, own share taken out.
     """
-    (indptr, words, counts) = cells
-    (base, index, prior, of, alpha, spread) = rows
-    (per_n_w, topics_of, p) = work
-    width = rows.base.shape[1]
-    u = topics_of[:width]
-    dl = topics_of[width : 2 * width]
-    fresh = topics_of[2 * width : 3 * width]
-    inverse = topics_of[3 * width : 4 * width]
+    (indptr, words, counts) = borrow(cells)
+    rows = borrow(rows)
+    theta = borrow(theta)
+    delta = borrow(delta)
+    (base, index, _, of, alpha, spread) = rows
+    (per_n_w, topics_of, p) = borrow(work)
+    width = base.shape[1]
+    sums = Sums(
+        borrow(lam),
+        topics_of[width : 2 * width],
+        topics_of[2 * width : 3 * width],
+        topics_of[3 * width : 4 * width],
+        topics_of[:width],
+    )
+    topics_of[width : 4 * width] = 0.0
     per_n_w[:] = 0.0
+    # sum of alpha and the number of topics without padding
     alpha_sum = 0.0
     topics = 0
-    # sum of alpha and the number of topics without padding
     for k in range(width):
         alpha_sum += alpha[k]
         topics += int(alpha[k] > 0.0)
-        dl[k] = fresh[k] = inverse[k] = 0.0
-    smooth = splat(prior[0, 0])
-    zero = splat(0.0)
     one = np.float32(1.0)
     n_cells = len(words)
     ahead = rows_ahead(width)
@@ -143,101 +298,47 @@ def sweep(
         at = d * width
         # mass that may pass before 1 / (lam + W beta) is off by a DRIFT-th
         if d % REVIEW == 0:
-            allowed = np.float32(DRIFT) * _least(lam, dl, spread, topics)
+            allowed = np.float32(DRIFT) * _least(sums.lam, sums.dl, spread, topics)
         n_d = 0.0
-        # n_d
         for i in range(first, last):
             n_d += get(counts, i)
         per_n_d = np.float32(1.0 / n_d) if last > first else np.float32(0.0)
         left = one
         for i in range(first, last):
-            # prefetch rows of later cells
+            # prefetch what later cells need; the rows follow in the loops over topics
             if i + 2 * ahead < n_cells:
                 word = np.int64(get(words, i + 2 * ahead))
                 fetch(index, word)
                 fetch(per_n_w, word)
-            word = np.int64(get(words, min(i + ahead, n_cells - 1)))
-            next_row = get(index, word) * width
-            next_out = word * width
+            later = np.int64(get(words, min(i + ahead, n_cells - 1)))
+            next_row = get(index, later) * width
             x = np.float32(get(counts, i))
             word = np.int64(get(words, i))
             row = get(index, word) * width
             out = word * width
-            own = np.int64(get(of, word)) * width
+            # the first cell of the word in the block
             share_w = get(per_n_w, word)
-            # first cell of the word in the block: 1 / n_w from its row, delta zero
             if share_w == 0.0:
-                acc = zero
-                for k in range(0, width, WIDTH):
-                    acc = acc + load(base, row + k)
-                    store(delta, out + k, zero)
-                share_w = one / total(acc)
+                share_w = _open_word(base, row, delta, out, width)
                 per_n_w[word] = share_w
-            # Fig. 3: shrink phi_w, lam and theta_d by the cell's share of their mass
+            # lines 13-15: shrink phi_w, lam and theta_d by the cell's share of their mass
             less_w = splat(-min(x * share_w, one))
             if passed + x > allowed:
                 passed = np.float32(0.0) if passed == np.inf else passed
-                less_all = splat(-passed * per_n_all)
-                less_own = splat(-x * per_n_all)
-                for k in range(0, width, WIDTH):
-                    whole = load(lam, k)
-                    change = load(dl, k)
-                    change = fma(less_all, whole + change, change) + load(fresh, k)
-                    store(fresh, k, zero)
-                    store(dl, k, change)
-                    change = fma(less_own, whole + change, change)
-                    store(inverse, k, splat(1.0) / (whole + change + load(spread, k)))
+                _renew_inverse(passed, x, per_n_all, spread, sums, width)
                 passed = np.float32(0.0)
             passed += x
             left *= one - x * per_n_d
             # nearly all of the document is in this cell: write the shrink out
             if left < np.float32(1e-3):
-                keep = splat(max(left, np.float32(0.0)))
-                for k in range(0, width, WIDTH):
-                    store(theta, at + k, keep * load(theta, at + k))
+                _scale_row(theta, at, width, max(left, np.float32(0.0)))
                 left = one
-            # Fig. 3: u_k ~ phi_wk theta_dk / lam_k with priors
-            keep = splat(left)
-            acc = zero
-            # no seed word: a load less for each vector, a tenth of the time at 100 topics
-            if own == 0:
-                for k in range(0, width, WIDTH):
-                    fetch(base, next_row + k)
-                    b = load(base, row + k)
-                    c = load(delta, out + k)
-                    c = fma(less_w, b + c, c)
-                    v = (
-                        (b + c + smooth)
-                        * fma(keep, load(theta, at + k), load(alpha, k))
-                        * load(inverse, k)
-                    )
-                    store(u, k, v)
-                    acc = acc + v
-            else:
-                for k in range(0, width, WIDTH):
-                    b = load(base, row + k)
-                    c = load(delta, out + k)
-                    c = fma(less_w, b + c, c)
-                    v = (
-                        (b + c + load(prior, own + k))
-                        * fma(keep, load(theta, at + k), load(alpha, k))
-                        * load(inverse, k)
-                    )
-                    store(u, k, v)
-                    acc = acc + v
-            s = total(acc)
+            # lines 16-17: eta_k = u_k / s
+            own = np.int64(get(of, word)) * width
+            s = _weigh(less_w, left, row, out, own, at, next_row, rows, theta, delta, sums)
             p[i - first] = s
-            per_s = one / s
-            share = splat(x * per_s)
-            share_left = splat(x / left * per_s)
-            for k in range(0, width, WIDTH):
-                fetch(delta, next_out + k)
-                v = load(u, k)
-                b = load(base, row + k)
-                c = load(delta, out + k)
-                store(delta, out + k, fma(share, v, fma(less_w, b + c, c)))
-                store(theta, at + k, fma(share_left, v, load(theta, at + k)))
-                store(fresh, k, fma(share, v, load(fresh, k)))
+            # lines 18-20
+            _put_in(x, s, less_w, left, row, out, at, later * width, base, theta, delta, sums)
         if last > first:
             loglik += sum_x_log(p, counts, first, last - first, n_d + alpha_sum, 1.0)
         rescale(theta, at, width, n_d)
