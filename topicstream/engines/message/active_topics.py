@@ -147,3 +147,15 @@ def open_topics(even: Floats, took: Floats, k_all: int, topics: Shorts, theta: F
         for j in range(width):
             topics[d, j] = chosen[j]
             theta[d, j] = even[d] + took[d, chosen[j]] if chosen[j] < k_all else _ZERO
+
+
+@kernel
+def document_tokens(cells: CellsByWord, docs: int) -> Doubles:
+    """Count the tokens of each of ``docs`` documents, float64[D].
+
+    NumPy's ``bincount`` would make other threads wait.
+    """
+    tokens = np.zeros(docs)
+    for i in range(len(cells.doc)):
+        tokens[cells.doc[i]] += cells.x[i]
+    return tokens

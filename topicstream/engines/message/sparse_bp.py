@@ -416,7 +416,7 @@ class SparseBeliefPropagation(Learning):
         inverse = (1.0 / lam).astype(np.float32)
         alphas, row_of = priors
         near = alphas[0][topics] if len(alphas) == 1 else alphas[row_of[:, None], topics]
-        mass = (kernels.document_tokens(cells, block.n_docs) + near.sum(1)).astype(np.float32)
+        mass = (active_topics.document_tokens(cells, block.n_docs) + near.sum(1)).astype(np.float32)
         rows, lanes = np.nonzero(before != topics)
         left = np.searchsorted(rows, np.arange(block.n_docs + 1))
         looked = int(chosen.max(initial=-1)) + 1

@@ -49,6 +49,7 @@ from topicstream.numeric.kernels.arrays import (
     Ints,
     Longs,
     Shorts,
+    borrow,
 )
 from topicstream.numeric.kernels.gather import (
     append,
@@ -79,18 +80,6 @@ _ONE = np.float32(1.0)
 
 
 @kernel
-def document_tokens(cells: CellsByWord, docs: Int) -> Doubles:
-    """Count the tokens of each of ``docs`` documents, float64[D].
-
-    NumPy's ``bincount`` would make other threads wait.
-    """
-    tokens = np.zeros(docs)
-    for i in range(len(cells.doc)):
-        tokens[cells.doc[i]] += cells.x[i]
-    return tokens
-
-
-@kernel
 def sum_theta(cells: CellsByWord, values: Array, theta: Floats) -> None:
     """Sum theta[d] = x mu over the document's cells, from stored messages.
 
@@ -111,32 +100,6 @@ def sum_theta(cells: CellsByWord, values: Array, theta: Floats) -> None:
             for j in range(0, width, 16):
                 q = widen(values, i * width + j)
                 store(theta, at + j, load(theta, at + j) + scale * (q * q))
-
-
-@kernel(inline="always")
-def _leave(
-    i: int,
-    at: int,
-    width: int,
-    own: float,
-    before: Shorts,
-    lanes: Shorts,
-    begin: int,
-    end: int,
-    old: Array,
-    new: Array,
-    row: Floats,
-) -> None:
-    """Subtract the shares of topics that left a document from the word's row.
-
-    The other shares are copied from old to new, and those of new active topics are zero.
-    """
-    for j in range(0, width, 16):
-        narrow(new, i * width + j, widen(old, i * width + j))
-    for e in range(begin, end):
-        q = np.float32(old[i * width + lanes[e]])
-        row[before[at + lanes[e]]] -= own * q * q
-        new[i * width + lanes[e]] = 0
 
 
 @kernel(inline="always")
@@ -217,6 +180,376 @@ class Step(NamedTuple):
     rare: int
 
 
+class Work(NamedTuple):
+    """Scratch arrays of a sweep.
+
+    row       float32[Kp]   of a word: phi_w + beta, or its changes alone; zeros between words
+    share, own, entry       float32[L], of a cell: p_j of eq. (7), then q_j^2 of its new message;
+                            x mu_j of the old message; entries of ``row``
+    strong_topic, strong    uint16, float32[Kp + 16]: topics that bid for a word, and their bids
+    """
+
+    row: Floats
+    share: Floats
+    own: Floats
+    entry: Floats
+    strong_topic: Shorts
+    strong: Floats
+
+
+@kernel(inline="always")
+def _leave(
+    i: int,
+    at: int,
+    width: int,
+    own: float,
+    lanes: Shorts,
+    begin: int,
+    end: int,
+    documents: Documents,
+    old: Array,
+    new: Array,
+    row: Floats,
+) -> None:
+    """Subtract the shares of topics that left a document from the word's row.
+
+    The other shares are copied from old to new, and those of new active topics are zero.
+    """
+    for j in range(0, width, 16):
+        narrow(new, i * width + j, widen(old, i * width + j))
+    for e in range(begin, end):
+        q = np.float32(old[i * width + lanes[e]])
+        row[documents.before[at + lanes[e]]] -= own * q * q
+        new[i * width + lanes[e]] = 0
+
+
+@kernel(inline="always")
+def _fetch_word(
+    u: int, cells: CellsByWord, base: Floats, index: Longs, topics: Shorts, width: int, rare: int
+) -> None:
+    """Prefetch what word u needs: its row of phi, or its documents' entries of it."""
+    (ptr, doc, _) = cells
+    columns = base.shape[1]
+    r = index[u] * columns
+    if ptr[u + 1] - ptr[u] > rare:
+        for k in range(0, columns, 16):
+            fetch(base, r + k)
+    else:
+        for i in range(ptr[u], ptr[u + 1]):
+            for j in range(np.int64(doc[i]) * width, (np.int64(doc[i]) + 1) * width):
+                fetch(base, r + topics[j])
+
+
+@kernel(inline="always")
+def _fetch_document(at: int, width: int, documents: Documents) -> None:
+    """Prefetch the state of the document that begins at ``at``."""
+    fetch(documents.topics, at)
+    for j in range(0, width, 16):
+        fetch(documents.theta, at + j)
+        fetch(documents.lam, at + j)
+
+
+@kernel(inline="always")
+def _open_row(r: int, base: Floats, beta: float, first: bool, row: Floats) -> bool:
+    """Copy phi_w + beta into the row; return whether the row is to hold the changes alone."""
+    betas = splat(beta)
+    peak = splat(_ZERO)
+    for k in range(0, base.shape[1], 16):
+        b = load(base, r + k)
+        peak = larger(peak, b)
+        store(row, k, b + betas)
+    apart = first or highest(peak) > HEAVY or highest(peak) < beta
+    if apart:
+        row[:] = _ZERO
+    return apart
+
+
+@kernel(inline="always")
+def _choose_bidders(r: int, base: Floats, beta: float, bids: Bids, whole: bool, work: Work) -> Int:
+    """Find the topics that bid for a word, and return how many (0 where all do).
+
+    They are within reach of the largest (phi_wk + beta) / (lam_k + W beta).
+    """
+    betas = splat(beta)
+    best = splat(_ZERO)
+    for k in range(0, base.shape[1], 16):
+        best = larger(best, (load(base, r + k) + betas) * load(bids.inverse, k))
+    cuts = splat(bids.reach * highest(best))
+    n = np.int64(0)
+    for k in range(0, base.shape[1], 16):
+        ratio = keep((load(base, r + k) + betas) * load(bids.inverse, k), cuts)
+        if whole:
+            store(work.strong, k, ratio)
+        else:
+            n += squeeze(work.strong_topic, work.strong, n, k, ratio)
+    return n
+
+
+@kernel(inline="always")
+def _bid(c: int, weight: float, bids: Bids, n: int, whole: bool, work: Work) -> None:
+    """Add a cell's bids, the gradient of its likelihood, to row c of the scores."""
+    scores = bids.scores
+    columns = scores.shape[1]
+    if whole:
+        weights = splat(weight)
+        for k in range(0, columns, 16):
+            bid = c * columns + k
+            store(scores, bid, load(scores, bid) + weights * load(work.strong, k))
+    else:
+        for j in range(n):
+            scores[c, work.strong_topic[j]] += weight * work.strong[j]
+
+
+@kernel(inline="always")
+def _scale_of(x: float, i: int, width: int, old: Array) -> Float:
+    """Return x / sum q^2 of the stored message of cell i: what turns q_j^2 into x mu_j."""
+    s = splat(_ZERO)
+    for j in range(0, width, 16):
+        q = widen(old, i * width + j)
+        s = s + q * q
+    sum_q = total(s)
+    return x / sum_q if sum_q > _ZERO else _ZERO
+
+
+@kernel(inline="always")
+def _weigh(
+    i: int,
+    at: int,
+    r: int,
+    own: float,
+    apart: bool,
+    stored: Array,
+    base: Floats,
+    documents: Documents,
+    how: Step,
+    work: Work,
+) -> tuple[Float, Float]:
+    """Compute p_j of eq. (7) over a document's active topics; return their sum and their largest.
+
+    at, r: where the document and the word's row of ``base`` begin. own: see ``_scale_of``.
+    """
+    betas = splat(how.beta)
+    floors = splat(how.floor)
+    owns = splat(own)
+    s = splat(_ZERO)
+    peak = splat(_ZERO)
+    for j in range(0, len(work.share), 16):
+        f = gather(work.row, 0, documents.topics, at + j)
+        store(work.entry, j, f)
+        if apart:
+            b = gather(base, r, documents.topics, at + j) + betas
+            f = b if how.first else f + b
+        # o_j = x mu_j
+        o = splat(_ZERO)
+        if not how.first:
+            q = widen(stored, i * len(work.share) + j)
+            o = owns * (q * q)
+        store(work.own, j, o)
+        # (theta_dj - o_j + alpha) (phi_wj - o_j + beta) / (lam_j - o_j + W beta)
+        p = (
+            larger(load(documents.theta, at + j) - o, floors)
+            / (load(documents.lam, at + j) - o)
+            * larger(f - o, betas)
+        )
+        store(work.share, j, p)
+        s = s + p
+        peak = larger(peak, p)
+    return total(s), highest(peak)
+
+
+@kernel(inline="always")
+def _store_message(
+    i: int, peak: float, beyond: Float, old: Array, new: Array, how: Step, work: Work
+) -> tuple[Float, Float]:
+    """Store the new message of a cell as integers q_j up to ``how.top``.
+
+    peak: the largest p_j. beyond: what of x mu_j over-relaxation subtracts from p_j.
+
+    Returns
+    -------
+    sum q_j^2, and the largest change of a q_j.
+    """
+    width = len(work.share)
+    stretch = splat(how.top / np.sqrt(peak))
+    beyonds = splat(beyond)
+    s = splat(_ZERO)
+    gap = splat(_ZERO)
+    for j in range(0, width, 16):
+        p = larger(load(work.share, j) - load(work.own, j) * beyonds, splat(_ZERO))
+        q = narrow(new, i * width + j, root(p) * stretch)
+        store(work.share, j, q * q)
+        s = s + q * q
+        if not how.first:
+            q = q - widen(old, i * width + j)
+            gap = larger(gap, larger(q, splat(_ZERO) - q))
+    return total(s), highest(gap)
+
+
+@kernel(inline="always")
+def _move_sums(
+    at: int, x: float, sum_q: float, documents: Documents, first: bool, work: Work
+) -> None:
+    """Move theta_d and phi_w by x (mu_new - mu_old), as the stored integers have it."""
+    scale = splat(x / sum_q)
+    for j in range(0, len(work.share), 16):
+        change = scale * load(work.share, j) - load(work.own, j)
+        if not first:
+            store(documents.theta, at + j, load(documents.theta, at + j) + change)
+        scatter(work.row, 0, documents.topics, at + j, load(work.entry, j) + change)
+
+
+@kernel(inline="always")
+def _take_gathered(
+    u: int,
+    cells: CellsByWord,
+    documents: Documents,
+    width: int,
+    row: Floats,
+    out_topic: Shorts,
+    out_value: Floats,
+    n: int,
+) -> Int:
+    """Move the entries of a word's documents out of its row; return the delta's entries then.
+
+    They are those of the topics that the documents have, and of those that have left them.
+    """
+    (ptr, doc, _) = cells
+    (topics, before, left, lanes, _, _, _) = documents
+    for i in range(ptr[u], ptr[u + 1]):
+        at = np.int64(doc[i]) * width
+        for e in range(left[doc[i]], left[doc[i] + 1]):
+            gone = before[at + lanes[e]]
+            if row[gone] != _ZERO:
+                out_topic[n] = gone
+                out_value[n] = row[gone]
+                row[gone] = _ZERO
+                n += 1
+        n += _take(row, topics, at, width, out_topic, out_value, n)
+    return n
+
+
+@kernel(inline="always")
+def _take_row(
+    r: int,
+    base: Floats,
+    beta: float,
+    apart: bool,
+    row: Floats,
+    out_topic: Shorts,
+    out_value: Floats,
+    n: int,
+) -> Int:
+    """Move all changes out of a word's row, and return the delta's entries then."""
+    betas = splat(beta)
+    for k in range(0, base.shape[1], 16):
+        change = load(row, k)
+        if not apart:
+            change = change - (load(base, r + k) + betas)
+        n += squeeze(out_topic, out_value, n, k, change)
+    row[:] = _ZERO
+    return n
+
+
+@kernel
+def _sweep_words(
+    cells: CellsByWord,
+    base: Floats,
+    index: Longs,
+    documents: Documents,
+    bids: Bids,
+    how: Step,
+    old: Array,
+    new: Array,
+    likely: Doubles,
+    out_ptr: Longs,
+    out_topic: Shorts,
+    out_value: Floats,
+    work: Work,
+) -> Int:
+    """Visit every cell, word by word (parameters: ``sweep``)."""
+    cells = borrow(cells)
+    base = borrow(base)
+    bids = borrow(bids)
+    work = borrow(work)
+    out_topic = borrow(out_topic)
+    out_value = borrow(out_value)
+    (topics, before, left, lanes, theta, lam, mass) = borrow(documents)
+    (ptr, doc, x) = cells
+    (_, beta, _, band, step, first, rare) = how
+    # kernels index flat arrays: a document or cell begins at its number times L
+    width = topics.shape[1]
+    documents = Documents(topics.reshape(-1), before.reshape(-1), left, lanes, theta, lam, mass)
+    old = borrow(old).reshape(-1)
+    new = borrow(new).reshape(-1)
+    whole = base.shape[1] <= WHOLE
+    # share of the old message that over-relaxation subtracts: 1 - 1 / step
+    further = (step - _ONE) / step
+    n = np.int64(0)
+    out_ptr[0] = 0
+    for u in range(len(ptr) - 1):
+        _fetch_word(min(u + 1, len(ptr) - 2), cells, base, index, documents.topics, width, rare)
+        r = index[u] * base.shape[1]
+        # apart: the row holds the word's changes alone
+        gathered = ptr[u + 1] - ptr[u] <= rare
+        apart = gathered or _open_row(r, base, beta, first, work.row)
+        # topics that bid, if a document of the word considers inactive topics
+        n_strong = np.int64(0)
+        if bids.reach >= _ZERO:
+            asked = False
+            for i in range(ptr[u], ptr[u + 1]):
+                asked = asked or bids.chosen[doc[i]] >= 0
+            if asked:
+                n_strong = _choose_bidders(r, base, beta, bids, whole, work)
+        for i in range(ptr[u], ptr[u + 1]):
+            _fetch_document(np.int64(doc[min(i + AHEAD, len(doc) - 1)]) * width, width, documents)
+            d = np.int64(doc[i])
+            at = d * width
+            # the old message: mu_j = q_j^2 / sum q^2
+            own = _ZERO
+            moved = False
+            if not first:
+                own = _scale_of(x[i], i, width, old)
+                moved = left[d + 1] > left[d]
+                if moved:
+                    _leave(
+                        i,
+                        at,
+                        width,
+                        own,
+                        lanes,
+                        left[d],
+                        left[d + 1],
+                        documents,
+                        old,
+                        new,
+                        work.row,
+                    )
+            # eq. (7) without the cell's own share
+            stored = new if moved else old
+            sum_p, peak = _weigh(i, at, r, own, apart, stored, base, documents, how, work)
+            # p(w | the other cells), from the normaliser of eq. (7)
+            likely[i] = sum_p / (mass[d] - x[i])
+            # over-relaxation, and the new message in integers
+            beyond = sum_p * (further / x[i]) if not first and not moved else _ZERO
+            sum_q, gap = _store_message(i, peak, beyond, old, new, how, work)
+            c = np.int64(bids.chosen[d])
+            if c >= 0:
+                _bid(c, x[i] / sum_p, bids, n_strong, whole, work)
+            # a message that hardly moves stays, and so do the sums
+            if not first and not moved and gap <= band:
+                for j in range(0, width, 16):
+                    narrow(new, i * width + j, widen(old, i * width + j))
+                continue
+            _move_sums(at, x[i], sum_q, documents, first, work)
+        # the delta of the word: the entries of its documents' topics, or all of its row
+        if gathered:
+            n = _take_gathered(u, cells, documents, width, work.row, out_topic, out_value, n)
+        else:
+            n = _take_row(r, base, beta, apart, work.row, out_topic, out_value, n)
+        out_ptr[u + 1] = n
+    return n
+
+
 @kernel
 def sweep(
     cells: CellsByWord,
@@ -240,190 +573,28 @@ def sweep(
     -------
     The number of entries of the delta.
     """
-    (ptr, doc, x) = cells
-    (chosen, scores, inverse, reach) = bids
-    topics, before, left, lanes, theta, lam, mass = documents
-    floor, beta, top, band, step, first, rare = how
-    # the kernel indexes flat arrays: a document or cell begins at its number times L
-    width = topics.shape[1]
+    width = documents.topics.shape[1]
     columns = base.shape[1]
-    flat_before = before.reshape(-1)
-    flat_topics = topics.reshape(-1)
-    flat_old = old.reshape(-1)
-    flat_new = new.reshape(-1)
-    row = np.empty(columns, np.float32)
-    share = np.empty(width, np.float32)
-    own_share = np.empty(width, np.float32)
-    entry = np.empty(width, np.float32)
-    strong_topic = np.empty(columns + 16, np.uint16)
-    strong = np.empty(columns + 16, np.float32)
-    betas = splat(beta)
-    floors = splat(floor)
-    zeros = splat(_ZERO)
-    whole = columns <= WHOLE
-    # share of the old message that over-relaxation subtracts: 1 - 1 / step
-    further = (step - _ONE) / step
-    n = np.int64(0)
-    out_ptr[0] = 0
-    row[:] = _ZERO
-    for u in range(len(ptr) - 1):
-        # prefetch what the next word needs: its row of phi, or its documents' entries of it
-        r = index[u] * columns
-        after = min(u + 1, len(ptr) - 2)
-        ahead = index[after] * columns
-        if ptr[after + 1] - ptr[after] > rare:
-            for k in range(0, columns, 16):
-                fetch(base, ahead + k)
-        else:
-            for i in range(ptr[after], ptr[after + 1]):
-                for j in range(np.int64(doc[i]) * width, (np.int64(doc[i]) + 1) * width):
-                    fetch(base, ahead + flat_topics[j])
-        # apart: row holds the word's changes alone, else all of it; between words of few cells it
-        # is all zeros
-        gathered = ptr[u + 1] - ptr[u] <= rare
-        apart = True
-        if not gathered:
-            peak = zeros
-            for k in range(0, columns, 16):
-                b = load(base, r + k)
-                peak = larger(peak, b)
-                store(row, k, b + betas)
-            apart = first or highest(peak) > HEAVY or highest(peak) < beta
-            if apart:
-                row[:] = _ZERO
-        # topics that bid: within reach of the largest (phi + beta) / (lam + W beta) of the word
-        n_strong = np.int64(0)
-        if reach >= _ZERO:
-            asked = False
-            # only if a document of the word considers inactive topics
-            for i in range(ptr[u], ptr[u + 1]):
-                asked = asked or chosen[doc[i]] >= 0
-            if asked:
-                best = zeros
-                for k in range(0, columns, 16):
-                    best = larger(best, (load(base, r + k) + betas) * load(inverse, k))
-                cuts = splat(reach * highest(best))
-                for k in range(0, columns, 16):
-                    ratio = keep((load(base, r + k) + betas) * load(inverse, k), cuts)
-                    if whole:
-                        store(strong, k, ratio)
-                    else:
-                        n_strong += squeeze(strong_topic, strong, n_strong, k, ratio)
-        for i in range(ptr[u], ptr[u + 1]):
-            # prefetch the state of a later cell's document
-            ahead = np.int64(doc[min(i + AHEAD, len(doc) - 1)]) * width
-            fetch(flat_topics, ahead)
-            for j in range(0, width, 16):
-                fetch(theta, ahead + j)
-                fetch(lam, ahead + j)
-            d = np.int64(doc[i])
-            at = d * width
-            # decode the old message mu_j = q_j^2 / sum q^2; own turns q^2 into x mu_j
-            own = _ZERO
-            moved = False
-            if not first:
-                s = splat(_ZERO)
-                for j in range(0, width, 16):
-                    q = widen(flat_old, i * width + j)
-                    s = s + q * q
-                sum_q = total(s)
-                own = x[i] / sum_q if sum_q > _ZERO else _ZERO
-                moved = left[d + 1] > left[d]
-                if moved:
-                    _leave(
-                        i,
-                        at,
-                        width,
-                        own,
-                        flat_before,
-                        lanes,
-                        left[d],
-                        left[d + 1],
-                        flat_old,
-                        flat_new,
-                        row,
-                    )
-            # eq. (7) over the active topics: p_j from theta, phi and lam without the cell's share o
-            s = splat(_ZERO)
-            peak = splat(_ZERO)
-            owns = splat(own)
-            for j in range(0, width, 16):
-                f = gather(row, 0, flat_topics, at + j)
-                store(entry, j, f)
-                if apart:
-                    b = gather(base, r, flat_topics, at + j) + betas
-                    f = b if first else f + b
-                o = splat(_ZERO)
-                if not first:
-                    q = widen(flat_new, i * width + j) if moved else widen(flat_old, i * width + j)
-                    o = owns * (q * q)
-                store(own_share, j, o)
-                p = (
-                    larger(load(theta, at + j) - o, floors)
-                    / (load(lam, at + j) - o)
-                    * larger(f - o, betas)
-                )
-                store(share, j, p)
-                s = s + p
-                peak = larger(peak, p)
-            sum_p = total(s)
-            # over-relaxation, then the square root of the message in integers up to top
-            stretch = splat(top / np.sqrt(highest(peak)))
-            beyond = splat(sum_p * (further / x[i])) if not first and not moved else splat(_ZERO)
-            s = splat(_ZERO)
-            gap = splat(_ZERO)
-            for j in range(0, width, 16):
-                p = larger(load(share, j) - load(own_share, j) * beyond, splat(_ZERO))
-                q = narrow(flat_new, i * width + j, root(p) * stretch)
-                store(share, j, q * q)
-                s = s + q * q
-                if not first:
-                    q = q - widen(flat_old, i * width + j)
-                    gap = larger(gap, larger(q, splat(_ZERO) - q))
-            # p(w | the other cells), from the normaliser of eq. (7)
-            likely[i] = sum_p / (mass[d] - x[i])
-            c = np.int64(chosen[d])
-            # the gradient of the likelihood: bids of inactive topics
-            if c >= 0:
-                weight = x[i] / sum_p
-                if whole:
-                    weights = splat(weight)
-                    for k in range(0, columns, 16):
-                        bid = c * columns + k
-                        store(scores, bid, load(scores, bid) + weights * load(strong, k))
-                else:
-                    for j in range(n_strong):
-                        scores[c, strong_topic[j]] += weight * strong[j]
-            # a message that hardly moves stays, and so do the sums
-            if not first and not moved and highest(gap) <= band:
-                for j in range(0, width, 16):
-                    narrow(flat_new, i * width + j, widen(flat_old, i * width + j))
-                continue
-            # move theta and phi by x (mu_new - mu_old), from the stored integers
-            scale = splat(x[i] / total(s))
-            for j in range(0, width, 16):
-                change = scale * load(share, j) - load(own_share, j)
-                if not first:
-                    store(theta, at + j, load(theta, at + j) + change)
-                scatter(row, 0, flat_topics, at + j, load(entry, j) + change)
-        # the delta of the word: the entries of its documents' topics, or all of its row
-        if gathered:
-            for i in range(ptr[u], ptr[u + 1]):
-                at = np.int64(doc[i]) * width
-                for e in range(left[doc[i]], left[doc[i] + 1]):
-                    gone = flat_before[at + lanes[e]]
-                    if row[gone] != _ZERO:
-                        out_topic[n] = gone
-                        out_value[n] = row[gone]
-                        row[gone] = _ZERO
-                        n += 1
-                n += _take(row, flat_topics, at, width, out_topic, out_value, n)
-        else:
-            for k in range(0, columns, 16):
-                change = load(row, k)
-                if not apart:
-                    change = change - (load(base, r + k) + betas)
-                n += squeeze(out_topic, out_value, n, k, change)
-            row[:] = _ZERO
-        out_ptr[u + 1] = n
-    return n
+    work = Work(
+        np.zeros(columns, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(columns + 16, np.uint16),
+        np.empty(columns + 16, np.float32),
+    )
+    return _sweep_words(  # type: ignore[no-any-return]
+        cells,
+        base,
+        index,
+        documents,
+        bids,
+        how,
+        old,
+        new,
+        likely,
+        out_ptr,
+        out_topic,
+        out_value,
+        work,
+    )
