@@ -29,7 +29,7 @@ import numpy as np
 
 from topicstream.engines.variational.statistics import LEAST_Z, WeightSource, log_weights
 from topicstream.numeric.kernels import simd
-from topicstream.numeric.kernels.arrays import Array, Bytes, Cells, Doubles, Floats, Ints
+from topicstream.numeric.kernels.arrays import Array, Bytes, Cells, Doubles, Floats, Ints, borrow
 from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, lgamma, log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import fill, sweep_cells, take_counts
@@ -102,45 +102,127 @@ class Effort(NamedTuple):
     restarts: int
 
 
+class DocumentCells(NamedTuple):
+    """The cells of the present document: ``size`` of them, from cell ``first`` of the block on.
+
+    x    float32[size + 32], their counts
+    own  float32[(size + 8) * P], their rows of e, one after the other
+    """
+
+    first: int
+    size: int
+    x: Floats
+    own: Floats
+
+
+class Assignment(NamedTuple):
+    """How the present document's words are assigned to topics.
+
+    used  float64[P], the N_dk that t and z are made of
+    t     float32[P], exp(psi(used + alpha))
+    z     float32[cells + 16], Z_w = sum_k e_wk t_k
+    n     float64[P], the N_dk that follow: sum_w x_w r_wk
+    """
+
+    used: Doubles
+    t: Floats
+    z: Floats
+    n: Doubles
+
+
 @kernel
 def _inner(
-    src: WeightSource,
-    first: int,
-    cells: int,
-    words: Ints,
-    x: Floats,
-    own: Floats,
-    width: int,
-    t: Floats,
-    z: Floats,
-    acc: Floats,
-    n_used: Doubles,
-    n: Doubles,
-    alpha: Doubles,
-    work: Doubles,
+    of: Words, cells: DocumentCells, now: Assignment, acc: Floats, work: Doubles
 ) -> tuple[float, int]:
-    """Run one inner iteration from t to n (float64[P]).
-
-    n_used: N_dk behind t.  Returns (max |change|, hard cells).
-    """
+    """Run one inner iteration from t to n, and return (max |change of N_dk|, hard cells)."""
+    (src, (_, words, _), e, _, alpha) = borrow(of)
+    (first, count, x, own) = borrow(cells)
+    (used, t, z, n) = borrow(now)
+    width = e.shape[1]
+    # Z_w = sum_k e_wk t_k, and acc_k = sum_w (x_w / Z_w) e_wk
     for k in range(0, width, simd.WIDTH):
         simd.store(acc, k, simd.splat(np.float32(0)))
-    sweep_cells(cells, x, own, width, t, LEAST_Z, z, acc)
+    sweep_cells(count, x, own, width, t, LEAST_Z, z, acc)
+    # N_dk = t_k acc_k
     hard = 0
-    change = 0.0
-    for j in range(cells):
+    for j in range(count):
         hard += 1 if not z[j] > np.float32(LEAST_Z) else 0
     for k in range(src.topics):
         n[k] = np.float64(acc[k]) * t[k]
+    # hard cells in logarithms
     if hard > 0:
-        for j in range(cells):
+        for j in range(count):
             if not z[j] > np.float32(LEAST_Z):
-                _hard_cell(src, words[first + j], n_used, alpha, work)
+                _hard_cell(src, words[first + j], used, alpha, work)
                 for k in range(src.topics):
                     n[k] += x[j] * work[k]
+    change = 0.0
     for k in range(src.topics):
-        change = max(change, abs(n[k] - n_used[k]))
+        change = max(change, abs(n[k] - used[k]))
     return change, hard
+
+
+@kernel
+def _assign(
+    of: Words,
+    effort: Effort,
+    cells: DocumentCells,
+    now: Assignment,
+    acc: Floats,
+    work: Doubles,
+) -> tuple[int, int, bool]:
+    """Iterate from even weights until N_dk stands still.
+
+    Returns
+    -------
+    Inner iterations, hard cells, and whether it stands still.
+    """
+    of = borrow(of)
+    now = borrow(now)
+    topics = of.src.topics
+    for k in range(len(now.t)):
+        now.t[k] = 1.0 if k < topics else 0.0
+        now.used[k] = 0.0
+    inner = 0
+    while True:
+        # r_wk and N_dk from t
+        change, hard = _inner(of, cells, now, acc, work)
+        inner += 1
+        if inner > 1 and (change < effort.tol or inner >= effort.most_inner):
+            break
+        # t = exp(psi(N_dk + alpha_k))
+        now.used[:] = now.n
+        prior_weights(now.used, of.alpha, topics, now.t)
+    return inner, hard, change < effort.tol
+
+
+@kernel
+def _propose(
+    of: Words,
+    tol: float,
+    empty: int,
+    cells: DocumentCells,
+    now: Assignment,
+    trial: Assignment,
+    acc: Floats,
+    work: Doubles,
+) -> tuple[int, int]:
+    """Iterate from N_dk without topic ``empty``, and return (inner iterations, hard cells)."""
+    of = borrow(of)
+    now = borrow(now)
+    trial = borrow(trial)
+    trial.n[:] = now.n
+    trial.n[empty] = 0.0
+    inner = 0
+    hard = 0
+    for _ in range(RESTART_INNER):
+        trial.used[:] = trial.n
+        prior_weights(trial.used, of.alpha, of.src.topics, trial.t)
+        change, hard = _inner(of, cells, trial, acc, work)
+        inner += 1
+        if change < tol:
+            break
+    return inner, hard
 
 
 @kernel
@@ -182,27 +264,18 @@ def log_fit(
 
 @kernel
 def _bound(
-    src: WeightSource,
-    first: int,
-    last: int,
-    words: Ints,
-    counts: Array,
-    log_scale: Doubles,
-    z: Floats,
-    n_used: Doubles,
-    n: Doubles,
-    alpha: Doubles,
-    prior: float,
-    hard: int,
-    work: Doubles,
+    of: Words, cells: DocumentCells, now: Assignment, prior: float, hard: int, work: Doubles
 ) -> tuple[float, float]:
     """Compute ``document_bound`` after ``_inner``."""
-    fit = log_fit(first, words, counts, log_scale, z, last - first)
+    (src, (_, words, counts), _, log_scale, alpha) = borrow(of)
+    (used, _, z, n) = borrow(now)
+    fit = log_fit(cells.first, words, counts, log_scale, z, cells.size)
     if hard > 0:
-        for i in range(first, last):
-            if not z[i - first] > np.float32(LEAST_Z):
-                fit += counts[i] * _hard_cell(src, words[i], n_used, alpha, work)
-    return document_bound(fit, n, n_used, alpha, src.topics, prior, work)  # type: ignore[no-any-return]
+        for j in range(cells.size):
+            if not z[j] > np.float32(LEAST_Z):
+                i = cells.first + j
+                fit += counts[i] * _hard_cell(src, words[i], used, alpha, work)
+    return document_bound(fit, n, used, alpha, src.topics, prior, work)  # type: ignore[no-any-return]
 
 
 @kernel
@@ -224,6 +297,111 @@ def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
 
 
 @kernel
+def _add_counts(
+    of: Words, cells: DocumentCells, now: Assignment, hard: int, work: Doubles, delta: Floats
+) -> None:
+    """Add the expected counts x_w r_wk of a document's cells to delta[u, k]."""
+    (src, (_, words, counts), _, _, alpha) = borrow(of)
+    (first, count, x, own) = borrow(cells)
+    (used, t, z, _) = borrow(now)
+    width = delta.shape[1]
+    # r_wk = e_wk t_k / Z_w
+    for j in range(count):
+        if z[j] > np.float32(LEAST_Z):
+            o = words[first + j] * width
+            at = j * width
+            g = simd.splat(x[j] / z[j])
+            for k in range(0, width, 16):
+                v = simd.fma(g * simd.load(own, at + k), simd.load(t, k), simd.load(delta, o + k))
+                simd.store(delta, o + k, v)
+    # hard cells in logarithms
+    if hard > 0:
+        for j in range(count):
+            if not z[j] > np.float32(LEAST_Z):
+                i = first + j
+                _hard_cell(src, words[i], used, alpha, work)
+                for k in range(src.topics):
+                    delta[words[i], k] += counts[i] * work[k]
+
+
+class Scratch(NamedTuple):
+    """Work arrays of the visits.
+
+    acc float32[P]; work float64[P]; tried uint8[P]; ones float32[P]: all 1; lanes: see
+    ``dense_step``; sums float64[4, P]
+    """
+
+    acc: Floats
+    work: Doubles
+    tried: Bytes
+    ones: Floats
+    lanes: Floats
+    sums: Doubles
+
+
+@kernel
+def _visit_documents(
+    of: Words,
+    effort: Effort,
+    delta: Floats,
+    reports: Doubles,
+    own: Floats,
+    x: Floats,
+    z_of: Floats,
+    scratch: Scratch,
+) -> None:
+    """Visit every document of a block (parameters: ``dense_step``)."""
+    of = borrow(of)
+    delta = borrow(delta)
+    own = borrow(own)
+    x = borrow(x)
+    z_of = borrow(z_of)
+    (acc, work, tried, ones, lanes, sums) = borrow(scratch)
+    (indptr, words, counts) = of.cells
+    topics = of.src.topics
+    prior = 0.0
+    for k in range(topics):
+        prior += of.alpha[k]
+    for d in range(len(indptr) - 1):
+        first = indptr[d]
+        last = indptr[d + 1]
+        if last == first:
+            continue
+        # rows e of the document's cells, one after the other, and their counts
+        fill(words[first:last], of.e, 0.0, ones, own)
+        take_counts(counts, first, last - first, x)
+        cells = DocumentCells(first, last - first, x, own)
+        now = Assignment(sums[0], lanes[0], z_of[0], sums[1])
+        trial = Assignment(sums[2], lanes[2], z_of[1], sums[3])
+        trial.t[:] = 0.0
+        tried[:] = 0
+        # inner iterations, and the bound of what they have come to
+        inner, hard, still = _assign(of, effort, cells, now, acc, work)
+        reports[CAPPED] += 0.0 if still else 1.0
+        bound, fit = _bound(of, cells, now, prior, hard, work)
+        # restart proposals: empty the smallest untried topic, iterate, accept if the bound rises
+        for _ in range(effort.restarts):
+            k = smallest_active(now.n, topics, tried)
+            if k < 0:
+                break
+            tried[k] = 1
+            steps, hard_trial = _propose(of, effort.tol, k, cells, now, trial, acc, work)
+            inner += steps
+            bound_trial, fit_trial = _bound(of, cells, trial, prior, hard_trial, work)
+            reports[TRIED] += 1.0
+            if bound_trial > bound:
+                reports[ACCEPTED] += 1.0
+                bound = bound_trial
+                fit = fit_trial
+                hard = hard_trial
+                now, trial = trial, now
+        reports[BOUND] += bound
+        reports[LOGLIK] += fit
+        reports[INNER] += inner
+        _add_counts(of, cells, now, hard, work, delta)
+
+
+@kernel
 def dense_step(
     of: Words,
     effort: Effort,
@@ -242,137 +420,13 @@ def dense_step(
     own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3,
                             P], [longest + 32], [2, longest + 16]
     """
-    # apart: a function that takes a tuple counts all its references
-    src, (indptr, words, counts), e, log_scale, alpha = of
-    tol, most_inner, restarts = effort
-    width = e.shape[1]
-    topics = src.topics
-    t = lanes[0]
-    acc = lanes[1]
-    t_trial = lanes[2]
-    work = np.zeros(width)
-    tried = np.zeros(width, np.uint8)
-    ones = np.ones(width, np.float32)
-    n = np.zeros(width)
-    used = np.zeros(width)
-    n_trial = np.zeros(width)
-    used_trial = np.zeros(width)
-    prior = 0.0
-    for k in range(topics):
-        prior += alpha[k]
-    for d in range(len(indptr) - 1):
-        first = indptr[d]
-        last = indptr[d + 1]
-        if last == first:
-            continue
-        cells = last - first
-        # rows e of the document's cells, one after the other
-        fill(words[first:last], e, 0.0, ones, own)
-        take_counts(counts, first, cells, x)
-        z = z_of[0]
-        z_trial = z_of[1]
-        # begin with even weights
-        for k in range(width):
-            t[k] = 1.0 if k < topics else 0.0
-            t_trial[k] = 0.0
-            used[k] = 0.0
-            tried[k] = 0
-        inner = 0
-        hard = 0
-        change = np.inf
-        # inner iterations: r_wk and N_dk from t, then t = exp(psi(N_dk + alpha_k))
-        while True:
-            change, hard = _inner(
-                src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work
-            )
-            inner += 1
-            if inner > 1 and (change < tol or inner >= most_inner):
-                break
-            used[:] = n
-            prior_weights(used, alpha, topics, t)
-        reports[CAPPED] += 0.0 if change < tol else 1.0
-        bound, fit = _bound(
-            src, first, last, words, counts, log_scale, z, used, n, alpha, prior, hard, work
-        )
-        # restart proposals: empty the smallest untried topic, iterate, accept if the bound rises
-        for _ in range(restarts):
-            k = smallest_active(n, topics, tried)
-            if k < 0:
-                break
-            tried[k] = 1
-            n_trial[:] = n
-            n_trial[k] = 0.0
-            hard_trial = 0
-            for _j in range(RESTART_INNER):
-                used_trial[:] = n_trial
-                prior_weights(used_trial, alpha, topics, t_trial)
-                change, hard_trial = _inner(
-                    src,
-                    first,
-                    cells,
-                    words,
-                    x,
-                    own,
-                    width,
-                    t_trial,
-                    z_trial,
-                    acc,
-                    used_trial,
-                    n_trial,
-                    alpha,
-                    work,
-                )
-                inner += 1
-                if change < tol:
-                    break
-            bound_trial, fit_trial = _bound(
-                src,
-                first,
-                last,
-                words,
-                counts,
-                log_scale,
-                z_trial,
-                used_trial,
-                n_trial,
-                alpha,
-                prior,
-                hard_trial,
-                work,
-            )
-            reports[TRIED] += 1.0
-            if bound_trial > bound:
-                reports[ACCEPTED] += 1.0
-                bound = bound_trial
-                fit = fit_trial
-                hard = hard_trial
-                n, n_trial, used, used_trial = n_trial, n, used_trial, used
-                t, t_trial, z, z_trial = t_trial, t, z_trial, z
-        # the reports and the expected counts x_w r_wk
-        reports[BOUND] += bound
-        reports[LOGLIK] += fit
-        reports[INNER] += inner
-        _write(first, cells, words, x, own, t, z, delta)
-        # hard cells in logarithms
-        if hard > 0:
-            for i in range(first, last):
-                if not z[i - first] > np.float32(LEAST_Z):
-                    _hard_cell(src, words[i], used, alpha, work)
-                    for k in range(topics):
-                        delta[words[i], k] += counts[i] * work[k]
-
-
-@kernel
-def _write(
-    first: int, cells: int, words: Ints, x: Floats, own: Floats, t: Floats, z: Floats, delta: Floats
-) -> None:
-    """Add x_w r_wk of a document's cells to delta[u, k], without hard cells."""
-    width = delta.shape[1]
-    for j in range(cells):
-        if z[j] > np.float32(LEAST_Z):
-            o = words[first + j] * width
-            at = j * width
-            g = simd.splat(x[j] / z[j])
-            for k in range(0, width, 16):
-                v = simd.fma(g * simd.load(own, at + k), simd.load(t, k), simd.load(delta, o + k))
-                simd.store(delta, o + k, v)
+    width = of.e.shape[1]
+    scratch = Scratch(
+        lanes[1],
+        np.zeros(width),
+        np.zeros(width, np.uint8),
+        np.ones(width, np.float32),
+        lanes,
+        np.zeros((4, width)),
+    )
+    _visit_documents(of, effort, delta, reports, own, x, z_of, scratch)

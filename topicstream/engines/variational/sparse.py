@@ -23,12 +23,18 @@ import numpy as np
 
 from topicstream.engines.variational import tiles
 from topicstream.engines.variational.choice import collect
+from topicstream.engines.variational.columns import (
+    change_of,
+    keep_columns,
+    leave_small,
+    shrink_columns,
+    weigh_columns,
+)
 from topicstream.engines.variational.dense import (
     ACCEPTED,
     BOUND,
     CAPPED,
     INNER,
-    LEAST_T,
     LOGLIK,
     RESTART_INNER,
     TRIED,
@@ -45,35 +51,109 @@ from topicstream.engines.variational.statistics import (
     log_weights,
 )
 from topicstream.numeric.kernels import arrays as pointers
-from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
-from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, log
+from topicstream.numeric.kernels.arrays import Bytes, Doubles, Floats, Ints, Longs, Shorts, borrow
+from topicstream.numeric.kernels.dirichlet import digamma, exp, log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import take_counts
 
-EPSILON = 1e-10  # tokens: less is none
-SURE = 0.5  # psi of a topic that does not leave whatever the largest one's
-SMALL = 1.9  # tokens of a topic after the first assignment, an even share of the document's at most
 # selections: inner iterations 1 .. ALWAYS, then every EVERY-th
 ALWAYS = 5
 EVERY = 10
+
+
+class Lists(NamedTuple):
+    """Limits and the words' best topics.
+
+    most: L; faint: log of ``leave``, -inf: topics leave with their last token; topic, value: from
+    ``best_of_words``.
+    """
+
+    most: int
+    faint: float
+    topic: Shorts
+    value: Floats
+
+
+class Buffers(NamedTuple):
+    """Scratch arrays of a document.
+
+    own, kept: tiles, float32[(longest + 16) * P + 256], kept twice; lanes: float32[2, P + 16]; acc:
+    float32[35 * (P + 16)]; x, z: float32[longest + 32], z twice.
+    """
+
+    own: Floats
+    kept: Floats
+    lanes: Floats
+    acc: Floats
+    x: Floats
+    z: Floats
+
+
+class Columns(NamedTuple):
+    """The present document's tiles, and their columns a: the topics that have not left it.
+
+    x       float32[cells + 32], counts
+    own     float32[...], tiles of the document's rows of e
+    active  uint16[P], topic of a column;  alpha float64[P], its prior
+    stays   int64[P], the columns that stay when others leave
+    tried   uint8[P], 1: a restart has emptied it
+    """
+
+    x: Floats
+    own: Floats
+    active: Shorts
+    alpha: Doubles
+    stays: Longs
+    tried: Bytes
+
+
+class Assignment(NamedTuple):
+    """How the present document's words are assigned to its columns.
+
+    used  float64[P], the N_dk that t and z are made of
+    t     float32[P], exp(psi(used + alpha))
+    kept  float32[...], tiles of e: the L largest of e t, zeros elsewhere
+    z     float32[cells + 32], Z_w = sum_k kept_wk t_k
+    n     float64[P], the N_dk that follow: sum_w x_w r_wk
+    """
+
+    used: Doubles
+    t: Floats
+    kept: Floats
+    z: Floats
+    n: Doubles
+
+
+class Scratch(NamedTuple):
+    """Work arrays: float64[P] twice, float64[4, P], int64[P + P / 16], and ``Buffers.acc``."""
+
+    logs: Doubles
+    scores: Doubles
+    parts: Doubles
+    picks: Longs
+    acc: Floats
 
 
 @kernel
 def _hard_top(
     src: WeightSource,
     u: int,
-    active: Shorts,
+    columns: Columns,
     width: int,
     used: Doubles,
-    alpha: Doubles,
     most: int,
-    work: Doubles,
-    scores: Doubles,
+    scratch: Scratch,
 ) -> float:
     """Compute a hard cell's responsibilities for its ``most`` best topics.
 
     They go to scores[a] over the columns, by way of logarithms. Returns log Z.
     """
+    columns = borrow(columns)
+    scratch = borrow(scratch)
+    active = columns.active
+    alpha = columns.alpha
+    work = scratch.logs
+    scores = scratch.scores
     log_weights(src, u, work)
     # log r_a up to a constant: E[log phi] + psi(N_da + alpha_a)
     best = -np.inf
@@ -145,163 +225,319 @@ def _first(
 
 
 @kernel
-def _weigh(used: int, alpha: int, count: int, t: int) -> None:
-    """Store t[a] = exp(psi(used[a] + alpha[a])), zero for topics that have left.
-
-    All arguments are addresses.
-    """
-    for a in range(count):
-        n = pointers.double_at(used, a)
-        y = exp_digamma(n + pointers.double_at(alpha, a))
-        pointers.put_float(t, a, np.float32(y if y > LEAST_T and n > 0.0 else 0.0))
-
-
-@kernel
-def _shrink(used: Doubles, alpha: Doubles, active: Shorts, count: int, stays: Longs) -> int:
-    """Remove the topics with used = 0 in place and return how many remain.
-
-    The tiles are left to the caller.
-    """
-    left = 0
-    for a in range(count):
-        if used[a] > 0.0:
-            used[left] = used[a]
-            alpha[left] = alpha[a]
-            active[left] = active[a]
-            stays[left] = a
-            left += 1
-    return left
-
-
-@kernel
-def _alive(n: int, alpha: int, count: int, faint: float, used: int) -> int:
-    """Store used = n for the topics that stay, else 0.
-
-    All arguments are addresses. faint: log of ``leave``.
-
-    Returns how many stay.
-    """
-    most = 0.0
-    for a in range(count):
-        v = pointers.double_at(n, a)
-        most = max(most, v + pointers.double_at(alpha, a) if v > 0.0 else 0.0)
-    y = min(log(most) + faint, SURE)
-    # psi(least) = y, nearly (Minka 2000)
-    least = exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)
-    least = min(least, most)  # the largest stays whatever its weight
-    alive = 0
-    for a in range(count):
-        v = pointers.double_at(n, a)
-        stays = v > EPSILON and v + pointers.double_at(alpha, a) >= least
-        pointers.put_double(used, a, v if stays else 0.0)
-        alive += 1 if stays else 0
-    return alive
-
-
-@kernel
-def _leave_small(n: Doubles, topics: int) -> None:
-    """Zero topics with less than ``SMALL`` tokens and less than an even share."""
-    mass = 0.0
-    for k in range(topics):
-        mass += n[k]
-    least = min(SMALL, mass / topics)
-    for k in range(topics):
-        if n[k] < least:
-            n[k] = 0.0
-
-
-@kernel
-def _change(n: int, used: int, count: int) -> float:
-    """Compute max |n - used| (addresses)."""
-    change = 0.0
-    for a in range(count):
-        change = max(change, abs(pointers.double_at(n, a) - pointers.double_at(used, a)))
-    return change
-
-
-@kernel
 def _mend(
-    src: WeightSource,
+    of: Words,
     first: int,
     cells: int,
-    words: Ints,
-    x: Floats,
-    z: Floats,
-    active: Shorts,
     count: int,
-    used: Doubles,
-    alpha: Doubles,
     most: int,
-    logs: Doubles,
-    scores: Doubles,
-    n: Doubles,
+    columns: Columns,
+    now: Assignment,
+    scratch: Scratch,
 ) -> None:
     """Add the hard cells, whose z float32 cannot represent, to n."""
+    of = borrow(of)
+    columns = borrow(columns)
+    now = borrow(now)
+    scratch = borrow(scratch)
     for j in range(cells):
-        if not z[j] > np.float32(LEAST_Z):
-            _hard_top(src, words[first + j], active, count, used, alpha, most, logs, scores)
+        if not now.z[j] > np.float32(LEAST_Z):
+            u = of.cells.words[first + j]
+            _hard_top(of.src, u, columns, count, now.used, most, scratch)
             for a in range(count):
-                n[a] += x[j] * scores[a]
+                now.n[a] += columns.x[j] * scratch.scores[a]
 
 
 @kernel
 def _bound(
-    src: WeightSource,
+    of: Words,
     first: int,
     cells: int,
-    words: Ints,
-    counts: Ints,
-    log_scale: Doubles,
-    z: Floats,
-    used: Doubles,
-    n: Doubles,
-    alpha: Doubles,
-    prior: float,
-    active: Shorts,
-    width: int,
-    hard: bool,
+    count: int,
     most: int,
-    logs: Doubles,
-    scores: Doubles,
+    hard: bool,
+    prior: float,
+    columns: Columns,
+    now: Assignment,
+    scratch: Scratch,
 ) -> tuple[float, float]:
     """Compute ``document_bound`` over the columns."""
-    fit = log_fit(first, words, counts, log_scale, z, cells)
+    of = borrow(of)
+    columns = borrow(columns)
+    now = borrow(now)
+    scratch = borrow(scratch)
+    words = of.cells.words
+    counts = of.cells.counts
+    fit = log_fit(first, words, counts, of.log_scale, now.z, cells)
     if hard:
         for j in range(cells):
-            if not z[j] > np.float32(LEAST_Z):
-                u = words[first + j]
-                fit += counts[first + j] * _hard_top(
-                    src, u, active, width, used, alpha, most, logs, scores
+            if not now.z[j] > np.float32(LEAST_Z):
+                i = first + j
+                fit += counts[i] * _hard_top(
+                    of.src, words[i], columns, count, now.used, most, scratch
                 )
-    return document_bound(fit, n, used, alpha, width, prior, scores)  # type: ignore[no-any-return]
+    return document_bound(fit, now.n, now.used, columns.alpha, count, prior, scratch.scores)  # type: ignore[no-any-return]
 
 
-class Lists(NamedTuple):
-    """Limits and the words' best topics.
+@kernel
+def _begin(
+    of: Words,
+    first: int,
+    cells: int,
+    lists: Lists,
+    columns: Columns,
+    now: Assignment,
+    parts: Doubles,
+) -> None:
+    """Run inner iteration 1: assign a document's cells to their words' best topics."""
+    of = borrow(of)
+    columns = borrow(columns)
+    now = borrow(now)
+    take_counts(of.cells.counts, first, cells, columns.x)
+    _first(
+        first, cells, of.cells.words, columns.x, lists.most, lists.topic, lists.value, parts, now.n
+    )
+    topics = of.src.topics
+    if lists.faint > -np.inf:
+        leave_small(now.n, topics)
+    for k in range(topics):
+        columns.active[k] = k
+        columns.alpha[k] = of.alpha[k]
+        columns.tried[k] = 0
 
-    most: L; faint: log of ``leave``, -inf: topics leave with their last token; topic, value: from
-    ``best_of_words``.
+
+@kernel
+def _assign(
+    of: Words,
+    effort: Effort,
+    lists: Lists,
+    first: int,
+    cells: int,
+    columns: Columns,
+    now: Assignment,
+    scratch: Scratch,
+) -> tuple[int, int, bool, bool]:
+    """Iterate until N_dk stands still: topics leave, selections are renewed, N_dk follows from t.
+
+    Returns
+    -------
+    Columns left, inner iterations, whether there are hard cells, and whether N_dk stands still.
     """
+    of = borrow(of)
+    scratch = borrow(scratch)
+    (x, own, active, alpha, stays, _) = borrow(columns)
+    (used, t, kept, z, n) = borrow(now)
+    full = of.e.shape[1]
+    words_ = pointers.address_of(of.cells.words) + 4 * first
+    own_ = pointers.address_of(own)
+    t_ = pointers.address_of(t)
+    n_ = pointers.address_of(n)
+    used_ = pointers.address_of(used)
+    alpha_ = pointers.address_of(alpha)
+    acc_ = pointers.address_of(scratch.acc)
+    best_ = _after_sums(acc_, full)
+    count = of.src.topics
+    inner = 1
+    while True:
+        # a topic leaves when exp(psi(N_dk + alpha_k)) is small beside the largest one's
+        alive = keep_columns(n_, alpha_, count, lists.faint, used_)
+        inner += 1
+        filling = inner == 2
+        selecting = inner <= ALWAYS or inner % EVERY == 0
+        before = count
+        # tiles over the topics that stay
+        if selecting and (filling or alive < count):
+            count = shrink_columns(used, alpha, active, count, stays)
+        if filling:
+            sixteens = tiles.take(stays, count, scratch.picks)
+            picks_ = pointers.address_of(scratch.picks)
+            e_ = pointers.address_of(of.e)
+            rows_ = best_ + 4 * 256
+            tiles.fill(e_, full, words_, cells, picks_, sixteens, count, own_, rows_)
+        elif count < before:
+            tiles.shrink(cells, before, pointers.address_of(stays), count, own_)
+        # t = exp(psi(N_dk + alpha_k)), then r and N_dk over the selected topics
+        weigh_columns(used_, alpha_, count, t_)
+        hard = tiles.iterate(
+            cells,
+            count,
+            lists.most,
+            selecting,
+            own_,
+            pointers.address_of(kept),
+            t_,
+            pointers.address_of(x),
+            pointers.address_of(z),
+            acc_,
+            best_,
+            n_,
+        )
+        if hard:
+            _mend(of, first, cells, count, lists.most, columns, now, scratch)
+        change = change_of(n_, used_, count)
+        if change < effort.tol or inner >= effort.most_inner:
+            break
+    return count, inner, hard, change < effort.tol
 
-    most: int
-    faint: float
-    topic: Shorts
-    value: Floats
+
+@kernel(inline="always")
+def _after_sums(acc: int, full: int) -> int:
+    """Return the address in acc behind what tiles.iterate and tiles.shares take of it."""
+    return acc + 4 * (16 * full + 528)
 
 
-class Buffers(NamedTuple):
-    """Scratch arrays of a document.
+@kernel
+def _propose(
+    of: Words,
+    tol: float,
+    lists: Lists,
+    first: int,
+    cells: int,
+    count: int,
+    columns: Columns,
+    trial: Assignment,
+    scratch: Scratch,
+) -> tuple[int, bool]:
+    """Iterate from trial.n with one selection, and return (iterations, whether cells are hard)."""
+    scratch = borrow(scratch)
+    (x, own, _, alpha, _, _) = borrow(columns)
+    (used, t, kept, z, n) = borrow(trial)
+    used_ = pointers.address_of(used)
+    alpha_ = pointers.address_of(alpha)
+    t_ = pointers.address_of(t)
+    n_ = pointers.address_of(n)
+    acc_ = pointers.address_of(scratch.acc)
+    inner = 0
+    hard = False
+    for step in range(RESTART_INNER):
+        keep_columns(n_, alpha_, count, lists.faint, used_)
+        weigh_columns(used_, alpha_, count, t_)
+        hard = tiles.iterate(
+            cells,
+            count,
+            lists.most,
+            step == 0,
+            pointers.address_of(own),
+            pointers.address_of(kept),
+            t_,
+            pointers.address_of(x),
+            pointers.address_of(z),
+            acc_,
+            _after_sums(acc_, of.e.shape[1]),
+            n_,
+        )
+        if hard:
+            _mend(of, first, cells, count, lists.most, columns, trial, scratch)
+        inner += 1
+        if change_of(n_, used_, count) < tol:
+            break
+    return inner, hard
 
-    own, kept: tiles, float32[(longest + 16) * P + 256], kept twice; lanes: float32[2, P + 16]; acc:
-    float32[35 * (P + 16)]; x, z: float32[longest + 32], z twice.
-    """
 
-    own: Floats
-    kept: Floats
-    lanes: Floats
-    acc: Floats
-    x: Floats
-    z: Floats
+@kernel
+def _write_lists(
+    of: Words,
+    first: int,
+    cells: int,
+    count: int,
+    most: int,
+    columns: Columns,
+    now: Assignment,
+    scratch: Scratch,
+    cell_topic: Shorts,
+    cell_value: Floats,
+) -> None:
+    """Write x_w r_wk of each cell as a list of at most ``most`` topics."""
+    of = borrow(of)
+    columns = borrow(columns)
+    now = borrow(now)
+    scratch = borrow(scratch)
+    active = columns.active
+    acc = scratch.acc
+    width = -(-count // 16) * 16
+    for tile in range(-(-cells // 16)):
+        tiles.shares(count, now.kept, now.t, columns.x, now.z, tile, acc)  # acc is free now
+        for j in range(16 * tile, min(16 * tile + 16, cells)):
+            o = (j - 16 * tile) * width
+            if not now.z[j] > np.float32(LEAST_Z):
+                u = of.cells.words[first + j]
+                _hard_top(of.src, u, columns, count, now.used, most, scratch)
+                for a in range(count):
+                    acc[o + a] = columns.x[j] * scratch.scores[a]
+            at = (first + j) * most
+            collect(acc, o, width, most, cell_topic, cell_value, at)
+            # columns become topics
+            for a in range(at, at + most):
+                if most > FULL_LISTS and cell_value[a] == 0:
+                    break
+                cell_topic[a] = active[cell_topic[a]]
+
+
+@kernel
+def _visit_documents(
+    of: Words,
+    effort: Effort,
+    lists: Lists,
+    reports: Doubles,
+    cell_topic: Shorts,
+    cell_value: Floats,
+    buffers: Buffers,
+    columns: Columns,
+    scratch: Scratch,
+    sums: Doubles,
+) -> None:
+    """Visit every document of a block (parameters: ``sparse_step``); sums: float64[4, P]."""
+    of = borrow(of)
+    lists = borrow(lists)
+    cell_topic = borrow(cell_topic)
+    cell_value = borrow(cell_value)
+    columns = borrow(columns)
+    scratch = borrow(scratch)
+    sums = borrow(sums)
+    (_, kept, lanes, _, _, z) = borrow(buffers)
+    most = lists.most
+    prior = 0.0
+    for k in range(of.src.topics):
+        prior += of.alpha[k]
+    indptr = of.cells.indptr
+    for d in range(len(indptr) - 1):
+        first = indptr[d]
+        cells = indptr[d + 1] - first
+        if cells == 0:
+            continue
+        now = Assignment(sums[0], lanes[0], kept[0], z[0], sums[1])
+        trial = Assignment(sums[2], lanes[1], kept[1], z[1], sums[3])
+        # inner iterations, and the bound of what they have come to
+        _begin(of, first, cells, lists, columns, now, scratch.parts)
+        count, inner, hard, still = _assign(of, effort, lists, first, cells, columns, now, scratch)
+        reports[CAPPED] += 0.0 if still else 1.0
+        bound, fit = _bound(of, first, cells, count, most, hard, prior, columns, now, scratch)
+        # restart proposals: empty the smallest untried topic, iterate, accept if the bound rises
+        for _ in range(effort.restarts):
+            candidate = smallest_active(now.n, count, columns.tried)
+            if candidate < 0:
+                break
+            columns.tried[candidate] = 1
+            for a in range(count):
+                trial.n[a] = now.n[a] if a != candidate else 0.0
+            steps, hard_trial = _propose(
+                of, effort.tol, lists, first, cells, count, columns, trial, scratch
+            )
+            inner += steps
+            bound_trial, fit_trial = _bound(
+                of, first, cells, count, most, hard_trial, prior, columns, trial, scratch
+            )
+            reports[TRIED] += 1.0
+            if bound_trial > bound:
+                reports[ACCEPTED] += 1.0
+                bound = bound_trial
+                fit = fit_trial
+                hard = hard_trial
+                now, trial = trial, now
+        reports[BOUND] += bound
+        reports[LOGLIK] += fit
+        reports[INNER] += inner
+        _write_lists(of, first, cells, count, most, columns, now, scratch, cell_topic, cell_value)
 
 
 @kernel
@@ -321,235 +557,24 @@ def sparse_step(
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0
                              ends the list)
     """
-    src, (indptr, words, counts), e, log_scale, alpha = of
-    tol, most_inner, restarts = effort
-    (most, faint, best_topic, best_value) = lists
-    (own, kept_of, lanes, acc, x, z_of) = buffers
-    full = e.shape[1]
-    topics = src.topics
-    t = lanes[0]
-    t_trial = lanes[1]
-    n = np.zeros(full)
-    used = np.zeros(full)
-    n_trial = np.zeros(full)
-    used_trial = np.zeros(full)
-    logs = np.zeros(full)
-    scores = np.zeros(full)
-    columns = np.zeros(full)
-    tried = np.zeros(full, np.uint8)
-    parts = np.zeros((4, full))
-    active = np.zeros(full, np.uint16)
-    stays = np.zeros(full, np.int64)
-    picks = np.zeros(full + full // 16, np.int64)
-    # addresses; the arrays made here stay alive because the loop below uses them too
-    e_ = pointers.address_of(e)
-    own_ = pointers.address_of(own)
-    x_ = pointers.address_of(x)
-    acc_ = pointers.address_of(acc)
-    columns_ = pointers.address_of(columns)
-    stays_ = pointers.address_of(stays)
-    picks_ = pointers.address_of(picks)
-    best_ = acc_ + 4 * (16 * full + 528)  # behind what tiles.iterate and tiles.shares take of acc
-    rows_ = best_ + 4 * 256
-    prior = 0.0
-    for k in range(topics):
-        prior += alpha[k]
-    for d in range(len(indptr) - 1):
-        first = indptr[d]
-        last = indptr[d + 1]
-        cells = last - first
-        if cells == 0:
-            continue
-        z = z_of[0]
-        z_trial = z_of[1]
-        kept = kept_of[0]
-        kept_trial = kept_of[1]
-        words_ = pointers.address_of(words) + 4 * first
-        z_ = pointers.address_of(z)
-        kept_ = pointers.address_of(kept)
-        t_ = pointers.address_of(t)
-        n_ = pointers.address_of(n)
-        used_ = pointers.address_of(used)
-        # first assignment: N_dk from the words' best topics
-        take_counts(counts, first, cells, x)
-        _first(first, cells, words, x, most, best_topic, best_value, parts, n)
-        if faint > -np.inf:
-            _leave_small(n, topics)
-        count = topics
-        inner = 1
-        hard = False
-        change = np.inf
-        for k in range(topics):
-            active[k] = k
-            columns[k] = alpha[k]
-            tried[k] = 0
-        # inner iterations: topics leave, selections are renewed, N_dk follows from t
-        while True:
-            alive = _alive(n_, columns_, count, faint, used_)
-            inner += 1
-            filling = inner == 2
-            selecting = inner <= ALWAYS or inner % EVERY == 0
-            rows_of = count
-            # tiles over the topics that stay
-            if selecting and (filling or alive < count):
-                count = _shrink(used, columns, active, count, stays)
-            if filling:
-                tiles.fill(
-                    e_,
-                    full,
-                    words_,
-                    cells,
-                    picks_,
-                    tiles.take(stays, count, picks),
-                    count,
-                    own_,
-                    rows_,
-                )
-            elif count < rows_of:
-                tiles.shrink(cells, rows_of, stays_, count, own_)
-            # t = exp(psi(N_dk + alpha_k)), then r and N_dk over the selected topics
-            _weigh(used_, columns_, count, t_)
-            hard = tiles.iterate(
-                cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_
-            )
-            if hard:
-                _mend(
-                    src,
-                    first,
-                    cells,
-                    words,
-                    x,
-                    z,
-                    active,
-                    count,
-                    used,
-                    columns,
-                    most,
-                    logs,
-                    scores,
-                    n,
-                )
-            change = _change(n_, used_, count)
-            if change < tol or inner >= most_inner:
-                break
-        reports[CAPPED] += 0.0 if change < tol else 1.0
-        bound, fit = _bound(
-            src,
-            first,
-            cells,
-            words,
-            counts,
-            log_scale,
-            z,
-            used,
-            n,
-            columns,
-            prior,
-            active,
-            count,
-            hard,
-            most,
-            logs,
-            scores,
-        )
-        # restart proposals: empty the smallest untried topic, iterate, accept if the bound rises
-        for _ in range(restarts):
-            candidate = smallest_active(n, count, tried)
-            if candidate < 0:
-                break
-            tried[candidate] = 1
-            trial_ = pointers.address_of(n_trial)
-            used_trial_ = pointers.address_of(used_trial)
-            t_trial_ = pointers.address_of(t_trial)
-            z_trial_ = pointers.address_of(z_trial)
-            kept_trial_ = pointers.address_of(kept_trial)
-            for a in range(count):
-                n_trial[a] = n[a] if a != candidate else 0.0
-            hard_trial = False
-            for step in range(RESTART_INNER):
-                _alive(trial_, columns_, count, faint, used_trial_)
-                _weigh(used_trial_, columns_, count, t_trial_)
-                selecting = step == 0
-                hard_trial = tiles.iterate(
-                    cells,
-                    count,
-                    most,
-                    selecting,
-                    own_,
-                    kept_trial_,
-                    t_trial_,
-                    x_,
-                    z_trial_,
-                    acc_,
-                    best_,
-                    trial_,
-                )
-                if hard_trial:
-                    _mend(
-                        src,
-                        first,
-                        cells,
-                        words,
-                        x,
-                        z_trial,
-                        active,
-                        count,
-                        used_trial,
-                        columns,
-                        most,
-                        logs,
-                        scores,
-                        n_trial,
-                    )
-                change = _change(trial_, used_trial_, count)
-                inner += 1
-                if change < tol:
-                    break
-            bound_trial, fit_trial = _bound(
-                src,
-                first,
-                cells,
-                words,
-                counts,
-                log_scale,
-                z_trial,
-                used_trial,
-                n_trial,
-                columns,
-                prior,
-                active,
-                count,
-                hard_trial,
-                most,
-                logs,
-                scores,
-            )
-            reports[TRIED] += 1.0
-            if bound_trial > bound:
-                reports[ACCEPTED] += 1.0
-                bound = bound_trial
-                fit = fit_trial
-                hard = hard_trial
-                z, z_trial, kept, kept_trial, t, t_trial = z_trial, z, kept_trial, kept, t_trial, t
-                n, n_trial, used, used_trial = n_trial, n, used_trial, used
-        # the reports, then x_w r_wk of each cell as a list of at most L topics
-        reports[BOUND] += bound
-        reports[LOGLIK] += fit
-        reports[INNER] += inner
-        width = -(-count // 16) * 16
-        for tile in range(-(-cells // 16)):
-            tiles.shares(count, kept, t, x, z, tile, acc)  # acc is free now
-            for j in range(16 * tile, min(16 * tile + 16, cells)):
-                o = (j - 16 * tile) * width
-                if not z[j] > np.float32(LEAST_Z):
-                    _hard_top(
-                        src, words[first + j], active, count, used, columns, most, logs, scores
-                    )
-                    for a in range(count):
-                        acc[o + a] = x[j] * scores[a]
-                at = (first + j) * most
-                collect(acc, o, width, most, cell_topic, cell_value, at)
-                for a in range(at, at + most):
-                    if most > FULL_LISTS and cell_value[a] == 0:
-                        break
-                    cell_topic[a] = active[cell_topic[a]]
+    (own, _, _, acc, x, _) = buffers
+    full = of.e.shape[1]
+    columns = Columns(
+        x,
+        own,
+        np.zeros(full, np.uint16),
+        np.zeros(full),
+        np.zeros(full, np.int64),
+        np.zeros(full, np.uint8),
+    )
+    scratch = Scratch(
+        np.zeros(full),
+        np.zeros(full),
+        np.zeros((4, full)),
+        np.zeros(full + full // 16, np.int64),
+        acc,
+    )
+    sums = np.zeros((4, full))
+    _visit_documents(
+        of, effort, lists, reports, cell_topic, cell_value, buffers, columns, scratch, sums
+    )
