@@ -48,7 +48,7 @@ class DocumentBlock(NamedTuple):
 
 
 class WordTopics(NamedTuple):
-    """Rows of phi, float32[R, Kp]: base[row[u]] of word u; and column sums, float64[Kp]."""
+    """Rows of phi, float32[R, Kp], base[row[u]] for word u, and column sums, float64[Kp]."""
 
     base: Floats
     row: Longs

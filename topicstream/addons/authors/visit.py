@@ -162,7 +162,7 @@ def _fill_private(tables: AuthorTopics, own: Document, count: int) -> None:
 
 @kernel
 def _load_sums(tables: AuthorTopics, how: Update, own: Document, size: Size) -> None:
-    """Load T_ak and alpha_k of the pairs and lam_k + W beta of the slots; nothing has moved yet."""
+    """Load T_ak and alpha_k of the pairs and lam_k + W beta of the slots."""
     own = borrow(own)
     tables = borrow(tables)
     how = borrow(how)
@@ -190,7 +190,9 @@ def _score_topics(
     own: Document,
     size: Size,
 ) -> None:
-    """Sum score_k = x (phi_wk + beta) / (lam_k + W beta) / p(w) over the cells of document d.
+    """Score the topics by the cells of document d.
+
+        score_k = sum x (phi_wk + beta) / (lam_k + W beta) / p(w)
 
     p(w) is that of the present pairs.
     """
@@ -398,7 +400,7 @@ def _visit_cells(
 
 @kernel
 def _store_sums(writers: Ints, change: Floats, sync: bool, own: Document, size: Size) -> None:
-    """Add what has moved in a document's pairs to the author table, and keep its sums (async)."""
+    """Add what has moved in a document's pairs to the author table."""
     own = borrow(own)
     for j in range(size.pairs):
         change[own.row[j], own.topic[j]] += own.moved[j]

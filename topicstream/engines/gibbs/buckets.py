@@ -117,7 +117,7 @@ class Results(NamedTuple):
 
 @kernel(inline="always")
 def _open_document(z: Array, i: int, n_d: int, document: DocumentTopics) -> Int:
-    """Count the document's topics from z[i : i + n_d] and list them; return how many there are."""
+    """Count and list the document's topics, z[i : i + n_d], and return how many there are."""
     (n_td, slot, topics) = document
     n_topics = np.int64(0)
     for j in range(i, i + n_d):
@@ -132,7 +132,7 @@ def _open_document(z: Array, i: int, n_d: int, document: DocumentTopics) -> Int:
 def _weigh_document(
     n_topics: int, document: DocumentTopics, alpha: Doubles, inv: Doubles, coef: Doubles
 ) -> float:
-    """Return r without the factor beta (eq. 6), and cache coef of the document's topics (eq. 8)."""
+    """Return r without the factor beta (eq. 6), and cache coef of the document's topics."""
     (n_td, _, topics) = document
     r = 0.0
     for j in range(n_topics):
@@ -154,7 +154,7 @@ def _move_buckets(
     document: DocumentTopics,
     buckets: tuple[float, float, float],
 ) -> tuple[float, float, float]:
-    """Return s, r, q after one token of topic t has left or come, and cache its new factors.
+    """Move s, r, q and the cached factors of topic t by one token.
 
     Parameters
     ----------
@@ -241,7 +241,9 @@ def _draw_of_all(alpha: Doubles, inv: Doubles, x: float) -> Int:
 
 @kernel(inline="always")
 def _add_to_row(arena: Array, at: int, n: int, place: int, topic: int, m: int) -> tuple[Int, Int]:
-    """Add a token of the topic to a word's row and return its tokens before and the row's length.
+    """Add a token of the topic to a word's row.
+
+    Returns its tokens before, and the row's length.
 
     place: of the topic in the row, or -1 where that is not known.
     """
@@ -267,7 +269,7 @@ def _list_topic(t: int, n_topics: int, slot: Longs, topics: Longs) -> Int:
 
 @kernel(inline="always")
 def _unlist_topic(t: int, n_topics: int, slot: Longs, topics: Longs) -> Int:
-    """Take topic t out of the document's list, the last one takes its place; return the length."""
+    """Replace topic t in the document's list by the last one, and return the list's length."""
     last = topics[n_topics - 1]
     topics[slot[t]] = last
     slot[last] = slot[t]
@@ -296,7 +298,7 @@ def _draw(
     document: DocumentTopics,
     buckets: tuple[float, float, float],
 ) -> tuple[Int, Int, int]:
-    """Search the bucket that x falls into, q first, for the topic whose share covers x.
+    """Search the bucket that x falls into for the topic whose share covers x.
 
     Parameters
     ----------
@@ -341,9 +343,9 @@ def _sweep_document(
     divisor: float,
     figures: Doubles,
 ) -> tuple[Int, Int, tuple[float, float, float]]:
-    """Draw a new topic for each token of document d, of which token i is the first.
+    """Draw a new topic for each token of document d.
 
-    The logarithm of the draws' totals, less ``divisor``, is added to figures[0].
+    Token i is its first. figures[0] grows by the logarithm of the draws' totals, less ``divisor``.
 
     Returns
     -------

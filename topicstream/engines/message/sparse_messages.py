@@ -251,7 +251,7 @@ def _fetch_document(at: int, width: int, documents: Documents) -> None:
 
 @kernel(inline="always")
 def _open_row(r: int, base: Floats, beta: float, first: bool, row: Floats) -> bool:
-    """Copy phi_w + beta into the row; return whether the row is to hold the changes alone."""
+    """Copy phi_w + beta into the row, or (True) zero it: it holds the changes alone."""
     betas = splat(beta)
     peak = splat(_ZERO)
     for k in range(0, base.shape[1], 16):
@@ -324,7 +324,9 @@ def _weigh(
     how: Step,
     work: Work,
 ) -> tuple[Float, Float]:
-    """Compute p_j of eq. (7) over a document's active topics; return their sum and their largest.
+    """Compute p_j of eq. (7) over a document's active topics.
+
+    Returns their sum and the largest.
 
     at, r: where the document and the word's row of ``base`` begin. own: see ``_scale_of``.
     """
@@ -409,9 +411,9 @@ def _take_gathered(
     out_value: Floats,
     n: int,
 ) -> Int:
-    """Move the entries of a word's documents out of its row; return the delta's entries then.
+    """Move the entries of a word's documents, and of topics that have left them, out of its row.
 
-    They are those of the topics that the documents have, and of those that have left them.
+    Returns the number of the delta's entries then.
     """
     (ptr, doc, _) = cells
     (topics, before, left, lanes, _, _, _) = documents
@@ -569,9 +571,7 @@ def sweep(
 
     likely: float64[nnz], receives p(w | all other cells) as it stood before the update.
 
-    Returns
-    -------
-    The number of entries of the delta.
+    Returns the number of entries of the delta.
     """
     width = documents.topics.shape[1]
     columns = base.shape[1]

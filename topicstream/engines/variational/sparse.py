@@ -486,7 +486,10 @@ def _visit_documents(
     scratch: Scratch,
     sums: Doubles,
 ) -> None:
-    """Visit every document of a block (parameters: ``sparse_step``); sums: float64[4, P]."""
+    """Visit every document of a block (parameters: ``sparse_step``).
+
+    sums: float64[4, P].
+    """
     of = borrow(of)
     lists = borrow(lists)
     cell_topic = borrow(cell_topic)
