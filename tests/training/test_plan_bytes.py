@@ -138,8 +138,10 @@ def test_what_members_exchange():
     assert planning._exchange(work_of("bp"), many, place) == 0
     sparse = work_of("sparse-bp", members=2)
     assert sparse.layout.round_blocks == 4
-    packed = 2 * (2 * 23_000) // 3 + 5 * (2 * 23_000) // 3
-    assert planning._exchange(sparse, bytes_of_tables(saved=0), place) == packed
+    assert planning._exchange(sparse, bytes_of_tables(saved=0), place) == 23_000 + 2 * 23_000
+    packed = 2 * (4 * 23_000) // 3  # sums of all blocks, where each of 8 members sends little else
+    many_members = work_of("sparse-bp", members=8)
+    assert planning._exchange(many_members, bytes_of_tables(saved=0), place) == packed
 
 
 def test_bytes_of_covariates():
