@@ -151,7 +151,7 @@ def test_bytes_of_covariates():
     # twelve arrays of 2 columns and 20 topics; 500 numbers of rows, and 70 rows of 3 numbers
     assert memory == StartMemory(12 * 2 * 20 * 8, 4 * 500 + 8 * 70 * 3)
     work = work_of("sparse-bp", shape, members=2)
-    figures = 8 * (4 * 2 * 20 + 2 * 2 + 2 * 20 + 2)
+    figures = 8 * (6 * 2 * 20 + 2 * 2 + 2 * 20 + 2)
     passes = stages_of(work, Placement(False, False, 0))[2]
     assert passes[0]["covariates"] == 6 * figures + memory.fixed  # 4 blocks a round
     assert passes[1]["covariates"] == figures + memory.worker
