@@ -297,6 +297,9 @@ def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
     cited.write_text("".join("\t".join(map(str, p)) + "\n" for p in pairs))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(side_join, "JOINED_AT_ONCE", 3)
+        patch.setattr(side_join, "LEAST_SORTED", 3)
+        patch.setattr(side_join, "BYTES_OF_VALUE", 1 << 40)
+        patch.setattr("topicstream.ingestion.store.side_files.PIECE_BYTES", 100)
         patch.setattr("topicstream.base.relations.ROWS", 5)
         topicstream.ingest(
             str(texts(tmp, n)),

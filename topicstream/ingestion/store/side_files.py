@@ -12,7 +12,7 @@ import csv
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +119,10 @@ class _NoText(ReadOptions):
         return []
 
 
+PIECE_BYTES = 1 << 20
+"""Bytes of a side file that are Python strings at a time, which take many times as much."""
+
+
 class _SideSource(Source):
     """A side file is read whole or not at all."""
 
@@ -173,6 +177,7 @@ class SideFile:
             "header": True,
             "comment": None,
             "skip_lines": None,
+            "piece_bytes": min(self.read.piece_bytes, PIECE_BYTES),
         }
         options = _NoText(**values | ({"delimiter": "tab"} if self.form == "tsv" else {}))
         reader = reader_named("csv" if self.form == "tsv" else self.form)
@@ -186,7 +191,8 @@ class SideFile:
         last = len(names) - 1
         rest = any(column == names[last] and field in LISTS for field, column in columns_of.items())
         delimiter = _delimiter(self.form, source.head())
-        for numbers, lines in lines_of(source, self.read):
+        read = replace(self.read, piece_bytes=min(self.read.piece_bytes, PIECE_BYTES))
+        for numbers, lines in lines_of(source, read):
             rows = []
             for number, line in zip(numbers.tolist(), lines):
                 if (reason := why_not_utf8(line)) is not None:

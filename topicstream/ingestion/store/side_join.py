@@ -30,6 +30,12 @@ from topicstream.ingestion.tokens.normal import compose_column, compose_strings
 
 JOINED_AT_ONCE = 1 << 21
 """Documents and rows joined at a time: a hash join of more does not fit 64 MB."""
+LEAST_SORTED = 1 << 15
+"""Rows sorted at a time, at least."""
+BYTES_OF_VALUE = 512
+"""Memory of a value while it is sorted, several times its length: the engine sorts wide rows beside
+its limit.
+"""
 
 
 def composed_table(table: pa.Table) -> pa.Table:
@@ -152,7 +158,13 @@ class SideJoin:
                     )
             self.notes[note] += lost
         self._note_repeated(file, name, fields)
-        self._files.append(_JoinedRows(self._relations, f"{name}_joined", fields))
+        sorted_at_once = max(
+            LEAST_SORTED, self._relations.memory // (BYTES_OF_VALUE * (1 + len(fields)))
+        )
+        ranges = -(-rows // sorted_at_once)
+        self._files.append(
+            _JoinedRows(self._relations, f"{name}_joined", fields, -(-self._documents // ranges))
+        )
 
     def _without_missing(self, table: pa.Table) -> pa.Table:
         """Take values of fields that say that there is none for none.
@@ -258,21 +270,41 @@ class SideJoin:
 
 
 class _JoinedRows:
-    """Rows of a side file that have a document, read once, in the order of documents."""
+    """Rows of a side file that have a document, read once, in the order of documents.
 
-    def __init__(self, relations: Relations, name: str, fields: list[str]) -> None:
+    Parameters
+    ----------
+    relations, name
+        The engine, and the table of the joined rows.
+    fields
+        Names of the fields, columns ``f0``, ``f1``, ... of the table.
+    step
+        Documents whose rows are sorted at a time. A sort of all rows would not fit the memory.
+    """
+
+    def __init__(self, relations: Relations, name: str, fields: list[str], step: int) -> None:
         self.fields = fields
+        self._relations = relations
+        self._name = name
+        self._step = max(1, step)
         self._schema = pa.schema(
             [
                 ("number", pa.int64()),
                 *((f"f{i}", LIST if field in LISTS else TEXT) for i, field in enumerate(fields)),
             ]
         )
-        self._batches = relations.stream(
-            f"select {', '.join(self._schema.names)} from {name} where number is not null "
-            f"order by number, position"
-        )
+        self._batches = self._sorted_batches()
         self._waiting = self._schema.empty_table()
+
+    def _sorted_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows range of documents by range, each sorted."""
+        last = self._relations.number(f"select coalesce(max(number), -1) from {self._name}")
+        for first in range(0, last + 1, self._step):
+            yield from self._relations.stream(
+                f"select {', '.join(self._schema.names)} from {self._name} "
+                f"where number >= {first} and number < {first + self._step} "
+                f"order by number, position"
+            )
 
     def take_before(self, number: int) -> pa.Table:
         """Return the rows of documents below a number that were not taken yet."""
