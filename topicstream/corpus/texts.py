@@ -92,7 +92,10 @@ def remove_texts(store: Path, files: Sequence[TextFile], gone: np.ndarray) -> li
 
 
 def with_texts(manifest: StoreManifest, files: list[TextFile] | None) -> StoreManifest:
-    """Enter the files of texts into a manifest and its summary; None: texts are not kept."""
+    """Enter the files of texts into a manifest and its summary.
+
+    ``files`` is None where texts are not kept.
+    """
     size = sum(entry.size for entry in files or ())
     return replace(manifest, texts=files, summary=manifest.summary | {"text_bytes": size})
 
