@@ -300,7 +300,9 @@ def test_an_update_keeps_the_design(corpus, tmp_path, capsys):
 def test_the_engine_is_told_the_terms_of_the_columns_and_their_norms():
     """Years 1990 to 2020 of mean 2001 6/7: the last one lies furthest from it."""
     design = design_of("party + year + labels", keeps_absent=False)
-    config = SimpleNamespace(warm=None, covariates="", covariate_sd=2.0, intercept_sd=5.0)
+    config = SimpleNamespace(
+        warm=None, covariates="", covariate_sd=2.0, intercept_sd=5.0, covariate_means=0.5
+    )
     shape = prior_shape(design, config, 3)
     assert len(shape.names) == 7
     assert list(shape.term_of) == [0, 1, 1, 2, 3, 3, 3]
@@ -308,4 +310,5 @@ def test_the_engine_is_told_the_terms_of_the_columns_and_their_norms():
     furthest = (2020 - years.mean()) / years.std()
     np.testing.assert_allclose(shape.norms, [1.0, 1.0, furthest, 2.0], rtol=1e-9)
     assert (shape.slope_sd, shape.intercept_sd) == (2.0, 5.0)
+    assert not shape.learns_sd and shape.mean_weight == 0.5
     assert prior_shape(None, config, 3) is None
