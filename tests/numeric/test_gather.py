@@ -131,7 +131,7 @@ def test_without_avx512_the_bits_are_the_same(tmp_path):
     assert json.loads(plain) == digest()
 
 
-@pytest.mark.slow
+@pytest.mark.campaign  # test_processors.py compiles svi for AVX2 in every run of the slow tests
 def test_the_tiles_compile_without_avx512(tmp_path):
     """LLVM ended the process there over a constant: svi's selection, its statistics and the scoring
     of the model.
