@@ -161,6 +161,24 @@ def test_a_run_with_another_formula_is_not_continued(corpus, tmp_path):
     run(corpus, tmp_path / "model", passes=5)
 
 
+@pytest.mark.parametrize("algo", ["sparse-bp", "sparselda"])
+def test_a_run_too_short_to_learn_from_covariates_warns(corpus, tmp_path, algo):
+    """Priors of a run that ends before the engine learns them are those it began with."""
+    for passes, warns in ((3, True), (4, False)):
+        said = io.StringIO()
+        train(
+            corpus,
+            tmp_path / f"m{passes}",
+            algo=algo,
+            topics=4,
+            passes=passes,
+            covariates="party",
+            options={"learn_after": 3},
+            progress=Shown(1, stream=said),
+        )
+        assert ("--covariates will change nothing" in said.getvalue()) is warns
+
+
 def test_an_intercept_alone_changes_nothing_before_it_is_learned(corpus, tmp_path):
     """Until its first step a run is that without covariates."""
     given = {"passes": 2, "learn_priors": False}

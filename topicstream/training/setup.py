@@ -148,6 +148,8 @@ def resolve_with_engine(config: TrainConfig, corpus: Corpus, progress: Progress)
         config.round_blocks or engine.layout.round_blocks,
     )
     stopping = stopping_of(config, engine, progress)
+    if design is not None:
+        _warn_of_unlearned_covariates(engine, stopping.passes, progress)
     grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
     block = find_largest_block(engine, grid, n_w)
     record = make_record(config, engine, corpus, layout, start_name, seed_words)
@@ -503,6 +505,16 @@ def check_folder(
         return
     for warning in same_or_refuse(folder, record, corpus.has_fingerprint):
         progress.say(f"warning: {warning}")
+
+
+def _warn_of_unlearned_covariates(engine: Engine, passes: int, progress: Progress) -> None:
+    """Warn where a run ends before the engine learns priors from the covariates."""
+    after = getattr(engine.options, "learn_after", 0)
+    if passes <= after:
+        progress.say(
+            f"warning: priors are learned after pass {after} and the run has {passes}, so "
+            f"--covariates will change nothing; use more --passes, or a lower --learn-after"
+        )
 
 
 def find_allowance(config: TrainConfig, engine: Engine, stopping: Stopping) -> Allowance:
