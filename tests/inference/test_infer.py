@@ -14,7 +14,7 @@ from tests.small_store import planted, store, with_documents
 from topicstream.base.errors import InputError
 from topicstream.base.progress import Shown
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, documents_of_cells
-from topicstream.inference.infer import infer
+from topicstream.inference.infer import answers, infer
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import METHOD_NAMES, find_method, make_method
 from topicstream.model.topic_model import TopicModel
@@ -175,6 +175,8 @@ def test_short_documents_are_warned_of(made, capsys, method, words, warns):
     infer(model, [["word0"] * words] * 4, method=method, progress=Shown())
     said = capsys.readouterr().err
     assert (f"have {words}.0 known words on average, and --method vb needs longer" in said) is warns
+    list(answers(model, [["word0"] * words] * 4, method=method, progress=Shown()))
+    assert capsys.readouterr().err.count("needs longer") == warns
 
 
 def test_gibbs_joint_has_the_exact_mean():

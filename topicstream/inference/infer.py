@@ -26,7 +26,6 @@ from topicstream.base.records import Json
 from topicstream.base.shown import Summary
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.shapes import SHORT
 from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents
 from topicstream.inference.memory import plan_inference
@@ -202,6 +201,7 @@ class Answers:
             )
         for line in [] if self.covariates is None else self.covariates.lines():
             self.progress.say(f"covariates: {line}")
+        self.warn_of_short_documents()
 
     def _answer(self, docs: Documents) -> pa.RecordBatch:
         if self.covariates is not None:
@@ -232,20 +232,13 @@ class Answers:
             format.write(encoded)
             if flush is not None:
                 flush()
-        self.warn_of_short_documents()
 
     def warn_of_short_documents(self) -> None:
         """Warn if the documents answered are too short for the method."""
         tally = self.tally
         answered = tally.documents - tally.without_known_word
-        known_words = tally.tokens - tally.oov_tokens
-        if not self.method.poor_on_short or not 0 < known_words < SHORT * answered:
-            return
-        self.progress.say(
-            f"warning: documents have {known_words / answered:.1f} known words on average, and "
-            f"--method {self.method.name} needs longer ones: about half of each document's shares "
-            f"lie in other topics than a long chain finds; bp is nearer, gibbs the nearest"
-        )
+        for line in self.method.warn_of_length(tally.tokens - tally.oov_tokens, answered):
+            self.progress.say(line)
 
     def summary(self, begin: float) -> dict[str, Json]:
         """Summarise the answers since ``begin`` (``time.perf_counter``)."""

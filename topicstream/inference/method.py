@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.base.memory import MemoryLimit, Room
+from topicstream.engines.shapes import SHORT
 from topicstream.inference.documents import Documents
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.local_step import inverse_norms, padded_floats
@@ -129,6 +130,16 @@ class Method(ABC):
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
         self.rows, self.options = rows, self.Options(**options)
+
+    def warn_of_length(self, known_words: float, documents: int) -> list[str]:
+        """Warn of documents that are too short, by their known words in all: a line, or none."""
+        if not self.poor_on_short or not 0 < known_words < SHORT * documents:
+            return []
+        return [
+            f"warning: documents have {known_words / documents:.1f} known words on average, and "
+            f"--method {self.name} needs longer ones: about half of each document's shares "
+            f"lie in other topics than a long chain finds; bp is nearer, gibbs the nearest"
+        ]
 
     @abstractmethod
     def shares(self, docs: Documents) -> np.ndarray:

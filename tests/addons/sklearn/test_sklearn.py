@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from collections.abc import Collection
 from typing import Any
 
@@ -127,6 +128,16 @@ def test_clone_and_pickle_hold_arrays_and_parameters_only(matrix):
     assert "_model" not in fitted.__getstate__()
     again = pickle.loads(pickle.dumps(fitted))
     assert np.allclose(again.transform(matrix), fitted.transform(matrix), atol=1e-6)
+
+
+def test_short_documents_are_warned_of(matrix):
+    model = TopicModel(2, max_iter=2).fit(matrix)
+    words = np.zeros((4, matrix.shape[1]), int)
+    words[:, 0] = 6
+    with warnings.catch_warnings(action="error"):
+        model.transform(words)
+    with pytest.warns(UserWarning, match=r"^documents have 6.0 known words on average"):
+        model.set_params(method="vb").transform(words)
 
 
 @pytest.mark.parametrize("algorithm", few_quick(["ovb", "svi"], ["ovb"]))

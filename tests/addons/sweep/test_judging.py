@@ -18,7 +18,7 @@ from topicstream.addons.sweep.judging import (
     judge_settings,
     mark_ties,
 )
-from topicstream.addons.sweep.marks import take_middle
+from topicstream.addons.sweep.marks import take_setting
 from topicstream.addons.sweep.stability import (
     SeedAgreement,
     agreement,
@@ -124,11 +124,13 @@ def test_figures_come_from_the_half_that_did_not_choose():
     assert "on the other half 8.2 ± " in why and "20 tokens scored" in why
 
 
-def test_the_middle_of_three_marks():
-    settings = [("a", k, ()) for k in (10, 20, 40)]
-    ten, twenty, forty = settings
-    assert take_middle({"perplexity": forty, "stability": ten, "npmi": twenty}) == twenty
-    assert take_middle({"perplexity": forty, "npmi": ten}) == forty
+def test_what_most_measures_mark_is_taken():
+    ten, twenty, forty = [("a", k, ()) for k in (10, 20, 40)]
+    three = {"perplexity": [forty], "stability": [ten], "npmi": [twenty]}
+    assert take_setting(three) == twenty
+    assert take_setting(three | {"stability": [ten, forty]}) == forty
+    assert take_setting(three | {"stability": [twenty, forty]}) == twenty
+    assert take_setting({"perplexity": [twenty, forty], "npmi": [ten]}) == twenty
 
 
 def test_fewer_topics_within_an_error_are_taken():

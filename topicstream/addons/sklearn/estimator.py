@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -409,9 +410,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             X = self._checked(X, "TopicModel.transform", reset=False)
             method = make_method(self.method, TopicRows(model))
             check_metadata_free(method)
-            parts = list(
-                in_order(method.shares, method.gather(_documents(csr_array(X))), self._threads)
-            )
+            counts = csr_array(X)
+            parts = list(in_order(method.shares, method.gather(_documents(counts)), self._threads))
+            for line in method.warn_of_length(
+                counts.sum(), np.count_nonzero(np.diff(counts.indptr))
+            ):
+                warnings.warn(line.removeprefix("warning: "), UserWarning, stacklevel=3)
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
     def perplexity(self, X: Any, sub_sampling: bool = False) -> float:

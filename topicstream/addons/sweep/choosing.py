@@ -13,7 +13,7 @@ from topicstream.addons.sweep.judging import (
     Setting,
     judge_settings,
 )
-from topicstream.addons.sweep.marks import as_topics, describe_marks, mark_settings, take_middle
+from topicstream.addons.sweep.marks import as_topics, describe_marks, mark_settings, take_setting
 
 
 def choose(
@@ -34,7 +34,7 @@ def choose(
     documents = HalfScores(runs, scores, first)
     reported = HalfScores(runs, scores, ~first)
     marks = mark_settings(documents, judge_settings(runs, scores, rows))
-    taken = take_middle(marks)
+    taken = take_setting(marks)
     mine = [dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == taken]
     pick = min(mine, key=lambda r: r["perplexity_choosing"])
     estimate = reported.perplexity(taken, True)

@@ -1,32 +1,36 @@
-"""The setting that each of three measures marks, and the one that is taken.
+"""The settings that each of three measures marks, and the one that is taken.
 
 Held-out likelihood alone recommends too many topics: two halves of a topic predict a little better
 than the topic. Stability over seeds and coherence fall once topics are split, but are also high for
-far too few. So a measure marks one of the settings whose perplexity is near the lowest, and the
-middle of the three marks is taken.
+far too few. So each measure marks all that it cannot tell from its best, among the settings whose
+perplexity is near the lowest, and the setting that most measures mark is taken.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from topicstream.addons.sweep.judging import TIE, Estimate, HalfScores, Setting
+from topicstream.addons.sweep.judging import Estimate, HalfScores, Setting
 
 MOST_LOSS = 0.05
 """Share of the lowest perplexity by which that of a marked setting may be higher."""
+CLOSE = 1.0
+"""Standard errors of a difference of stability or NPMI within which a setting is marked, too."""
 NAMES = {"perplexity": "held-out perplexity", "stability": "stability", "npmi": "NPMI"}
+Marks = Mapping[str, list[Setting]]
+"""The settings that each measure marks, by rising number of topics."""
 
 
 def mark_settings(
     documents: HalfScores, figures: Mapping[Setting, Mapping[str, Estimate]]
-) -> dict[str, Setting]:
-    """Find the setting that each measure marks.
+) -> dict[str, list[Setting]]:
+    """Find the settings that each measure marks.
 
-    Held-out perplexity marks the fewest topics that tie with the lowest. Stability and NPMI mark
-    their highest value among that and the settings of the same engine and options whose perplexity
-    is within MOST_LOSS of the lowest, or what perplexity marks where that ties with it.
+    Held-out perplexity marks those that tie with the lowest, paired by documents. Stability and
+    NPMI mark those within a standard error of their highest value, among the settings of the same
+    engine and options whose perplexity ties with the lowest or is within MOST_LOSS of it.
 
     Parameters
     ----------
@@ -43,42 +47,55 @@ def mark_settings(
     best, near = documents.tied()
     likely = min(near, key=lambda s: (s[1], documents.nats(s)))
     most = documents.nats(best) + math.log1p(MOST_LOSS)
-    rivals = [
-        s
-        for s in documents.loglik
-        if s == likely or ((s[0], s[2]) == (likely[0], likely[2]) and documents.nats(s) <= most)
-    ]
-    marks = {"perplexity": likely}
+    alike = [s for s in documents.loglik if (s[0], s[2]) == (likely[0], likely[2])]
+    rivals = [s for s in alike if s in near or documents.nats(s) <= most]
+    marks = {"perplexity": _by_topics(s for s in near if s in rivals)}
     for name in ("stability", "npmi"):
         known = {s: figures[s][name] for s in rivals if name in figures.get(s, {})}
-        if len(known) < len(rivals):
-            continue
-        top = max(known, key=lambda s: known[s].value)
-        error = math.hypot(known[top].error or 0.0, known[likely].error or 0.0)
-        tied = known[top].value - known[likely].value <= TIE * error
-        marks[name] = likely if tied else top
+        if len(known) == len(rivals):
+            marks[name] = _by_topics(s for s in rivals if _is_close(known, s))
     return marks
 
 
-def take_middle(marks: Mapping[str, Setting]) -> Setting:
-    """Return the middle of three marks by number of topics, or what perplexity marks of fewer."""
+def _by_topics(settings: Iterable[Setting]) -> list[Setting]:
+    return sorted(settings, key=lambda setting: setting[1])
+
+
+def _is_close(known: Mapping[Setting, Estimate], setting: Setting) -> bool:
+    """Return True if a figure is within a standard error of the highest."""
+    top = max(known.values(), key=lambda estimate: estimate.value)
+    error = math.hypot(top.error or 0.0, known[setting].error or 0.0)
+    return top.value - known[setting].value <= CLOSE * error
+
+
+def take_setting(marks: Marks) -> Setting:
+    """Return the setting that most measures mark, of several the middle one.
+
+    Where a measure is unknown, it is that with the fewest topics which perplexity marks.
+    """
     if len(marks) < len(NAMES):
-        return marks["perplexity"]
-    return sorted(marks.values(), key=lambda setting: setting[1])[1]
+        return marks["perplexity"][0]
+    votes = [setting for marked in marks.values() for setting in marked]
+    most = max(votes.count(setting) for setting in votes)
+    taken = _by_topics({setting for setting in votes if votes.count(setting) == most})
+    return taken[(len(taken) - 1) // 2]
 
 
-def describe_marks(marks: Mapping[str, Setting], documents: HalfScores) -> str:
+def describe_marks(marks: Marks, documents: HalfScores) -> str:
     """Describe which measures disagree, or return an empty string where none does."""
-    taken = take_middle(marks)
-    if len(set(marks.values())) < 2:
+    taken = take_setting(marks)
+    if all(taken in marked for marked in marks.values()):
         return ""
-    said = ", ".join(f"{NAMES[name]} {setting[1]}" for name, setting in marks.items())
+    said = ", ".join(
+        f"{NAMES[name]} {' or '.join(str(setting[1]) for setting in marked)}"
+        for name, marked in marks.items()
+    )
     best = min(documents.nats(setting) for setting in documents.loglik)
     loss = math.expm1(documents.nats(taken) - best)
     cost = f", {loss:.1%} above the lowest perplexity" if loss > 0 else ""
     return f"the measures disagree (topics marked: {said}); {taken[1]} is taken{cost}"
 
 
-def as_topics(marks: Mapping[str, Setting]) -> dict[str, Any]:
-    """Return the number of topics that each measure marks, as JSON shows it."""
-    return {name: setting[1] for name, setting in marks.items()}
+def as_topics(marks: Marks) -> dict[str, Any]:
+    """Return the numbers of topics that each measure marks, as JSON shows them."""
+    return {name: [setting[1] for setting in marked] for name, marked in marks.items()}
