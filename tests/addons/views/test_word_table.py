@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from topicstream.addons.views import word_table as tables
-from topicstream.addons.views.word_table import shrink_shares, word_measures
+from topicstream.addons.views.word_table import format_for_print, shrink_shares, word_measures
 from topicstream.model.topic_model import TopicModel
 
 
@@ -79,3 +80,24 @@ def test_words_are_ranked_from_one_by_each_measure(monkeypatch):
             ("lift", 2, "c", 4.0),
         ]
     ]
+
+
+def test_rows_of_a_printed_table_keep_their_order():
+    """Groups of a large table come in any order from the library."""
+    rows = [
+        {
+            "topic": k,
+            "label": "",
+            "kind": "live",
+            "share": 0.05,
+            "measure": measure,
+            "word": f"w{i}",
+        }
+        for k in range(19, -1, -1)
+        for measure in ("probability", "frex", "lift", "score")
+        for i in range(10)
+    ]
+    printed = format_for_print(pa.Table.from_pylist(rows), labelled=False)
+    order = list(zip(printed["topic"].to_pylist(), printed["measure"].to_pylist(), strict=True))
+    assert order == list(dict.fromkeys((row["topic"], row["measure"]) for row in rows))
+    assert set(printed["words"].to_pylist()) == {", ".join(f"w{i}" for i in range(10))}

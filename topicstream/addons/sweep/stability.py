@@ -18,6 +18,7 @@ from topicstream.evaluation.memory import open_within
 from topicstream.model.manifest import origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.top import top_words
+from topicstream.model.topic_kinds import BACKGROUND
 from topicstream.model.topic_model import TopicModel
 
 ALIKE = 0.5
@@ -32,7 +33,7 @@ class SeedAgreement:
     ----------
     between
         float64[S, S], likeness of each pair of models: mean over matched topics of 1 - l1 / 2, 1
-        for the same topics, 0 for no word in common.
+        for the same topics, 0 for no word in common. A background does not count.
     central
         The model that is most like the others.
     matches
@@ -93,7 +94,8 @@ def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreem
         pairs[i, j] = columns, likeness
         back = np.argsort(columns)
         pairs[j, i] = back, likeness[back]
-        between[i, j] = between[j, i] = likeness.mean()
+        counted = np.array([kind != BACKGROUND for kind in a.kinds])
+        between[i, j] = between[j, i] = likeness[counted].mean() if counted.any() else 1.0
     central = int(np.argmax(between.sum(axis=1)))
     topics = len(pairs[0, 1][0])
     matches = np.tile(np.arange(topics), (s, 1))

@@ -100,7 +100,11 @@ def format_for_print(table: pa.Table, labelled: bool) -> pa.Table:
     unusual = any(kind != LIVE for kind in table["kind"].to_pylist())
     keys = ["topic", *(["label"] if labelled else []), *(["kind"] if unusual else [])]
     keys += ["share", "measure"]
-    groups = table.group_by(keys, use_threads=False).aggregate([("word", "list")])
+    numbered = table.append_column("row", pa.array(range(len(table))))
+    groups = numbered.group_by(keys, use_threads=False).aggregate(
+        [("word", "list"), ("row", "min")]
+    )
+    groups = groups.sort_by("row_min")  # groups may come in any order
     words = [", ".join(listed) for listed in groups["word_list"].to_pylist()]
     shares = [f"{100 * share:.1f} %" for share in groups["share"].to_pylist()]
     return pa.table({**{key: groups[key] for key in keys}, "share": shares, "words": words})
