@@ -412,9 +412,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             check_metadata_free(method)
             counts = csr_array(X)
             parts = list(in_order(method.shares, method.gather(_documents(counts)), self._threads))
-            for line in method.warn_of_length(
-                counts.sum(), np.count_nonzero(np.diff(counts.indptr))
-            ):
+            answered = int(np.count_nonzero(np.diff(counts.indptr)))
+            for line in method.warn_of_length(float(counts.sum()), answered):
                 warnings.warn(line.removeprefix("warning: "), UserWarning, stacklevel=3)
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
