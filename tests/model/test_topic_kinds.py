@@ -169,6 +169,17 @@ def test_lists_mark_them(trained, tmp_path, capsys):
     assert "(dead) " in TopicModel.open(trained.path)._repr_html_()
 
 
+def test_the_background_is_no_topic_to_join(trained, capsys):
+    """The groups are printed for ``topics edit --merge``, and numbers of merges are no topic's."""
+    tree = topicstream.show(trained.path, reduce_to=2)
+    assert sorted(k for group in tree["clusters"] for k in group) == [0, 1, 2, 3, 4]
+    assert sorted(tree["topics"]) == [0, 1, 2, 3, 4]
+    assert tree["first_merge"] == 6 and len(tree["merges"]) == 4
+    assert run(["show", "--model", trained.path, "--tree"]) == 0
+    assert "background" not in capsys.readouterr().out
+    assert run(["show", "--model", trained.path, "--reduce-to", "6"]) == 2
+
+
 def test_views_of_documents_mark_them(trained):
     effects = topicstream.effects("party", trained.path, trained.store)
     rows = effects.table().to_pylist()

@@ -13,6 +13,7 @@ from topicstream.base.records import Json
 from topicstream.base.text import wrapped
 from topicstream.display import geometry
 from topicstream.display.view import ModelView
+from topicstream.model.topic_kinds import BACKGROUND
 
 
 def tree_lines(result: dict[str, Any]) -> list[str]:
@@ -61,7 +62,8 @@ class TreeView(ModelView, heeds=()):
     def result(self) -> dict[str, Json]:
         """Compute the topics' merge hierarchy and, with ``reduce_to``, its clusters.
 
-        By Ward's linkage of Hellinger distances.
+        By Ward's linkage of Hellinger distances. A background is no topic to join, so it is left
+        out.
 
         Returns
         -------
@@ -70,12 +72,15 @@ class TreeView(ModelView, heeds=()):
             height: topics, or earlier merges, which are numbered from ``first_merge`` on), and
             ``clusters``: lists of ids, as ``topics edit --merge`` takes them.
         """
-        ids = self.shown.view.ids
         model = self.shown.model
+        joined = [k for k, kind in enumerate(model.kinds) if kind != BACKGROUND]
+        ids = [self.shown.view.ids[k] for k in joined]
+        names = [self.shown.names[k] for k in joined]
+        sizes = model.sizes[joined]
         if self.reduce_to is not None and not 1 <= self.reduce_to <= len(ids):
             raise UsageError(f"--reduce-to {self.reduce_to}: give a number in 1..{len(ids)}")
-        tree = geometry.tree(geometry.gram(model), model.sizes)
-        first_merge = max(ids) + 1
+        tree = geometry.tree(geometry.gram(model)[np.ix_(joined, joined)], sizes)
+        first_merge = max(self.shown.view.ids) + 1
         numbers = np.concatenate([ids, first_merge + np.arange(len(tree.left))])
         merges = zip(
             numbers[tree.left].tolist(),
@@ -85,7 +90,7 @@ class TreeView(ModelView, heeds=()):
         )
         out: dict[str, Any] = {
             "topics": [ids[k] for k in tree.order.tolist()],
-            "labels": dict(zip(map(str, ids), self.shown.names, strict=True)),
+            "labels": dict(zip(map(str, ids), names, strict=True)),
             "merges": [
                 {"left": left, "right": right, "height": height} for left, right, height in merges
             ],
@@ -93,7 +98,7 @@ class TreeView(ModelView, heeds=()):
             "ids": ids,
         }
         if self.reduce_to is not None:
-            size = dict(zip(ids, model.sizes.tolist(), strict=True))
+            size = dict(zip(ids, sizes.tolist(), strict=True))
             clusters = [
                 sorted((ids[k] for k in c), key=lambda i: (-size[i], i))
                 for c in tree.cut(self.reduce_to)
