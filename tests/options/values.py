@@ -230,6 +230,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--theta": [["theta.csv"]],
         "--top": [["2", "--theta", "theta.csv"]],
         "--by": [["group"]],
+        "--contrast": [["--by", "group"]],
         "--min-docs": [["2", "--over-time"]],
         "--out": [["time.csv", "--over-time"]],
         "--plot": [["time.png", "--over-time"]],

@@ -105,6 +105,7 @@ OWN = {
     VIEWS: {
         "over-time": "topicstream.display.over_time:OverTimeView",
         "by": "topicstream.display.over_time:OverTimeView",
+        "contrast": "topicstream.display.over_time:OverTimeView",
         "theta": "topicstream.display.doc_topics:ThetaView",
     },
     READERS: {

@@ -17,12 +17,13 @@ from topicstream.base.options import composed_names, option
 from topicstream.base.progress import listener
 from topicstream.base.text import each, escaped, render, shortened, sparkline
 from topicstream.corpus.columns import DATE
+from topicstream.display.config import ShowConfig
 from topicstream.display.figures import Figure
 from topicstream.display.gather import ReportSums, Survey, gather_report, need_time, survey
 from topicstream.display.groups import LIMITS
 from topicstream.display.periods import GRAINS
 from topicstream.display.view import ModelView
-from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.evaluation.table_file import TEXT_SUFFIXES, check_table_file, write_table
 from topicstream.evaluation.visiting import left_out_text
 from topicstream.model.topic_kinds import LIVE
 
@@ -32,7 +33,7 @@ GROUPS = 24
 
 
 @dataclass(frozen=True)
-class OverTimeView(ModelView, heeds=("topics",)):
+class OverTimeView(ModelView, heeds=("topics", "words")):
     """View of the topics' shares over time and by groups."""
 
     title: ClassVar[str] = "Shares over time and by group (--over-time, --by)"
@@ -45,6 +46,11 @@ class OverTimeView(ModelView, heeds=("topics",)):
         "Mean topic shares by the values of a column; with --over-time by both.",
         metavar="COLUMN",
         parse=composed_names,
+    )
+    contrast: bool = option(
+        False,
+        "With --by: the words that each group uses more than the others within a topic, by "
+        "log-odds with an informative prior (Monroe, Colaresi & Quinn 2008).",
     )
     period: str | None = option(
         None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS)
@@ -60,6 +66,39 @@ class OverTimeView(ModelView, heeds=("topics",)):
     )
     force: bool = option(False, "Replace an existing output file.")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.contrast and self.words != ShowConfig.words:
+            raise UsageError(f"-n lists words, which need --contrast here: {self.title}")
+        if not self.contrast:
+            return
+        if self.by is None:
+            raise UsageError("--contrast: needs --by COLUMN, whose values are compared")
+        for name in ("over_time", "period", "plot"):
+            if getattr(self, name):
+                raise UsageError(f"--{name.replace('_', '-')} does not apply to --contrast")
+
+    @cached_property
+    def contrast_table(self) -> pa.Table:
+        """Words by topic and group: a row a word, best first (``contrast.ROWS``)."""
+        from topicstream.display.contrast import contrast_words  # its kernel is compiled
+
+        shown = self.shown
+        if self.store.width:
+            raise InputError(f"{self.store.path}: --contrast: its documents have no words")
+        by_size = self.topics is None and not shown.view.ordered
+        topics = shown.ranked(shown.model.sizes) if by_size else shown.columns(self.topics)
+        return contrast_words(
+            shown,
+            self.store,
+            self._survey().columns[0],
+            topics,
+            self.words,
+            self.memory,
+            self.min_docs,
+            self.progress,
+        )
+
     @cached_property
     def table(self) -> pa.Table:
         """Mean shares of topics: a row a period, group and topic that has documents.
@@ -70,18 +109,12 @@ class OverTimeView(ModelView, heeds=("topics",)):
         null where no interval would hold, ``Groups``), and slope, slope_se double: the topic's line
         over the years, where there is time.
         """
-        if self.by == DATE:
-            raise UsageError(
-                f"--by {DATE}: use --over-time for dates (--period sets the length of a period)"
-            )
         shown = self.shown
         store = self.store
-        counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
+        counted = self._survey()
         counted.time = need_time(counted, store) if self.over_time else None
         if counted.time is not None and counted.time.note:
             listener(self.progress).say(f"note: {counted.time.note}")
-        if self.by is not None and not counted.columns[0].values:
-            raise InputError(f"{store.path}: no document has a value of {self.by}")
         columns = shown.columns(self.topics)
         sums = gather_report(
             shown,
@@ -93,6 +126,18 @@ class OverTimeView(ModelView, heeds=("topics",)):
             progress=self.progress,
         )
         return self._rows(counted, sums, np.array(columns, np.int64))
+
+    def _survey(self) -> Survey:
+        """Count the values that documents are grouped by."""
+        if self.by == DATE:
+            raise UsageError(
+                f"--by {DATE}: use --over-time for dates (--period sets the length of a period)"
+            )
+        by = [] if self.by is None else [self.by]
+        counted = survey(self.store, by=by, grain=self.period, most=GROUPS)
+        if by and not counted.columns[0].values:
+            raise InputError(f"{self.store.path}: no document has a value of {self.by}")
+        return counted
 
     def _rows(self, counted: Survey, sums: ReportSums, columns: np.ndarray) -> pa.Table:
         """Make the table of sums, for the topics in ``columns`` of the view."""
@@ -145,6 +190,8 @@ class OverTimeView(ModelView, heeds=("topics",)):
         """Compute the rows of the table, and write the files that were asked for."""
         if self.out is not None:  # both files, before the documents are read
             check_table_file(self.out, "--out", force=self.force, text=True)
+        if self.contrast:
+            return self._write_contrast()
         figure = Figure(self.plot, "--plot", force=self.force) if self.plot is not None else None
         table = self.table
         tell = listener(self.progress)
@@ -170,10 +217,29 @@ class OverTimeView(ModelView, heeds=("topics",)):
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
+    def _write_contrast(self) -> list[dict[str, Any]]:
+        """Compute the words of groups, and write the file that was asked for."""
+        from topicstream.display.contrast import format_for_print
+
+        table = self.contrast_table
+        if self.out is not None:
+            printed = format_for_print(table) if self.out.endswith(TEXT_SUFFIXES) else table
+            caption = f"Words that groups of {self.by} use more than the others, by topic"
+            write_table(printed, self.out, force=self.force, caption=caption)
+            listener(self.progress).say(f"{self.out}: {len(printed):,} rows")
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+
     def lines(self, result: list[dict[str, Any]], width: int | None) -> list[str]:
-        """Format a line a topic and group: first and last share, curve and trend."""
+        """Format a line a topic and group: words, shares, or a curve and its trend."""
         if self.out is not None or self.plot is not None or not result:
             return []
+        if self.contrast:
+            from topicstream.display.contrast import LIMITS as LIMITS_OF_WORDS
+            from topicstream.display.contrast import format_words
+
+            head = f"words that groups of {escaped(self.by)} use more than the others, by topic"
+            return [head, *format_words(result), LIMITS_OF_WORDS]
         note = left_out_text(_left_out(self.table))
         notes = [note] if note else []
         if not self.over_time:
