@@ -33,6 +33,7 @@ def test_the_default_is_the_file_system(tmp_path: Path, monkeypatch: pytest.Monk
         assert asked.describe("b.txt") == str(tmp_path / "b.txt")
         assert asked.on_this_machine("b.txt") and asked.is_file("b.txt")
         assert not asked.exists("c.txt") and asked.fetch("c.txt") is None
+        asked.traffic()  # of tests before
         assert asked.traffic() == {}
         asked.refuse_output("c.txt", "--out")
         with pytest.raises(UsageError, match="versions are uploaded to"):

@@ -159,6 +159,12 @@ class _Registered(Places):
         provider, place = self._find_provider(name)
         return provider.list_objects(place)
 
+    def left_out(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for provider in self._loaded.values():
+            total.update(provider.left_out())
+        return total
+
     def size(self, name: Name) -> int:
         provider, place = self._find_provider(name)
         return provider.size(place)

@@ -196,6 +196,10 @@ class Places:
         """
         return []
 
+    def left_out(self) -> dict[str, int]:
+        """Return notes on objects of the last lists that cannot be read, with their numbers."""
+        return {}
+
     def size(self, name: Name) -> int:
         """Return the bytes of a file or an object.
 

@@ -7,6 +7,7 @@ threads or on what it spills.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -15,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from topicstream.base.errors import DoesNotFit
+from topicstream.base.errors import DiskTooSmall, DoesNotFit, TopicsError
 from topicstream.base.files.marker import note
 from topicstream.base.machine import default_threads
 
@@ -26,7 +27,31 @@ MEMORY_OF_A_THREAD = 64 << 20
 ROWS = 1 << 16
 """Rows of a batch of a result."""
 OVERFLOW = "duckdb_temp"
+_FULL_DISK = re.compile(
+    "No space left on device|max_temp_directory_size|File too large|Disk quota exceeded"
+)
+"""Errors about the disk: DuckDB fills nine tenths of what is free, and calls more a lack of memory.
+"""
 Result = TypeVar("Result")
+
+
+def _name_failure(folder: Path, error: Exception) -> TopicsError | None:
+    """Translate an error of the query engine, None if it is a fault of the program.
+
+    Errors of a stream come through Arrow, so their text decides, not their type.
+    """
+    text = str(error)
+    if _FULL_DISK.search(text):
+        return DiskTooSmall(
+            f"{folder}: the disk is full; make room on it and run the same command again"
+        )
+    if isinstance(error, MemoryError) or "Out of Memory Error" in text:
+        return DoesNotFit(
+            f"{folder}: {text.splitlines()[0] if text else 'out of memory'}; raise --mem-limit"
+        )
+    if "IO Error" in text or isinstance(error, OSError):
+        return TopicsError(f"{folder}: {text.splitlines()[0]}; check the folder and its disk")
+    return None
 
 
 class Relations:
@@ -81,7 +106,15 @@ class Relations:
         self._created.add(name)
 
     def execute(self, sql: str) -> None:
-        """Run a statement, or raise DoesNotFit if memory or the disk is too small for it."""
+        """Run a statement.
+
+        Raises
+        ------
+        DoesNotFit
+            Where memory or the disk is too small for it.
+        TopicsError
+            Where files of the folder cannot be read or written.
+        """
         self._run(self._connection, lambda: self._connection.execute(sql))
 
     def number(self, sql: str) -> int:
@@ -126,14 +159,14 @@ class Relations:
 
     @contextlib.contextmanager
     def _rewrite_errors(self) -> Iterator[None]:
-        """Raise DoesNotFit for errors of the query engine, which are about memory or disk."""
+        """Name the folder and what to do in errors of the query engine that a user can mend."""
         try:
             yield
         except self._errors as e:
-            raise DoesNotFit(
-                f"{self._folder}: {str(e).splitlines()[0]}; raise --mem-limit or make room on "
-                f"the disk"
-            ) from e
+            mended = _name_failure(self._folder, e)
+            if mended is None:
+                raise
+            raise mended from e
 
     def clear(self) -> None:
         """Drop all tables and views, which is faster than a new connection."""

@@ -12,7 +12,7 @@ from tests.refusing import topics
 from tests.s3 import Put, put_folder
 from tests.slow_bucket import SlowBucket, slow_bucket
 from topicstream import Corpus, ingest
-from topicstream.addons.cloud import remote
+from topicstream.addons.cloud import listing, remote
 from topicstream.base.errors import InputError
 from topicstream.base.memory import MemoryLimit, plan_memory
 from topicstream.base.places import places
@@ -155,14 +155,65 @@ def test_keys_of_any_characters_are_read(put: Put, tmp_path: Path, key: str) -> 
         assert len(Corpus.open(tmp_path / f"{number}.zarr")) == 2
 
 
-def test_a_key_that_cannot_be_read_is_named(put: Put, tmp_path: Path) -> None:
-    put("odd/fine.txt", b"stars galaxy\n")
+ODD = ["sub//double.txt", "../up.txt", "./here.txt", "sub/tab\t.txt"]
+"""Keys that obstore can neither list nor read."""
+
+
+def test_keys_that_cannot_be_read_are_left_out_and_named(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fine = [put(f"odd/{name}", b"stars galaxy\n") for name in ("fine.txt", "sub/a&b.txt", "z.txt")]
+    for key in ODD:
+        put(f"odd/{key}", b"bread butter\n")
+    address = "s3://corpora/odd/"
+    code, said = topics("ingest", address, "--out", tmp_path / "c.zarr", "--min-df", 1)
+    assert code == 0 and len(Corpus.open(tmp_path / "c.zarr")) == 3, said
+    assert "4 objects left out whose keys have an empty part" in said
+    assert "'s3://corpora/odd/../up.txt'" in said
+    assert remote.list_below(address) == sorted(fine)
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    remote._store.cache_clear()
+    assert remote.list_below(address) == sorted(fine)
+    for place in ("s3://corpora/odd/sub//double.txt", "s3://corpora/odd/../up.txt"):
+        code, said = topics("ingest", place, "--out", tmp_path / "d.zarr")
+        assert code == 3 and said.count("\n") == 1 and "which cannot be read" in said, said
+
+
+def test_a_folder_of_odd_keys_alone_is_refused(put: Put, tmp_path: Path) -> None:
     put("odd/sub//double.txt", b"stars galaxy\n")
     code, said = topics("ingest", "s3://corpora/odd/", "--out", tmp_path / "c.zarr")
     assert code == 3 and said.count("\n") == 1 and "'odd/sub//double.txt'" in said, said
-    for place in ("s3://corpora/odd/sub//double.txt", "s3://corpora/odd/../x.txt"):
-        code, said = topics("ingest", place, "--out", tmp_path / "c.zarr")
-        assert code == 3 and said.count("\n") == 1 and "which cannot be read" in said, said
+
+
+@pytest.mark.parametrize("key", ["odd/end/", "/odd.txt"])
+def test_keys_that_obstore_lists_by_another_name_are_named(
+    put: Put, tmp_path: Path, key: str
+) -> None:
+    put(key, b"stars galaxy\n")
+    code, said = topics("ingest", "s3://corpora/", "--out", tmp_path / "c.zarr")
+    assert code == 3 and said.count("\n") == 1 and "begins or ends with /" in said, said
+
+
+def test_a_list_with_odd_keys_has_pages_and_survives_a_bad_line(
+    put: Put, line: SlowBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [put(f"odd/{number}.txt", b"stars") for number in range(7)]
+    put("odd/sub//double.txt", b"stars")
+    monkeypatch.setattr(listing, "PAGE", 3)
+    monkeypatch.setattr(remote, "LONGEST_PAUSE", 0.1)
+    answers = [(503, b"<Error><Code>SlowDown</Code></Error>"), (0, b""), None]
+
+    def fault(method: str, path: str) -> tuple[int, bytes] | None:
+        return answers.pop(0) if answers and "X-Amz-Signature" in path else None
+
+    line.fault = fault
+    assert remote.list_below("s3://corpora/odd") == sorted(names)
+    assert not answers
+    line.fault = lambda method, path: (
+        (400, b"<Error><Code>ExpiredToken</Code></Error>") if "X-Amz-Signature" in path else None
+    )
+    with pytest.raises(InputError, match="credentials have expired"):
+        remote.list_below("s3://corpora/odd")
 
 
 def test_a_query_with_credentials_is_no_key(tmp_path: Path) -> None:

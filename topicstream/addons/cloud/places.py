@@ -26,6 +26,7 @@ from topicstream.addons.cloud.remote import (
     open_ahead,
     open_remote,
     traffic,
+    unreadable_objects,
     version_of,
 )
 from topicstream.base.errors import StoreError, TopicsError, UsageError
@@ -68,6 +69,9 @@ class CloudPlaces(Addresses):
 
     def list_objects(self, name: str) -> list[str]:
         return list_below(name)
+
+    def left_out(self) -> dict[str, int]:
+        return unreadable_objects()
 
     def size(self, name: Name) -> int:
         return version_of(os.fspath(name))[0]

@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread, current_thread, main_thread
 from typing import Any, BinaryIO, TypeVar
 
+from topicstream.addons.cloud.listing import Entry, is_readable, list_all_keys
 from topicstream.base.errors import InputError, UsageError
 
 T = TypeVar("T")
@@ -153,9 +154,14 @@ def _store(root: str) -> Any:
         if end and not re.match("https?://[^/]", end):  # which obstore does not survive
             raise UsageError(f"{name}={end}: begins with neither http:// nor https://")
     plain = any(end.startswith("http://") for end in (root, *ends.values()))
+    return _library().store.from_url(root, **_store_options(plain))
+
+
+def _store_options(plain: bool = True) -> dict[str, Any]:
+    """Return how long a store waits for answers, and whether it may use ``http://``."""
     # however slow the line is: as long as something arrives, of an upload its answer
     waits = {"timeout": "1 day", "read_timeout": "2 minutes", "allow_http": plain}
-    return _library().store.from_url(root, client_options=waits, retry_config=RETRY)
+    return {"client_options": waits, "retry_config": RETRY}
 
 
 class Absent(InputError):
@@ -244,24 +250,57 @@ def put_object(address: str, content: bytes | Path, condition: Any = "overwrite"
 def list_below(address: str) -> list[str]:
     """List the addresses of the objects below a folder of a bucket, sorted.
 
-    Their sizes and versions are remembered. Web servers list none.
+    Their sizes and versions are remembered, and those that cannot be read. Web servers list none.
+
+    Raises
+    ------
+    InputError
+        If no object can be read.
     """
     if address.startswith("http"):
         return []
     root = _split(address)[0]
-    entries = _ask(
-        address,
-        lambda library, store, key: [
-            entry for page in library.list(store, key or None) for entry in page
-        ],
-    )
-    listed = {f"{root}/{entry['path']}": entry for entry in entries if entry["size"]}
+    entries = [entry for entry in _ask(address, _list_entries) if entry["size"]]
+    unreadable = sorted(entry["path"] for entry in entries if not is_readable(entry["path"]))
+    if unreadable:
+        if len(unreadable) == len(entries):
+            raise InputError(f"{address}: {_describe_odd_keys(unreadable[0])}; rename that object")
+        UNREADABLE[f"{root}/{unreadable[0]}"] = len(unreadable)
+    listed = {f"{root}/{entry['path']}": entry for entry in entries if is_readable(entry["path"])}
     for name, entry in listed.items():
         etag = entry["e_tag"] or ""
         if etag and not etag.endswith('"'):  # Azure lists it without the quotes that it is asked by
             etag = f'"{etag}"'
         _LISTED[name] = (int(entry["size"]), etag)
     return sorted(listed)
+
+
+def _list_entries(library: Any, store: Any, folder: str) -> list[Entry]:
+    """List the objects below a folder, of S3 also those that obstore cannot read."""
+    try:
+        return [entry for page in library.list(store, folder or None) for entry in page]
+    except library.exceptions.InvalidPathError:
+        bucket = getattr(store, "config", {}).get("bucket")
+        if not isinstance(store, library.store.S3Store) or bucket is None:
+            raise
+        return list_all_keys(library, bucket, folder, _store_options())
+
+
+def _describe_odd_keys(key: str) -> str:
+    """Say why an object cannot be read."""
+    return (
+        f"the key {key!r} has an empty part, ., .. or a control character in it, which cannot be "
+        f"read"
+    )
+
+
+def unreadable_objects() -> dict[str, int]:
+    """Return notes on listed objects that are left out, with their numbers."""
+    return {
+        f"objects left out whose keys have an empty part (//), . or .. or a control character, "
+        f"such as {address!r}; rename them": number
+        for address, number in UNREADABLE.items()
+    }
 
 
 def _split(address: str) -> tuple[str, str]:
@@ -327,8 +366,7 @@ def _refusal(address: str, error: Exception, doing: str) -> InputError:
     answer = f"{kind}: {error}"
     if bad := _BAD_KEY.search(answer):
         return InputError(
-            f"{address}: the key {bad[1]!r} has an empty part, . or .. in it, which cannot be "
-            f"read; rename that object, or name others"
+            f"{address}: {_describe_odd_keys(bad[1])}; rename that object, or name others"
         )
     if isinstance(error, ValueError):
         raise error
@@ -336,7 +374,12 @@ def _refusal(address: str, error: Exception, doing: str) -> InputError:
         return Changed(f"{address}: changed while it was {doing}; run the command again")
     meaning = next((meaning for pattern, meaning in _FAULTS if re.search(pattern, answer)), None)
     absent = kind == "FileNotFoundError"
-    if meaning is None and absent:
+    if meaning is None and absent and address in _LISTED:
+        meaning = (
+            "is listed and cannot be read: it was removed, or its key begins or ends with /; "
+            "rename that object, or name others"
+        )
+    elif meaning is None and absent:
         meaning = "no such object; check bucket, key and region"
     elif meaning is None:
         status = re.search(
@@ -357,6 +400,8 @@ _LISTED: dict[str, tuple[int, str]] = {}
 """Size and ETag of objects that were listed, until the next command."""
 _SOON: dict[str, Future[bytes]] = {}
 """First bytes of objects that are opened soon."""
+UNREADABLE: dict[str, int] = {}
+"""Numbers of listed objects that cannot be read, by the address of the first of each list."""
 
 
 def version_of(address: str) -> tuple[int, str]:
@@ -393,6 +438,7 @@ def forget_versions() -> None:
     _ask_version.cache_clear()
     _LISTED.clear()
     _SOON.clear()
+    UNREADABLE.clear()
 
 
 def open_ahead(address: str, size: int) -> None:
@@ -476,8 +522,13 @@ class RemoteFile(io.RawIOBase):
 
 def is_object(name: str | os.PathLike[str]) -> bool:
     """Return True if a name is the address of a readable object."""
+    address = remote_address(name)
+    if address is None:
+        return False
+    if not address.startswith("http") and not _split(address)[1]:
+        return False  # a bucket, which answers, too
     try:
-        return (address := remote_address(name)) is not None and version_of(address)[0] >= 0
+        return version_of(address)[0] >= 0
     except Absent:
         return False
 

@@ -188,6 +188,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
                 f"it out"
             )
         inputs.total = None if inputs.total is None or size is None else inputs.total + size
+    first = inputs.parts[0]
+    (first.notes if isinstance(first, Tree) else first[1].rejects.notes).update(places().left_out())
     return inputs
 
 
