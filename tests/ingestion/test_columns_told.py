@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import unicodedata
 from itertools import islice
 from pathlib import Path
 
@@ -68,6 +69,25 @@ def test_the_format_that_is_advised_reads_the_date(tweets, capsys, written, advi
             == 0
         )
         assert "date (4 of 4 read, 2015-02-16 to 2017-" in capsys.readouterr().out
+
+
+def test_spellings_of_no_date_are_missing_and_no_date_that_was_not_read(tmp_path):
+    values = ["2001", "NA", "NaN", "", "2003-05"]
+    rows = [{"id": f"d{n}", "text": "sea ship", "date": value} for n, value in enumerate(values)]
+    summary = topicstream.ingest(rows, tmp_path / "c.zarr", meta="date", progress=False)
+    assert summary["dates"] == {"read": 2, "unread": None, "ends": ["2001", "2003-05"]}
+    assert summary["columns"] == {"date": 2} and summary["missing_values"] == {"date": 3}
+
+
+def test_a_field_written_in_two_ways_is_left_out_once(tmp_path):
+    decomposed = unicodedata.normalize("NFD", "größe")
+    rows = [{"text": "sea ship", "größe": 1}, {"text": "sail", decomposed: 2}]
+    summary = topicstream.ingest(rows, tmp_path / "m.zarr", progress=False)
+    assert summary["fields_left_out"] == ["größe"]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "d.jsonl").write_text(lines)
+    summary = topicstream.ingest(tmp_path / "d.jsonl", tmp_path / "c.zarr", progress=False)
+    assert summary["fields_left_out"] == ["größe"]
 
 
 def test_held_out_documents_that_nobody_has_are_told(tweets, capsys):

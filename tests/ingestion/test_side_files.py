@@ -335,6 +335,9 @@ def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
         ("a.tsv", b"id\ta\ta\n", ":id,a", "id", "several columns"),
         ("a.tsv", b"", "", "id", "is empty"),
         ("a.tsv", b"id\ta\n", ":id,,a", "id", "a column has no name"),
+        ("a.csv", b"id,a\nd0,1\rd1,2\n", "", "id", "a.csv:2: a carriage return in a field"),
+        ("a.csv", b"id,a\rd0,1\nd1,2\n", "", "id", "a.csv: a carriage return in a field"),
+        ("a.csv", b"d0,1\nd1,2\rd2,3\n", ":id,a", "id", "a.csv:2: a carriage return in a field"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(tmp_path, name, content, spec, key, told):
@@ -350,6 +353,14 @@ def test_what_is_wrong_is_told_in_a_line(tmp_path, name, content, spec, key, tol
         )
     assert told in str(e.value) and "\n" not in str(e.value)
     assert not (tmp_path / "c.zarr").exists()
+
+
+def test_a_long_field_of_a_file_without_a_header(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text(f"d0,{'long' * 50_000}\nd1,short\n")
+    out = tmp_path / "c.zarr"
+    topicstream.ingest(texts(tmp_path, 2), out=out, meta_files=f"{path}:id,note", **OPTIONS)
+    assert fields(out, "note") == {"d0": ("long" * 50_000,), "d1": ("short",)}
 
 
 def test_no_such_file(tmp_path):

@@ -68,6 +68,15 @@ def test_words_are_dropped_however_they_are_written(place, entries, gone):
     assert (edited["dropped"], edited["not_found"]) == (len(gone), len(entries) - len(known))
 
 
+def test_lines_of_a_list_may_end_in_several_ways(place):
+    path = place / "drop.txt"
+    path.write_bytes("apple\rbanana\r\ncherry\nfür\r".encode())
+    summary = topicstream.ingest(TEXTS, out="c.zarr", drop_words=path, **PLAIN)
+    assert words_of("c.zarr") == every_word() - {"apple", "banana", "cherry", "für"}
+    told = summary["word_lists"]["drop_words"]
+    assert (told["words"], told["occur"]) == (4, 4)
+
+
 def test_words_are_stemmed_and_joined_as_the_text_is(place):
     stemmed = write_list(place / "stem.txt", "Running")
     topicstream.ingest(TEXTS, out="s.zarr", stem="english", drop_words=stemmed, **PLAIN)

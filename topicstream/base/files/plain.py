@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from topicstream.base.errors import StoreError, one_line
-from topicstream.base.line_ends import with_line_feeds
+from topicstream.base.line_ends import end_lines_alike
 from topicstream.base.places import places
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def read_text(path: _Where, most: int = MOST_LISTED) -> bytes:
     OSError
         As ``read_list`` does.
     """
-    return with_line_feeds(read_list(path, most))
+    return end_lines_alike(read_list(path, most))
 
 
 def read_list(path: _Where, most: int = MOST_LISTED) -> bytes:

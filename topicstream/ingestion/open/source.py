@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.plain import MOST_LISTED, read_list
-from topicstream.base.line_ends import has_returns_alone, with_line_feeds
+from topicstream.base.line_ends import end_lines_alike, has_returns_alone, with_line_feeds
 from topicstream.base.places import places
+from topicstream.base.text import compose_text
 from topicstream.ingestion.parse.columns import clean
 from topicstream.ingestion.parse.rejects import (
     LEFT_OUT,
@@ -232,7 +233,7 @@ class Input:
 
     def leave_out(self, fields: Iterable[str]) -> None:
         """Note fields that the input has and no option asks for."""
-        add_notes(self.rejects.notes, {LEFT_OUT + clean(name): 1 for name in fields})
+        add_notes(self.rejects.notes, {LEFT_OUT + compose_text(clean(name)): 1 for name in fields})
 
     def taken(self) -> Rejects:
         """Return the rejects so far, which are then no longer here."""
@@ -465,7 +466,7 @@ def read_word_list(
     InputError
         Of text that does not have this encoding, with its line.
     """
-    data = with_line_feeds(to_utf8(read_list(path, most), encoding))
+    data = end_lines_alike(to_utf8(read_list(path, most), encoding))
     try:
         data.decode()
     except UnicodeDecodeError as e:

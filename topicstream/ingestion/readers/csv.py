@@ -31,6 +31,7 @@ from topicstream.ingestion.readers.csv_layout import (
     layout_of,
     parse_lines,
     unescape_letters,
+    why_not_csv,
 )
 
 AMBIGUOUS = (
@@ -120,10 +121,7 @@ class Records:
                 return
             except csv.Error as e:
                 if not self._source.damage:
-                    self._reject_record(
-                        f"a quote that is not closed or is followed by text ({e}); --quotechar '' "
-                        f"takes quotes as text"
-                    )
+                    self._reject_record(why_not_csv(e))
                 continue
             if not row:
                 continue

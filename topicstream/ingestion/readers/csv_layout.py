@@ -117,6 +117,27 @@ def parse_lines(lines: Iterable[str], layout: CsvLayout) -> list[list[str] | Non
             out.append(None)
 
 
+def why_not_csv(error: csv.Error) -> str:
+    """Say in a reader's words why a record is not CSV."""
+    if "new-line character" in str(error):
+        return (
+            "a carriage return in a field without quotes; end all lines alike, or quote the field"
+        )
+    return (
+        f"a quote that is not closed or is followed by text ({error}); --quotechar '' takes quotes "
+        f"as text"
+    )
+
+
+def split_line(line: str, delimiter: str, most: int) -> list[str]:
+    """Split a line of CSV that has no header into fields of up to ``most`` bytes.
+
+    Raises csv.Error for a line that is not CSV.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), most))
+    return next(csv.reader([line], delimiter=delimiter), [])
+
+
 def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     """Make out what the head of a file and the options say."""
     lines = _read_head_lines(source, options)
@@ -227,7 +248,7 @@ def _read_header(rows: Iterator[list[str]], source: Source, line: int) -> tuple[
         raise BadFile(
             source.name,
             line,
-            f"the header is not CSV: a quote that is not closed or is followed by text ({e})",
+            f"the header is not CSV: {why_not_csv(e)}",
         ) from None
     except UnicodeEncodeError:
         raise BadFile(source.name, line, "the header is not valid UTF-8; give --encoding") from None

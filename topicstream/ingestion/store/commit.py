@@ -23,6 +23,7 @@ from topicstream.base.files.durable import exchange_folders, sync
 from topicstream.base.files.ownership import claim, refuse_strangers
 from topicstream.base.progress import Progress
 from topicstream.base.records import Json
+from topicstream.corpus.columns import NO_NUMBER
 from topicstream.corpus.documents import PlacedDocuments
 from topicstream.corpus.format import LINKS, PARTS
 from topicstream.corpus.manifest import AxisEntry, PartEntry, StoreFile
@@ -84,6 +85,8 @@ class ColumnCounts:
         ):
             if pair["values"] and (day := parse(pair["values"])) is not None:
                 self.dates[day] += pair["counts"]
+            elif pair["values"] in NO_NUMBER:
+                self.filled["date"] -= pair["counts"]
             elif pair["values"]:
                 self.unread = self.unread or pair["values"]
 

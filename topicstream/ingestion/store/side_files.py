@@ -37,6 +37,7 @@ from topicstream.ingestion.parse.documents import (
 )
 from topicstream.ingestion.parse.reader import reader_named
 from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.readers.csv_layout import split_line, why_not_csv
 
 FORMATS = {
     ".tsv": "tsv",
@@ -198,11 +199,14 @@ class SideFile:
                 if (reason := why_not_utf8(line)) is not None:
                     raise BadFile(self.path, number, reason)
                 text = line.decode()
-                row = (
-                    text.split(delimiter)
-                    if self.form == "tsv"
-                    else next(csv.reader([text], delimiter=delimiter), [])
-                )
+                try:
+                    row = (
+                        text.split(delimiter)
+                        if self.form == "tsv"
+                        else split_line(text, delimiter, read.record_bytes)
+                    )
+                except csv.Error as e:
+                    raise BadFile(self.path, number, why_not_csv(e)) from None
                 if rest:
                     row[last:] = [self.read.list_separator.join(row[last:])]
                 if len(row) > len(names):
@@ -251,7 +255,9 @@ def _open_links(path: str, given: dict[str, str], read: ReadOptions) -> SideFile
         given = dict(zip(("citing", "cited"), first))
     given = given or {"citing": "citing", "cited": "cited"}
     if len(given) != 2 or len(first) == 1:
-        raise InputError(f"{path}: expected two columns, citing and cited")
+        raise InputError(
+            f"{path}: expected two columns, citing and cited, with a tab or a comma between them"
+        )
     names = _names(path, form, first, given)
     return SideFile(
         path, form, read, dict(zip(("citing", "cited"), given.values())), None, names, links=True
@@ -288,11 +294,14 @@ def _written_head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
     line = head.decode("utf-8", "replace").lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
     if not line.strip():
         raise InputError(f"{path}: is empty")
-    first = (
-        line.split("\t")
-        if form == "tsv"
-        else next(csv.reader([line], delimiter=_delimiter(form, head)))
-    )
+    try:
+        first = (
+            line.split("\t")
+            if form == "tsv"
+            else split_line(line, _delimiter(form, head), read.record_bytes)
+        )
+    except csv.Error as e:
+        raise InputError(f"{path}: {why_not_csv(e)}") from None
     return form, [name.strip().strip('"') for name in first]
 
 
