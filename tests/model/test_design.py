@@ -124,6 +124,32 @@ def test_what_was_not_met_has_no_column_and_numbers_stay_in_range():
     assert "labels: 1 document has" in told and "outside of 1990 to 2020" in told
 
 
+def test_documents_without_a_value_are_reported_where_the_model_met_none():
+    covariates = {}
+    for factor in factors_of("party + s(year, 4)"):
+        values = {"party": ["red", "blue", "red"], "year": ["1990", "2000", "2010"]}[factor.column]
+        covariates[factor] = Covariate(
+            factor.column, factor.df, counts=Counter(values), keeps_absent=True
+        )
+        covariates[factor].choose_coding()
+    design = PriorDesign.of("party + s(year, 4)", covariates)
+    given = dict(party=[None, "", "blue"], year=["soon", "2000", None])
+    unseen = Unseen()
+    unseen.add(Unseen())
+    one = Unseen()
+    rows = design.rows(values_of(design, **given), one).dense(len(design.names))
+    unseen.add(one)
+    assert unseen.lines(design) == [
+        "year: 1 document has a value that is no number ('soon'), which counts as none",
+        "party: 2 documents have no value, which the model has not met; its coefficients are 0",
+        "year: 2 documents have no value, which the model has not met; the mean is taken",
+    ]
+    at_mean = dense(design, party=["blue"], year=["2000"])[0]
+    np.testing.assert_array_equal(rows[2], at_mean)
+    np.testing.assert_array_equal(rows[0, 2:], at_mean[2:])
+    assert rows[0, 1] == rows[1, 1] == 0.0
+
+
 def test_the_record_of_a_design_gives_it_back():
     formula = "party * s(year, 5) + labels"
     design = design_of(formula)

@@ -221,40 +221,68 @@ class Unseen:
     ----------
     levels
         Documents with each new category of a column.
+    unread
+        Documents with each text in a column of numbers or dates that is none.
+    absent
+        Documents without a value in a column where all had one that the model learned from.
     beyond
         Documents whose number or date lies outside of the range, by column.
     """
 
     levels: dict[str, Counter[str]] = field(default_factory=dict)
+    unread: dict[str, Counter[str]] = field(default_factory=dict)
+    absent: Counter[str] = field(default_factory=Counter)
     beyond: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Unseen) -> None:
         """Add the values of other documents."""
         for column, new in other.levels.items():
             self.levels.setdefault(column, Counter()).update(new)
+        for column, texts in other.unread.items():
+            self.unread.setdefault(column, Counter()).update(texts)
+        self.absent.update(other.absent)
         self.beyond.update(other.beyond)
 
     def lines(self, design: PriorDesign) -> list[str]:
         """Say how they are taken, a line for each column."""
         lines = []
-        for column, new in self.levels.items():
-            names = [f"{name!r:.40}" for name, _ in new.most_common(3)]
-            more = ", ..." if len(new) > len(names) else ""
-            verb = "has" if new.total() == 1 else "have"
-            lines.append(
-                f"{column}: {counted(new.total(), 'document')} {verb} a value that the model has "
-                f"not met ({', '.join(names)}{more}); its coefficients are 0"
-            )
         ranges = {c.column: c for c in design.covariates.values()}
+        for column, new in self.levels.items():
+            lines.append(
+                f"{column}: {_documents(new.total(), 'has', 'have')} a value that the model has "
+                f"not met ({_examples(new)}); its coefficients are 0"
+            )
+        for column, texts in self.unread.items():
+            kind = "date" if ranges[column].kind == "date" else "number"
+            lines.append(
+                f"{column}: {_documents(texts.total(), 'has', 'have')} a value that is no {kind} "
+                f"({_examples(texts)}), which counts as none"
+            )
+        for column, number in self.absent.items():
+            taken = "its coefficients are 0" if ranges[column].levels else "the mean is taken"
+            lines.append(
+                f"{column}: {_documents(number, 'has', 'have')} no value, which the model has not "
+                f"met; {taken}"
+            )
         for column, number in self.beyond.items():
             covariate = ranges[column]
-            verb = "lies" if number == 1 else "lie"
             lines.append(
-                f"{column}: {counted(number, 'document')} {verb} outside of {covariate.low:.6g} to "
+                f"{column}: {_documents(number, 'lies', 'lie')} outside of {covariate.low:.6g} to "
                 f"{covariate.high:.6g}, the range that the model learned from; the effect is held "
                 f"at its end"
             )
         return lines
+
+
+def _documents(number: int, one: str, several: str) -> str:
+    """Count documents, with the verb that they take."""
+    return f"{counted(number, 'document')} {one if number == 1 else several}"
+
+
+def _examples(texts: Counter[str]) -> str:
+    """Quote the most frequent of some texts."""
+    names = [f"{text!r:.40}" for text, _ in texts.most_common(3)]
+    return ", ".join(names) + (", ..." if len(texts) > len(names) else "")
 
 
 class PriorDesign(Design):
@@ -389,6 +417,9 @@ def _dictionary_rows(
     own = width - bool(covariate.absent)
     if covariate.absent:
         table[-1, own] = 1.0
+    elif covariate.df:
+        table[-1] = covariate.matrix([covariate.mean])[0]
+    without = int(times[-1])
     if covariate.levels:
         place = {level: i for i, level in enumerate(covariate.levels)}
         for row, text in enumerate(texts):
@@ -397,11 +428,16 @@ def _dictionary_rows(
                 table[row, at - 1] = 1.0
             elif at < 0 and unseen is not None:
                 unseen.levels.setdefault(covariate.column, Counter())[text] += int(times[row])
+        _note_absent(covariate, without, unseen)
         return table
     numbers = [as_number(text, covariate.column) for text in texts]
     known = np.array([number is not None for number in numbers], np.bool_)
     x = np.array([number for number in numbers if number is not None], np.float64)
     table[np.flatnonzero(~known)] = table[-1]  # text where numbers were expected
+    unread = Counter({texts[row]: int(times[row]) for row in np.flatnonzero(~known).tolist()})
+    if unread and unseen is not None:
+        unseen.unread.setdefault(covariate.column, Counter()).update(unread)
+    _note_absent(covariate, without + unread.total(), unseen)
     outside = (x < covariate.low) | (x > covariate.high)
     if unseen is not None and outside.any():
         unseen.beyond[covariate.column] += int(times[:-1][known][outside].sum())
@@ -410,6 +446,12 @@ def _dictionary_rows(
         scale = 1.0 if covariate.df else covariate.scale or 1.0
         table[np.flatnonzero(known), :own] = covariate.matrix(inside) / scale
     return table
+
+
+def _note_absent(covariate: Covariate, number: int, unseen: Unseen | None) -> None:
+    """Note documents without a value, where the model has no column for them."""
+    if unseen is not None and number and not covariate.absent:
+        unseen.absent[covariate.column] += number
 
 
 def _encode_lists(covariate: Covariate, values: Any, unseen: Unseen | None) -> SparseRows:
