@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -403,6 +404,47 @@ def test_a_member_plans_for_what_the_start_holds(corpus, tmp_path):
     assert parts[1]["start"] == (300 + 2 * 50) << 20
     with pytest.raises(DoesNotFit, match="smallest limit that would do is 2"):
         make_plan(member.work_of_member(replace(job, start=StartMemory(2 << 30)), 2), room)
+
+
+def test_members_of_one_worker_share_its_limit(tmp_path):
+    """The start ``anchors`` has a second member, beside the tables of the first."""
+    first = member.Member.__new__(member.Member)
+    worker = SimpleNamespace(
+        plugins={"other": object(), "first": first},
+        state=SimpleNamespace(nthreads=2),
+        local_directory=str(tmp_path),
+    )
+    alone = Allowance(MemoryLimit.parse("2G"), 0)
+    assert member.find_room(alone, worker) == replace(alone, threads=2, folder=str(tmp_path))
+    first.held = 300 << 20
+    room = member.find_room(alone, worker)
+    assert room.process == alone.process + (300 << 20)
+    assert room.limit == alone.limit and room.threads == 2
+
+
+def held_by_members(dask_worker):
+    """Bytes that the members of a worker hold, and what a third one would count."""
+    plugins = dask_worker.plugins.values()
+    held = [plugin.held for plugin in plugins if isinstance(plugin, member.Member)]
+    room = member.find_room(Allowance(MemoryLimit.parse("2G"), 1), dask_worker)
+    return held, room.process - Allowance(MemoryLimit.parse("2G"), 1).process
+
+
+@pytest.mark.slow
+def test_the_members_of_the_start_anchors_know_of_each_other(corpus, client, tmp_path):
+    seen = []
+
+    def look():
+        seen.append(client.run(held_by_members))
+        raise KeyboardInterrupt
+
+    given = {**GIVEN, "algo": "sparse-bp", "start": "anchors", "scheduler": client}
+    with pytest.raises(KeyboardInterrupt):
+        train(corpus, tmp_path / "m", **given, progress=At("start", 1, look))
+    members = [(held, counted) for held, counted in seen[0].values() if held]
+    assert len(members) >= 2
+    for held, counted in members:
+        assert len(held) == 2 and min(held) > 0 and counted == sum(held)
 
 
 def test_rounds_are_dealt_evenly():

@@ -124,12 +124,29 @@ def work_of_member(job: Job, members: int) -> Work:
     )
 
 
+def find_room(allowance: Allowance, worker: Worker) -> Allowance:
+    """Return what a new member of a worker may use.
+
+    The start ``anchors`` trains an engine of its own in a second member, beside the tables of the
+    first.
+    """
+    others = [plugin for plugin in worker.plugins.values() if isinstance(plugin, Member)]
+    return replace(
+        allowance,
+        threads=allowance.threads or worker.state.nthreads,
+        folder=str(worker.local_directory),
+        process=allowance.process + sum(other.held for other in others),
+    )
+
+
 class Member(WorkerPlugin):
     """The plugin of one run in one worker."""
 
     assignment: Assignment
     heard: float
     """Time of the driver's last question."""
+    held = 0
+    """Bytes that it has between two visits: tables and vocabulary."""
 
     def __init__(self, order: JoinOrder, worker: Worker) -> None:
         self.order = order
@@ -174,15 +191,12 @@ class Member(WorkerPlugin):
         if job.engine.about.products:
             machine.one_blas_thread()
         n_w = job.corpus.word_counts() if job.corpus.weights is None else job.corpus.weights.n_w
-        room = replace(
-            order.allowance,
-            threads=order.allowance.threads or worker.state.nthreads,
-            folder=str(folder),
-        )
+        room = find_room(order.allowance, worker)
         try:
             plan = make_plan(work_of_member(job, len(order.roster)), room)
         except DoesNotFit as e:
             raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
+        self.held = sum(plan.memory.parts.get(part, 0) for part in ("tables", "vocabulary"))
         self.workers = Workers(plan.threads)
         self.tables = RunTables(
             job.engine, n_w, self.workers, folder if plan.place.tables_on_disk else None
