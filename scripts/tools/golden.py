@@ -193,7 +193,8 @@ def record(only: list[str], quick: bool = False, made: bool = False) -> dict[str
                     **{**COMMON, **settings, **where},
                 )
                 found[f"{name} / {place}"] = hash_of(work / "model")
-            print(f"{name} done", file=sys.stderr)
+                # an emulated processor takes long: what is done is seen at once
+                print(f"{name} / {place}: {found[f'{name} / {place}']}", file=sys.stderr)
         if quick:
             return found
         base = work / "base"

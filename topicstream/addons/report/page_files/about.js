@@ -13,7 +13,7 @@ function timeView() {
     const draw = () => {
       const g = +select.value, rows = k10.map(k => ({ k, value: D.a["by" + i][g * D.K + k] * D.a[`by${i}Scale`][k], reach: reachOf("by" + i, g, k) }));
       rows.sort((a, b) => (b.value - D.a.share[b.k]) / (b.reach || 1) - (a.value - D.a.share[a.k]) / (a.reach || 1));
-      clear(list).append(el("p", { class: "soft" }, `${whole(D.a[`by${i}Docs`][g])} documents; topics that stand out most from the whole corpus:`),
+      clear(list).append(el("p", { class: "soft" }, `${counted(D.a[`by${i}Docs`][g], "document")}; topics that stand out most from the whole corpus:`),
         el("table", null, el("tbody", null, rows.slice(0, 10).map(r => el("tr", null, el("td", null, link(r.k)), el("td", { class: "n" }, percent(r.value)), el("td", { class: "n soft" }, `all: ${percent(D.a.share[r.k])}`))))));
     };
     box.append(el("h3", null, `By ${c.name}`), el("div", { class: "bar" }, select), list);
@@ -24,14 +24,14 @@ function timeView() {
 function aboutView() {
   const box = el("div", null, el("h2", null, "The model")), facts = el("div", { class: "facts" });
   const fact = (value, name, hint) => facts.append(el("div", { title: hint || "" }, el("b", null, value), el("span", { class: "soft" }, name)));
-  fact(whole(D.K), "topics");
-  if (D.docs) fact(whole(D.docs), "training documents", D.leftOut ? `and ${whole(D.leftOut)} without a known word, which count in no mean` : "");
+  fact(whole(D.K), D.K === 1 ? "topic" : "topics");
+  if (D.docs) fact(whole(D.docs), D.docs === 1 ? "training document" : "training documents", D.leftOut ? `and ${whole(D.leftOut)} without a known word, which count in no mean` : "");
   fact(whole(D.words), "words in the vocabulary");
-  if (D.heldout) fact(whole(D.heldout.perplexity), `held-out perplexity, ${whole(D.heldout.docs)} documents`, D.heldout.measured);
+  if (D.heldout) fact(whole(D.heldout.perplexity), `held-out perplexity, ${counted(D.heldout.docs, "document")}`, D.heldout.measured);
   if (D.coherence && D.coherence.npmi !== null) fact(D.coherence.npmi.toFixed(3), "mean NPMI coherence", D.coherence.measured);
   fact(D.diversity.toFixed(2), "topic diversity", "share of distinct words among the first 25 of all topics");
   box.append(facts);
-  if (D.heldout) box.append(el("p", { class: "soft" }, `${D.heldout.measured}.`));
+  if (D.heldout) box.append(el("p", { class: "soft" }, `Held-out perplexity: ${D.heldout.measured.replace(/^perplexity of/, "that of")}.`));
   if (D.coherence) box.append(el("p", { class: "soft" }, `Coherence: ${D.coherence.measured}.`));
   for (const note of D.notes) box.append(el("p", { class: "note" }, note));
   const h = D.history || {};

@@ -46,7 +46,7 @@ function lineChart({ names, series, format, title }) {
   axisNames(root, names, x, L, W, H);
   shown.forEach((s, c) => {
     root.append(svg("path", { class: "curve", css: { stroke: `var(--c${c})` }, d: s.at.map((i, j) => `${s.at[j - 1] === i - 1 ? "L" : "M"}${x(i).toFixed(1)} ${y(s.value[i]).toFixed(1)}`).join("") }));
-    for (const i of s.at) root.append(svg("circle", { cx: x(i).toFixed(1), cy: y(s.value[i]).toFixed(1), r: 3, css: { fill: `var(--c${c})` }, onpointermove: e => tip(e, `${s.name}, ${names[i]}: ${format(s.value[i])} (${whole(s.docs(i))} documents)`), onpointerleave: e => tip(e, "") }));
+    for (const i of s.at) root.append(svg("circle", { cx: x(i).toFixed(1), cy: y(s.value[i]).toFixed(1), r: 3, css: { fill: `var(--c${c})` }, onpointermove: e => tip(e, `${s.name}, ${names[i]}: ${format(s.value[i])} (${counted(s.docs(i), "document")})`), onpointerleave: e => tip(e, "") }));
   });
   return el("div", null, root, el("p", { class: "soft legend" }, shown.flatMap((s, c) => [el("span", { class: "key" }, el("i", { css: { background: `var(--c${c})` } }), bdi(s.name)), " "])));
 }

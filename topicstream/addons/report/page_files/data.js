@@ -34,6 +34,8 @@ function points(slope, error) {
   return { value: fixed(100 * years * slope, digits), error: fixed(2 * e, digits) };
 }
 const whole = x => Math.round(x).toLocaleString("en");
+// A number with its noun: "1 document", "2 documents".
+const counted = (n, noun) => `${whole(n)} ${noun}${Math.round(n) === 1 ? "" : "s"}`;
 
 const D = { at: new Map() };
 async function read() {

@@ -1,11 +1,13 @@
 const H = { from: 0, to: 0 };
+const LEAST = 8; // topics that zooming leaves
+const SMALLEST = 7; // pixels of a name that can be read
 function heatView() {
   if (!D.a.similar || D.K < 2) return el("p", { class: "note" }, D.K < 2 ? "One topic: nothing to compare." : "Too many topics for all pairs; a topic's own page lists its nearest.");
   H.canvas = el("canvas", { role: "img", "aria-label": "Heat map of the similarity of all pairs of topics, in the order of the tree" });
   H.tree = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" });
   H.range = el("span", { class: "count", role: "status" });
   H.names = el("div", { class: "names" });
-  const zoom = f => { const mid = (H.from + H.to) / 2, half = Math.max(4, (H.to - H.from) * f / 2); show(Math.max(0, Math.round(mid - half)), Math.min(D.K, Math.round(mid + half))); };
+  const zoom = f => { const mid = (H.from + H.to) / 2, half = Math.max(LEAST / 2, (H.to - H.from) * f / 2); show(Math.max(0, Math.round(mid - half)), Math.min(D.K, Math.round(mid + half))); };
   const pair = e => {
     const b = H.canvas.getBoundingClientRect(), n = H.to - H.from;
     const at = v => H.from + Math.max(0, Math.min(n - 1, Math.floor(v * n)));
@@ -30,8 +32,9 @@ function heatView() {
     },
     ondblclick: () => show(0, D.K),
   }, []);
-  const box = el("div", null, el("div", { class: "bar" },
-    el("button", { type: "button", onclick: () => zoom(0.5) }, "Zoom in"), el("button", { type: "button", onclick: () => zoom(2) }, "Zoom out"), el("button", { type: "button", onclick: () => show(0, D.K) }, "All"), H.range),
+  const button = (name, onclick) => el("button", { type: "button", onclick }, name);
+  const buttons = D.K > LEAST ? [button("Zoom in", () => zoom(0.5)), button("Zoom out", () => zoom(2)), button("All", () => show(0, D.K))] : [];
+  const box = el("div", null, el("div", { class: "bar" }, buttons, H.range),
   el("div", { class: "heat" }, H.tree, H.canvas, H.names),
   el("p", { class: "soft" }, "The stronger the colour, the more two topics share their words (Bhattacharyya coefficient). Drag to zoom in, click for a topic. The tree joins the nearest by Ward's linkage of Hellinger distances."));
   H.from = 0;
@@ -60,8 +63,11 @@ function show(from, to) {
   H.range.textContent = n === D.K ? `${whole(D.K)} topics` : `topics ${from + 1} to ${to} of ${whole(D.K)} in the tree's order`;
   branches(from, to);
   clear(H.names);
-  H.names.style.fontSize = Math.max(6, Math.min(12, 0.8 * (H.canvas.clientHeight || 480) / n)) + "px";
-  if (n <= 80) for (let i = from; i < to; i++) H.names.append(link(D.a.order[i]));
+  // a row lower than its name would shift the names away from their rows
+  const size = Math.min(12, 0.8 * H.canvas.clientHeight / n);
+  if (size < SMALLEST) H.range.textContent += "; zoom in for their names";
+  else for (let i = from; i < to; i++) H.names.append(link(D.a.order[i]));
+  H.names.style.fontSize = size + "px";
 }
 function branches(from, to) {
   const place = new Float64Array(2 * D.K - 1).fill(NaN), high = new Float64Array(2 * D.K - 1), top = D.a.treeHeight[D.K - 2] || 1;

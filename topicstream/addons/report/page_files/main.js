@@ -31,7 +31,7 @@ function go(name) {
 function route(first) {
   if (location.hash === S.hash) return;
   S.hash = location.hash;
-  const hash = decodeURIComponent(location.hash.slice(1)), topic = /^topic-(\d+)$/.exec(hash);
+  const hash = location.hash.slice(1), topic = /^topic-(\d+)$/.exec(hash);
   if (topic && D.at.has(+topic[1])) {
     S.topic = D.at.get(+topic[1]);
     topicPanel(S.topic);
@@ -84,8 +84,8 @@ async function main() {
     $("failed").textContent = `The data of this report cannot be read: ${e.message}`;
     return;
   }
-  const facts = [`${whole(D.K)} ${D.K === 1 ? "topic" : "topics"}`];
-  if (D.docs) facts.push(`${whole(D.docs)} documents`);
+  const facts = [counted(D.K, "topic")];
+  if (D.docs) facts.push(counted(D.docs, "document"));
   if (D.periods.length) facts.push(`${D.periods[0]} to ${D.periods[D.periods.length - 1]}`);
   if (D.heldout) facts.push(`held-out perplexity ${whole(D.heldout.perplexity)}`);
   $("facts").textContent = facts.join(" · ");

@@ -13,6 +13,7 @@ function overviewPanel() {
   if (D.columns.length && groupsOf(i).length > 1) box.append(el("h3", null, `Topics by ${D.columns[i].name}`), groupHeat(i));
   if (D.a.cross) box.append(el("h3", null, `Share over time, by ${crossed().name}`), lineChooser());
   if (!D.columns.length && D.a.over) box.append(el("h3", null, `Documents by ${D.grain}`), curve({ names: D.periods, value: [...D.a.periodDocs], format: whole, title: "Documents by period" }));
+  if (box.children.length === 1) box.append(el("p", { class: "soft" }, "Choose a topic to read its words and documents."));
 }
 const HEAD = 15, PERSONS = /author|speaker|person|name|writer|editor|poet|artist/i;
 // A name that fits a narrow head: of a person the surname stays, of anything else its beginning and its end.

@@ -101,7 +101,7 @@ function filter(some) {
   for (const k of there) T.rows[k].hidden = !kept.has(k);
   const shown = kept.size;
   showFound(found);
-  T.count.textContent = parts.length ? `${whole(shown)} of ${whole(D.K)} topics` : `${whole(D.K)} ${D.K === 1 ? "topic" : "topics"}`;
+  T.count.textContent = parts.length ? `${whole(shown)} of ${whole(D.K)} topics` : counted(D.K, "topic");
   if (typeof dim === "function") dim(parts);
 }
 function step(by) {

@@ -3,7 +3,7 @@ function topicPanel(k) {
   const id = D.ids[k], part = (name, ...nodes) => box.append(el("h3", null, name), ...nodes);
   box.append(el("div", { class: "topline" }, el("h2", null, `${id} `, bdi(D.names[k]), kindMark(k)), el("button", { type: "button", class: "close", onclick: () => go("overview") }, innerWidth > 900 ? "Overview" : "Back")));
   const facts = [`${percent(D.size[k])} of all tokens`];
-  if (D.a.share) facts.push(`${percent(D.a.share[k])} of a document on average`, `largest topic of ${whole(D.a.first[k])} documents`);
+  if (D.a.share) facts.push(`${percent(D.a.share[k])} of a document on average`, `largest topic of ${counted(D.a.first[k], "document")}`);
   if (D.a.npmi && D.a.npmi[k] >= -1) facts.push(`NPMI ${fixed(D.a.npmi[k], 2)}`);
   if (D.members[k] > 1) facts.push(`${D.members[k]} trained topics merged`);
   if (!D.named[k]) facts.push("label proposed from its words");
@@ -23,7 +23,7 @@ function topicPanel(k) {
   if (D.a.link) {
     const n = D.shape.link[1], found = [];
     for (let i = 0; i < n; i++) if (D.a.linkValue[k * n + i] > 0.005) found.push([D.a.link[k * n + i], D.a.linkValue[k * n + i].toFixed(2)]);
-    if (found.length) part("Topics in the same documents", chips(found), el("p", { class: "soft" }, `Correlation of shares over ${whole(D.linked)} documents.`));
+    if (found.length) part("Topics in the same documents", chips(found), el("p", { class: "soft" }, `Correlation of shares over ${counted(D.linked, "document")}.`));
   }
 }
 // A passage: its text, then the starts and ends of its marked words, in code points.
@@ -56,7 +56,7 @@ function timeChart(k) {
   }
   return el("div", null, curve({
     names: D.periods, value, reach, known: i => D.a.periodDocs[i] > 0, enough: known, format: v => percent(v), title: `Share of topic ${D.ids[k]} over time`,
-    say: i => `${D.periods[i]}: ${percent(value[i])}${plusMinus(reach[i])} (${whole(D.a.periodDocs[i])} documents)`,
+    say: i => `${D.periods[i]}: ${percent(value[i])}${plusMinus(reach[i])} (${counted(D.a.periodDocs[i], "document")})`,
   }), el("p", { class: "soft" }, `Mean share of the documents of a period, with intervals of 95 %; faint dots are periods of few documents; ${D.limits.join("; ")}. `, note.join("")));
 }
 function groupBars(k, c, i) {
