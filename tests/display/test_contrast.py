@@ -152,6 +152,9 @@ def test_files_and_lines(stored, tmp_path, capsys):
             row["word"] for row in shown
         ]
     assert r"\toprule" in (tmp_path / "words.tex").read_text()
+    printed = [line.split(" & ") for line in (tmp_path / "words.tex").read_text().splitlines()]
+    topics = [cells[0] for cells in printed if len(cells) == 5][1:]
+    assert len(topics) == 8 and topics[::2] == topics[1::2]  # both groups of each topic
     assert run([*line, "--contrast", "--out", str(tmp_path / "words.csv")]) == 1
 
 

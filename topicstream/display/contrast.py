@@ -387,10 +387,13 @@ def _figures_of(
 
 def format_for_print(table: pa.Table) -> pa.Table:
     """Build a row for each topic and group, with its words in one cell."""
-    keys = ["topic", "label", "group", "documents"]
-    groups = table.group_by(keys, use_threads=False).aggregate([("word", "list")])
-    words = [", ".join(listed) for listed in groups["word_list"].to_pylist()]
-    return pa.table({**{key: groups[key] for key in keys}, "words": words})
+    cells: dict[tuple[Any, ...], list[str]] = {}  # Arrow's groups may come in any order
+    for row in table.to_pylist():
+        key = (row["topic"], row["label"], row["group"], row["documents"])
+        cells.setdefault(key, []).append(row["word"])
+    rows = [[*key, ", ".join(words)] for key, words in cells.items()]
+    names = ("topic", "label", "group", "documents", "words")
+    return pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)})
 
 
 def format_words(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
