@@ -43,16 +43,19 @@ lint: setup
 	$(BIN)/mypy topicstream
 	$(BIN)/lint-imports --no-logo --no-cache
 
-docs: setup
+$(VENV)/docs-ready: $(VENV)/ready
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+docs: $(VENV)/docs-ready
 	rm -rf docs/api build/docs  # pages of names that are gone
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 package: setup
 	rm -rf build/dist build/again build/clean
 	$(BIN)/python -m pip install --quiet build
-	$(BIN)/python -m build --outdir build/dist . > build/package.log || { cat build/package.log; exit 1; }
-	$(BIN)/python -m build --outdir build/again . > build/package.log || { cat build/package.log; exit 1; }
+	$(BIN)/python -m build --outdir build/again . > build/again.log || { cat build/again.log; exit 1; } & again=$$!; \
+	$(BIN)/python -m build --outdir build/dist . > build/dist.log || { cat build/dist.log; exit 1; }; wait $$again
 	cd build/dist && sha256sum * > ../sums && cd ../again && sha256sum --check --quiet ../sums
 	$(PYTHON) -m venv build/clean
 	build/clean/bin/python -m pip install --quiet build/dist/*.whl

@@ -4,15 +4,15 @@ stale.
     python scripts/tools/run_readme.py README.md docs/tutorials/*.md
     build/clean/bin/python scripts/tools/run_readme.py --installed README.md
 
-Run are, in order, in one shell a page: the lines of blocks fenced as ```sh, blocks fenced as
-```python, and in blocks fenced
-as ```console the lines that begin with ``$ ``.  The lines below such a command have to be among
-those that it prints, in
-their order; numbers may differ.  ``<!-- run: COMMAND -->`` runs a command that readers do not see.
-                                  The README's commands run in the repository,
-every other page's in an empty folder.  ``make test`` is left out (whoever calls this has just run
-                                        it).  The first command that
-fails ends the run and names its line of the page.
+It runs, in order, in one shell a page: the lines of blocks fenced as ```sh, blocks fenced as
+```python, and in blocks fenced as ```console the lines that begin with ``$ ``.  The lines below
+such a command have to be among those that it prints, in their order; numbers may differ.
+``<!-- run: COMMAND -->`` runs a command that readers do not see.
+
+The README's commands run in the repository, every other page's in an empty folder, so two pages run
+at a time; each page's output is printed as a whole, in the order of the pages.  ``make test`` is
+left out (whoever calls this has just run it).  The first command that fails ends its page and
+names its line; pages that have not begun then stay out.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LEFT_OUT = ("make test", "make peers")
+PAGES_AT_A_TIME = 2
 NUMBER = re.compile(r"\d[\d,.]*")
 HIDDEN = re.compile(r"<!-- run: (.+) -->")
 
@@ -91,8 +93,21 @@ def expect(wanted: list[str], printed: list[str]) -> int:
     return int(bool(missing))
 
 
-def run(page: Path, installed: bool) -> int:
-    """Run one page; returns the exit code.  installed: with the package beside this Python."""
+def run(page: Path, installed: bool) -> tuple[int, str]:
+    """Run one page.
+
+    Parameters
+    ----------
+    page
+        README.md or a tutorial.
+    installed
+        With the package beside this Python, instead of that of the repository.
+
+    Returns
+    -------
+    tuple[int, str]
+        The exit code, and all that its commands printed.
+    """
     root = Path(__file__).resolve().parents[2]
     script = ["set -euo pipefail"]
     for number, command in commands(page.read_text(encoding="utf-8")):
@@ -116,9 +131,16 @@ def run(page: Path, installed: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
         in_root = page.resolve().parent == root and not installed
         where = root if in_root else Path(folder)
-        return subprocess.run(
-            ["bash", "-c", "\n".join([trap, *script])], cwd=where, env=env, check=False
-        ).returncode
+        done = subprocess.run(
+            ["bash", "-c", "\n".join([trap, *script])],
+            cwd=where,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    return done.returncode, done.stdout
 
 
 def main(arguments: list[str]) -> int:
@@ -127,7 +149,15 @@ def main(arguments: list[str]) -> int:
         return expect(arguments[1:], sys.stdin.read().splitlines())
     installed = arguments[:1] == ["--installed"]
     pages = [Path(page) for page in arguments[installed:]]
-    return next((code for code in (run(page, installed) for page in pages) if code), 0)
+    with ThreadPoolExecutor(PAGES_AT_A_TIME) as pool:
+        runs = [pool.submit(run, page, installed) for page in pages]
+        for finished in runs:
+            code, output = finished.result()
+            print(output, end="", flush=True)
+            if code:
+                pool.shutdown(wait=False, cancel_futures=True)
+                return code
+    return 0
 
 
 if __name__ == "__main__":

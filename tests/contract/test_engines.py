@@ -242,18 +242,24 @@ def test_a_stop_inside_a_pass_ends_in_the_same_bits(
     assert content_hash(tmp_path / "model") == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(engines()))
-def test_peak_memory_stays_within_the_plan(name, tmp_path):
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """The store in which memory is measured."""
     phi, indptr, words, counts = draw(docs=1500, words=3000, topics=8, length=150, seed=5)
-    path = store(
-        tmp_path / "corpus.zarr",
+    return store(
+        tmp_path_factory.mktemp("wide") / "corpus.zarr",
         indptr,
         words,
         counts,
         3000,
         lists=sides(phi, indptr, words, counts, seed=7),
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(engines()))
+def test_peak_memory_stays_within_the_plan(name, wide, tmp_path):
+    path = wide
     topics, options = (None, {"free": 142}) if engines()[name].about.topics_axis else (150, {})
     if engines()[name].about.dense:
         topics, options = 60, {"tries": 1}  # a start of 150 components takes a minute
