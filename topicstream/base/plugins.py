@@ -9,7 +9,6 @@ all are listed.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -267,4 +266,6 @@ def loaded(group: str) -> Iterator[tuple[str, Any]]:
         try:
             yield name, load(group, name)
         except TopicsError as e:
+            import logging  # a broken package is rare, and every command imports this file
+
             logging.getLogger("topicstream").warning("%s", e)

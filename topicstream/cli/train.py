@@ -21,7 +21,6 @@ from topicstream.engines import find
 from topicstream.engines.about import About
 from topicstream.engines.base import Options
 from topicstream.training.config import TrainConfig
-from topicstream.training.loop import train
 
 PLACES = {"model", "corpus", "threads", "mem_limit", "as_json"}
 """Options beside which an add-on's option (``--classifier``) works on the present model."""
@@ -105,6 +104,8 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
         if asked and not others and (Path(config.model) / "manifest.json").exists():
             more, more_lines = run_extensions(asked, config)
             return {"model": str(config.model), **more}, more_lines
+        from topicstream.training.loop import train  # a third of the modules; --help needs none
+
         trained = train(config)
         more, more_lines = ({}, []) if config.dry_run else run_extensions(asked, config)
     result = {

@@ -26,7 +26,6 @@ from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary, as_words
 from topicstream.inference.documents import fnv1a
-from topicstream.ingestion.tokens.vocabulary import stream_pruned
 from topicstream.model.topic_model import TopicModel
 
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -105,6 +104,8 @@ def mark_known_words(words: Any, corpus: Corpus) -> np.ndarray:
     """
     met = corpus_vocabulary(corpus).find(words) >= 0
     if "pruned" in corpus.manifest.files:
+        from topicstream.ingestion.tokens.vocabulary import stream_pruned  # only scores need it
+
         for batch in stream_pruned(corpus.file("pruned")):
             some = batch["word"].cast(words.type)
             met |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)

@@ -266,7 +266,7 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
 
 def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> str:
     """Explain why a finished run is not continued, or return "" if it is."""
-    if session.made >= stopping.passes:
+    if session.passes_run >= stopping.passes:
         return f", {counted(session.passes, 'pass')}; a higher --passes continues"
     if finished.reason != ALL_DONE and finished.covers(stopping):
         return f" ({finished.reason}, {counted(session.passes, 'pass')}); --tol 0 continues"

@@ -119,7 +119,7 @@ class Session:
         self.passes = 0
         self.rounds = 0
         self.needs_start = True
-        self.made = 0
+        self.passes_run = 0
         self._pass_seconds = 0.0
         self.memories = Memories(self.work, run.engine.state, len(run.grid), plan.spare)
         self.history = History(run.folder)
@@ -148,7 +148,7 @@ class Session:
             self.saver.pinned = best.name
         finished = Outcome.read(self.run.folder)
         if finished is not None and finished.passes == self.passes and not self.rounds:
-            self.made = max(finished.passes, finished.made)
+            self.passes_run = max(finished.passes, finished.made)
             return finished
         rounds = f" and {counted(self.rounds, 'round')}" if self.rounds else ""
         self.run.progress.say(f"continuing after {counted(self.passes, 'pass')}{rounds}")
@@ -440,9 +440,9 @@ class Session:
         """
         self.executor.gather()
         self.executor.release()
-        self.made = self.passes
+        self.passes_run = self.passes
         if self.course.best not in (0, self.passes) and self._go_back(self.course.best):
-            reason = f"the best of {self.made} by held-out perplexity; {reason}"
+            reason = f"the best of {self.passes_run} by held-out perplexity; {reason}"
             self.saver.save(self._state(), self.tables.current)
         elif self.saver.latest != place_name(self.passes):
             self.saver.save(self._state(), self.tables.current)
@@ -472,7 +472,7 @@ class Session:
     def end(self, reason: str) -> None:
         """Record that the run is finished: the model is stored."""
         forget_topics(self.work, set())
-        Outcome.of(self.passes, reason, self.made, self.run.stopping).write(self.run.folder)
+        Outcome.of(self.passes, reason, self.passes_run, self.run.stopping).write(self.run.folder)
 
     def close(self) -> None:
         """End threads, close files."""

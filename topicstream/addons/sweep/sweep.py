@@ -179,10 +179,7 @@ def sweep(config: SweepConfig) -> SweepSummary:
         values(config.options or {}),
     )
     sample = learned_share(store, runs)
-    if sample is None and store.part(True).docs < 4:
-        raise InputError(
-            f"{config.corpus}: no held-out documents to choose by; ingest again with --heldout 5%"
-        )
+    _check_heldout(store, sample, config)
     check_place(folder, "--out", [config.corpus])
     if config.scheduler is not None:
         scheduler_class(config.scheduler)  # refused before anything is written
@@ -203,14 +200,7 @@ def sweep(config: SweepConfig) -> SweepSummary:
                 f"; each run trained on {sample:.0%} of the training documents and was also scored "
                 f"on the other {1 - sample:.0%}"
             )
-        names_of_columns = list(
-            dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic"))
-        )
-        write_table(
-            pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns}),
-            folder / TABLE,
-            force=True,
-        )
+        _write_rows(rows, folder)
         consensus = (
             _consensus(taken, runs, agreements, store, sample, config)
             if taken in agreements
@@ -248,6 +238,21 @@ def _check_outputs(config: SweepConfig) -> None:
         )
     if config.table is not None:
         check_table_file(config.table, "--table", force=config.force, text=True)
+
+
+def _check_heldout(store: Corpus, sample: float | None, config: SweepConfig) -> None:
+    """Refuse a store without documents to choose by, held out or set aside."""
+    if sample is None and store.part(True).docs < 4:
+        raise InputError(
+            f"{config.corpus}: no held-out documents to choose by; ingest again with --heldout 5%"
+        )
+
+
+def _write_rows(rows: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Write a row a run to sweep.parquet, without the figures of each topic."""
+    names = list(dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic")))
+    columns = {name: pa.array([row.get(name) for row in rows]) for name in names}
+    write_table(pa.table(columns), folder / TABLE, force=True)
 
 
 def _scores_and_rows(

@@ -57,7 +57,8 @@ from topicstream.engines.covariates import (
     rows_of,
     step_coefficients,
 )
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs
+from topicstream.engines.gibbs.starts import draw_topics, seeded_topics
+from topicstream.numeric.kernels.arrays import Array, Int, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import (
     BINS,
     Histogram,
@@ -71,7 +72,6 @@ from topicstream.numeric.kernels.dirichlet import (
 )
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.packed import entry_bytes
-from topicstream.numeric.kernels.rng import below, bits, step, stream, uniform
 
 
 @kernel
@@ -467,11 +467,26 @@ class Chain(Engine):
         )
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        o = self.options
-        k = self.shape.topics
         params = end.params
         stats = end.stats
-        n_k = end.totals["phi"][:k]
+        n_k = end.totals["phi"][: self.shape.topics]
+        figures = self._figures(end, n_k)
+        params["passes"] += 1
+        first_alpha = self.initial_params()["alpha"]
+        pull = self.options.prior_pull
+        held = Pull(float(first_alpha[0]), pull, pull)
+        figures |= step_coefficients(self.shape, params, stats, first_alpha, pull=held)
+        figures |= self._learn_priors(end, n_k, float(first_alpha[0]))
+        figures["alpha_sum"] = float(params["alpha"].sum())
+        figures["beta"] = float(params["beta"][0])
+        return figures
+
+    def _figures(self, end: PassEnd, n_k: np.ndarray) -> dict[str, float]:
+        """Compute the figures of a pass, once its tokens are found to be those of the corpus.
+
+        n_k: float64[K], tokens of each topic.
+        """
+        stats = end.stats
         counts = stats["phi.counts"]
         times = stats["phi.times"]
         tokens = float(stats["tokens"][0])
@@ -481,7 +496,7 @@ class Chain(Engine):
                 f"table, but the corpus has "
                 f"{self.shape.tokens:.0f}; the last checkpoint is intact, report this"
             )
-        beta = float(params["beta"][0])
+        beta = float(end.params["beta"][0])
         joint = float(stats["doc_loglik"][0]) + words_loglik(
             beta, counts, times, n_k, self.shape.words
         )
@@ -490,7 +505,7 @@ class Chain(Engine):
                 stats["phi.constants"], n_k, beta, beta * self.shape.words
             )
         draws = stats["draws"] / max(tokens, 1.0)
-        figures = {
+        return {
             "joint_loglik": joint,
             "joint_loglik_per_token": joint / max(tokens, 1.0),
             "draws_s": float(draws[0]),
@@ -502,99 +517,37 @@ class Chain(Engine):
             "topics_per_document": float(stats["documents"][1])
             / max(float(stats["documents"][0]), 1.0),
         }
-        params["passes"] += 1
-        passes = int(params["passes"][0])
-        first_alpha = self.initial_params()["alpha"]
-        held = Pull(float(first_alpha[0]), o.prior_pull, o.prior_pull)
-        figures |= step_coefficients(self.shape, params, stats, first_alpha, pull=held)
-        if (
-            o.learn_priors
-            and passes > o.learn_after
-            and (passes - o.learn_after) % o.learn_every == 0
-        ):
-            bounds = o.prior_low, o.prior_high
-            documents = topic_counts(stats["topic_bins"], k), length_counts(stats["lengths"])
-            rate = o.prior_pull * float(stats["documents"][0])
-            pull = Pull(float(first_alpha[0]), rate, rate)
-            if self.shape.covariates is None:
-                params["alpha"][:] = fit_alpha(
-                    params["alpha"], *documents, digamma_rise, *bounds, pull
-                )
-            params["beta"][0] = fit_beta(
-                beta, Histogram(times, counts), 1.0, n_k, self.shape.words, digamma_rise, *bounds
-            )
-            at_bound = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
-            figures["priors_held"] = float(at_bound)
-            if at_bound and not self._warned:
-                self._warned = True
-                where = f"{o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"
-                end.say(f"warning: {at_bound} learned priors are at a bound, {where}")
-        figures["alpha_sum"] = float(params["alpha"].sum())
-        figures["beta"] = float(params["beta"][0])
-        return figures
 
+    def _learn_priors(self, end: PassEnd, n_k: np.ndarray, first_alpha: float) -> dict[str, float]:
+        """Fit the priors to the counts of the pass, where this is a pass that learns them.
 
-@kernel
-def draw_topics(
-    indptr: Longs, counts: Ints, topics: int, seed: int, pass_number: int, first_doc: int, z: Array
-) -> None:
-    """Draw a uniform topic for every token from its document's stream.
-
-    indptr: int64[D+1]; counts: int32[nnz].
-    """
-    i = 0
-    for d in range(len(indptr) - 1):
-        state = stream(seed, pass_number, first_doc + d)
-        for c in range(indptr[d], indptr[d + 1]):
-            for _ in range(counts[c]):
-                state = step(state)
-                z[i] = below(bits(state), topics)
-                i += 1
-
-
-@kernel
-def seeded_topics(
-    indptr: Longs,
-    words: Ints,
-    counts: Ints,
-    base: Floats,
-    index: Longs,
-    inverse: Doubles,
-    alpha: Doubles,
-    seed: int,
-    pass_number: int,
-    first_doc: int,
-    work: Doubles,
-    z: Array,
-) -> None:
-    """Draw each token's topic in turn from seed topics.
-
-    p(k) ~ (alpha_k + n_dk so far) * base[index[w], k] * inverse[k].
-
-    base: float32[R, >=K] seed rows; inverse: float64[K], 1 / their column sums; work: float64[2,
-    K].
-    """
-    topics = len(alpha)
-    prior = work[0]
-    sums = work[1]
-    i = 0
-    for d in range(len(indptr) - 1):
-        state = stream(seed, pass_number, first_doc + d)
-        prior[:] = alpha
-        for c in range(indptr[d], indptr[d + 1]):
-            row = base[index[words[c]]]
-            for _ in range(counts[c]):
-                total = 0.0
-                for k in range(topics):
-                    total += prior[k] * np.float64(row[k]) * inverse[k]
-                    sums[k] = total
-                state = step(state)
-                if total > 0.0:
-                    x = uniform(bits(state)) * total
-                    k = np.searchsorted(sums, x, side="right")
-                    k = min(k, topics - 1)
-                else:
-                    k = below(bits(state), topics)
-                z[i] = k
-                prior[k] += 1.0
-                i += 1
+        Returns
+        -------
+        dict
+            ``priors_held``, how many of them are at a bound; empty where nothing was learned.
+        """
+        o = self.options
+        params = end.params
+        stats = end.stats
+        after = int(params["passes"][0]) - o.learn_after
+        if not o.learn_priors or after <= 0 or after % o.learn_every:
+            return {}
+        bounds = o.prior_low, o.prior_high
+        documents = (
+            topic_counts(stats["topic_bins"], self.shape.topics),
+            length_counts(stats["lengths"]),
+        )
+        rate = o.prior_pull * float(stats["documents"][0])
+        pull = Pull(first_alpha, rate, rate)
+        if self.shape.covariates is None:  # else each document has its own, from the coefficients
+            params["alpha"][:] = fit_alpha(params["alpha"], *documents, digamma_rise, *bounds, pull)
+        words = Histogram(stats["phi.times"], stats["phi.counts"])
+        params["beta"][0] = fit_beta(
+            float(params["beta"][0]), words, 1.0, n_k, self.shape.words, digamma_rise, *bounds
+        )
+        at_bound = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
+        if at_bound and not self._warned:
+            self._warned = True
+            where = f"{o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"
+            end.say(f"warning: {at_bound} learned priors are at a bound, {where}")
+        return {"priors_held": float(at_bound)}

@@ -184,7 +184,7 @@ class RangeBuffer:
             if came is None:
                 self._grow(coming)
             else:  # the end of the round, whatever the bound
-                size = self._wanted(coming)
+                size = self._room_for(coming)
                 self._round.merge.give((self.size - size) * self._round.entry_bytes)
                 self._move(size)
 
@@ -237,7 +237,7 @@ class RangeBuffer:
         """
         space = self._round.merge
         while not self.runs:
-            size = self._wanted(coming)
+            size = self._room_for(coming)
             if space.take((size - self.size) * self._round.entry_bytes):
                 self._move(size)
                 return
@@ -245,7 +245,7 @@ class RangeBuffer:
                 break
         self.spill()
 
-    def _wanted(self, coming: int) -> int:
+    def _room_for(self, coming: int) -> int:
         """Entries that the buffer should have room for: not less than it usually needs."""
         columns = self._round.columns
         taken = int(self._state[1])

@@ -64,11 +64,11 @@ class PackedSums:
 
         They are valid until it is called again.
         """
-        made = deltas.deltas
-        addresses = Addresses.of(made)
-        cuts = cut_ids([ids for ids, _ in made], self._edges)
+        parts = deltas.deltas
+        addresses = Addresses.of(parts)
+        cuts = cut_ids([ids for ids, _ in parts], self._edges)
         rows = np.diff(cuts, axis=0).sum(axis=1)
-        ends = [delta.ptr[cuts[:, b]] for b, (_, delta) in enumerate(made)]
+        ends = [delta.ptr[cuts[:, b]] for b, (_, delta) in enumerate(parts)]
         entries = np.diff(np.array(ends), axis=1).sum(axis=0)
         piece_of = _deal(entries)
         places = np.zeros((len(rows), 4), np.int64)

@@ -69,8 +69,8 @@ def _as_counted(topics: list[SeedTopic], corpus: Corpus, vocabulary: Vocabulary)
         listed = WordList.of(pa.array(topic.words, pa.large_string()), recipe)
         words: list[str] = []
         for number, word in enumerate(topic.words):
-            made = listed.words.filter(pa.array(listed.owners == number)).to_pylist()
-            words += made if ids[number] < 0 and made else [word]
+            tokens = listed.words.filter(pa.array(listed.owners == number)).to_pylist()
+            words += tokens if ids[number] < 0 and tokens else [word]
         changed.append(structs.replace(topic, words=tuple(dict.fromkeys(words))))
     return changed
 
