@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from dataclasses import replace
@@ -90,6 +91,20 @@ def test_the_marked_tables_name_commands_that_exist():
         script, what, *_ = shlex.split(table.command)
         text = (ROOT / "scripts" / "benchmarks" / script).read_text()
         assert f"def {what}(" in text
+
+
+@pytest.mark.parametrize("page", sorted(p.name for p in reproduce.PAGES.glob("*.md")))
+def test_the_scripts_that_a_page_runs_have_the_options_that_it_names(page):
+    text = (reproduce.PAGES / page).read_text().replace("\\\n", " ")
+    code = re.findall(r"^    (.+)$|`([^`]+)`|<!-- table: (.+?) -->", text, re.M)
+    commands = [next(filter(None, found)).replace("\n", " ") for found in code]
+    scripts = [c for c in commands if re.match(r"(?:python )?[\w/]*(?:papers|bench_\w+)\.py", c)]
+    assert scripts
+    for command in scripts:
+        name, options = re.match(r"(?:python )?(?:[\w/]+/)?(\w+\.py)(.*)", command).groups()
+        source = (ROOT / "scripts" / "benchmarks" / name).read_text()
+        for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", options):
+            assert f'"{option}"' in source or option == "--help", command
 
 
 def test_a_command_that_fails_writes_nothing(page, tmp_path):
