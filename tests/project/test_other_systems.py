@@ -91,6 +91,15 @@ retrain --config retrain.toml
 retrain --config retrain.toml
 info
 """
+LATER_COMMANDS = """\
+ingest raw/0.jsonl --out texts.zarr --min-df 1 --meta date,group --keep-text -q
+train --corpus texts.zarr --model knowing -K 3 --passes 22 --covariates group -q
+show --model knowing --corpus texts.zarr --docs 1 --text
+show --model knowing --corpus texts.zarr --covariates
+effects group --model knowing --corpus texts.zarr
+forget 0-1 --model knowing --corpus texts.zarr
+cite knowing
+"""
 SCRIPT = """\
 import json, os, sys
 import topicstream
@@ -103,7 +112,12 @@ print("codes", codes)
 """
 
 
-def test_the_main_commands_work_where_names_of_linux_are_not_there(tmp_path):
+@pytest.mark.parametrize(
+    "lines",
+    [COMMANDS, pytest.param(LATER_COMMANDS, marks=pytest.mark.slow)],
+    ids=["main", "later"],
+)
+def test_the_main_commands_work_where_names_of_linux_are_not_there(tmp_path, lines):
     words = [
         "red",
         "blue",
@@ -120,12 +134,19 @@ def test_the_main_commands_work_where_names_of_linux_are_not_there(tmp_path):
     ]
     (tmp_path / "raw").mkdir()
     for number in range(3):
-        lines = [
-            json.dumps({"id": f"{number}-{i}", "text": " ".join(words[i % 10 : i % 10 + 3] * 4)})
+        documents = [
+            json.dumps(
+                {
+                    "id": f"{number}-{i}",
+                    "text": " ".join(words[i % 10 : i % 10 + 3] * 4),
+                    "date": str(2000 + i % 7),
+                    "group": "ab"[i % 2],
+                }
+            )
             for i in range(60)
         ]
-        (tmp_path / f"raw/{number}.jsonl").write_text("\n".join(lines))
-    commands = COMMANDS.splitlines()
+        (tmp_path / f"raw/{number}.jsonl").write_text("\n".join(documents))
+    commands = lines.splitlines()
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=tmp_path,
@@ -137,6 +158,8 @@ def test_the_main_commands_work_where_names_of_linux_are_not_there(tmp_path):
     codes = json.loads(done.stdout.rpartition("codes ")[2] or "null")
     assert codes == [0] * len(commands), done.stdout + done.stderr
     assert "internal error" not in done.stderr and "Traceback" not in done.stderr
+    if lines != COMMANDS:
+        return
     assert (tmp_path / "answers.jsonl").read_text().count("\n") == 60
     left = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
     assert left == {".topicstream", ".lock"}  # of retrain, whose home this is
