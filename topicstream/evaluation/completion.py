@@ -98,7 +98,7 @@ def split_documents(
     keys, word_keys
         Keys of the documents, uint64[D], and of the model's words, uint64[W].
     split
-        Observed share; None: all cells are both.
+        Observed share; None: all cells are both. 0: none is observed, and topics are the prior's.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def split_documents(
     owner = np.repeat(np.arange(len(docs)), lengths)
     observed = (mix(keys[owner] ^ word_keys[docs.words]) >> np.uint64(11)) * 2.0**-53 < split
     sides = [np.bincount(owner[side], minlength=len(docs)) > 0 for side in (observed, ~observed)]
-    scored = sides[0] & sides[1]
+    scored = sides[1] & (sides[0] | (split == 0.0))
     return _cells(docs, observed & scored[owner]), _cells(docs, ~observed & scored[owner]), scored
 
 

@@ -59,18 +59,30 @@ def choose(
 def describe_choice(taken: Setting, documents: HalfScores) -> str:
     """Describe a setting and how its perplexity compares with the lowest."""
     best, near = documents.tied()
-    words = f"{taken[1]} topics ({taken[0]}{''.join(f', {n} {v}' for n, v in taken[2])})"
+    words = f"{taken[1]} topics ({_describe_options(taken)})"
     half = "on the half of the held-out documents kept for choosing"
     if taken == best:
-        others = ", ".join(f"{s[1]} ({s[0]})" for s in near if s != best)
+        others = ", ".join(_name(s) for s in near if s != best)
         ties = f"; {others} {'ties' if len(near) == 2 else 'tie'} with it" if others else ""
         return f"{words}: the lowest perplexity {half}{ties}"
     if taken in near:
         return (
-            f"{words}: a tie with the lowest perplexity ({best[1]} topics, {best[0]}; within two "
-            f"standard errors of the difference), {half}"
+            f"{words}: a tie with the lowest perplexity ({best[1]} topics, "
+            f"{_describe_options(best)}; within two standard errors of the difference), {half}"
         )
-    return f"{words}: near the lowest perplexity ({best[1]} topics, {best[0]}) {half}"
+    return (
+        f"{words}: near the lowest perplexity ({best[1]} topics, {_describe_options(best)}) {half}"
+    )
+
+
+def _describe_options(setting: Setting) -> str:
+    """Describe the engine and options of a setting."""
+    return ", ".join([setting[0], *(f"{name} {value}" for name, value in setting[2])])
+
+
+def _name(setting: Setting) -> str:
+    """Describe a setting by its number of topics, engine and options."""
+    return f"{setting[1]} ({_describe_options(setting)})"
 
 
 def describe_report(estimate: Estimate, seeds: int, tokens: float) -> str:

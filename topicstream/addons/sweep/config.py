@@ -91,6 +91,12 @@ class SweepConfig(SchedulerOptions, ThreadedOptions):
         multiple=True,
         parse=values,
     )
+    covariates: str | Sequence[str] | None = option(
+        None,
+        "Compare formulas of covariates in the prior, and none (repeatable, the simplest first).",
+        metavar="FORMULA",
+        multiple=True,
+    )
     passes: int | None = like(
         TrainConfig,
         "passes",

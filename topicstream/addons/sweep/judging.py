@@ -15,6 +15,10 @@ import numpy as np
 TIE = 2.0
 """Standard errors of a difference within which two settings tie."""
 FIGURES = ("npmi", "exclusivity", "diversity", "stability")
+COVARIATES = "covariates"
+"""Name of the option of a run that holds its formula."""
+NONE = "none"
+"""The formula of a run without covariates."""
 Setting = tuple[str, int, tuple[tuple[str, Any], ...]]
 
 
@@ -31,6 +35,12 @@ class Run:
     def setting(self) -> Setting:
         """The setting that seeds share."""
         return self.algo, self.topics, self.options
+
+    @property
+    def formula(self) -> str | None:
+        """The formula of covariates in its prior."""
+        formula = dict(self.options).get(COVARIATES, NONE)
+        return None if formula == NONE else str(formula)
 
     @property
     def name(self) -> str:

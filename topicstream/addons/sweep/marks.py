@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from topicstream.addons.sweep.judging import Estimate, HalfScores, Setting
+from topicstream.addons.sweep.judging import COVARIATES, Estimate, HalfScores, Setting
 
 MOST_LOSS = 0.05
 """Share of the lowest perplexity by which that of a marked setting may be higher."""
@@ -45,7 +45,11 @@ def mark_settings(
         ``perplexity``, and ``stability`` and ``npmi`` where they are known of all these settings.
     """
     best, near = documents.tied()
-    likely = min(near, key=lambda s: (s[1], documents.nats(s)))
+    formulas = list(dict.fromkeys(dict(s[2]).get(COVARIATES) for s in documents.loglik))
+    likely = min(
+        near,
+        key=lambda s: (s[1], formulas.index(dict(s[2]).get(COVARIATES)), documents.nats(s)),
+    )
     most = documents.nats(best) + math.log1p(MOST_LOSS)
     alike = [s for s in documents.loglik if (s[0], s[2]) == (likely[0], likely[2])]
     rivals = [s for s in alike if s in near or documents.nats(s) <= most]

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.base.text import render
+from topicstream.addons.sweep.formulas import READS
+from topicstream.addons.sweep.judging import COVARIATES
+from topicstream.base.text import escaped, render
 from topicstream.display.figures import Figure
 from topicstream.evaluation.topic_number import MEASURES
 from topicstream.model.topic_kinds import LIVE, counted_in_means
@@ -63,6 +65,14 @@ def lines(result: Mapping[str, Any]) -> list[str]:
             line += f"{text + (' ≈' if figure is not None and figure['tie'] else '  '):>{width}}"
         line += "".join(f"  {row[n]:>{len(n)}.4f}" for n in measures)
         out.append(line + "".join(f"  {row.get(n)!s:>{len(n)}}" for n in options))
+    reads = [row for row in settings if READS[0] in row]
+    for row in reads:
+        perplexities = ", ".join(f"{row[name]:.1f}" for name in READS)
+        out.append(
+            f"{row['algo']} {row['topics']} topics, {COVARIATES} {escaped(row[COVARIATES])}: "
+            f"perplexity {row['perplexity']['value']:.1f}, {perplexities} where 80, 50, 20 and 0 % "
+            f"of a document's words are read"
+        )
     out += [
         "±: standard errors; ≈: a tie with the best, within two standard errors of the "
         "difference (perplexity: on the half kept for choosing; shown: the other half); dead: "

@@ -27,7 +27,13 @@ import pyarrow.compute as pc
 
 from topicstream.addons.sweep.choosing import choose
 from topicstream.addons.sweep.config import SweepConfig, seed_list, values
-from topicstream.addons.sweep.judging import Run, Scores, Setting, judge_settings
+from topicstream.addons.sweep.formulas import (
+    OTHER_READS,
+    READS,
+    check_formulas,
+    formula_values,
+)
+from topicstream.addons.sweep.judging import COVARIATES, Run, Scores, Setting, judge_settings
 from topicstream.addons.sweep.stability import SeedAgreement, agreement, topic_rows, write_consensus
 from topicstream.base.cluster import connected, scheduler_class, threads_of_worker
 from topicstream.base.errors import InputError, TopicsError, UsageError
@@ -176,8 +182,9 @@ def sweep(config: SweepConfig) -> SweepSummary:
         numbers(config.topics),
         seed_list(config.seeds),
         listed_names(config.algo),
-        values(config.options or {}),
+        {**values(config.options or {}), **formula_values(config.covariates)},
     )
+    check_formulas(store, runs)
     sample = learned_share(store, runs)
     _check_heldout(store, sample, config)
     check_place(folder, "--out", [config.corpus])
@@ -260,7 +267,7 @@ def _scores_and_rows(
 ) -> tuple[dict[Run, Scores], list[dict[str, Any]]]:
     """Train every run, and collect its scores and its row of the table."""
     results = _train_runs(runs, store, config)
-    scores = {}
+    scores: dict[Run, Scores] = {}
     rows = []
     for position, (run, (scores[run], row)) in enumerate(zip(runs, results, strict=True), 1):
         rows.append(row)
@@ -324,7 +331,7 @@ def _tabulate_settings(
         algo, topics, options = setting
         measures = {
             name: float(np.mean([row[name] for row in mine]))
-            for name in MEASURES
+            for name in (*MEASURES, *READS)
             if name in mine[0]
         }
         by_topic = {name: mine[0][f"{name}_by_topic"] for name in ("npmi", "exclusivity", "kinds")}
@@ -455,12 +462,18 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
         sample=sample,
         topics=run.topics,
         seed=run.seed,
-        options=dict(run.options),
+        options={name: v for name, v in run.options if name != COVARIATES},
+        covariates=run.formula,
         progress=config.progress or False,
         **alike,
     )
     (opened,), workers = open_within([trained.model], config.mem_limit, config.threads)
     scores = _score_run(opened, store, sample, workers)
+    reads = {}
+    if COVARIATES in dict(run.options):
+        for share in OTHER_READS:
+            at_share = _score_run(opened, store, sample, workers, share)
+            reads[f"perplexity_{100 * share:.0f}"] = at_share.perplexity(~at_share.choosing)
     words = coherence(opened, store, threads=workers)
     by_topic = {
         "npmi": words.by_topic("npmi"),
@@ -490,18 +503,21 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
         "algo": run.algo,
         **dict(run.options),
         **facts,
+        **reads,
         **(topic_number_measures(opened, store, workers) if config.measures else {}),
         "perplexity_choosing": scores.perplexity(scores.choosing),
         "perplexity_reported": scores.perplexity(~scores.choosing),
     }
 
 
-def _score_run(model: TopicModel, store: Corpus, sample: float | None, workers: int) -> Scores:
+def _score_run(
+    model: TopicModel, store: Corpus, sample: float | None, workers: int, split: float = SPLIT
+) -> Scores:
     """Score the held-out documents, and those not learned from, under a model."""
     parts = [(store, "heldout")] if store.part(True).docs else []
     parts += [] if sample is None else [(select_rest(store, sample), "train")]
     tables = [
-        score_documents(model, corpus, part=part, split=SPLIT, threads=workers)[1]
+        score_documents(model, corpus, part=part, split=split, threads=workers)[1]
         for corpus, part in parts
     ]
     table = pa.concat_tables(tables)
