@@ -63,6 +63,7 @@ def corpus(tmp_path_factory):
     return folder / "c"
 
 
+@pytest.mark.slow
 def test_a_formula_that_says_the_topic_wins_where_little_is_read(corpus, tmp_path):
     options = dict(topics=[2], seeds=1, algo="bp", passes=25)
     swept = sweep(corpus, tmp_path / "s", covariates="side", **options)
