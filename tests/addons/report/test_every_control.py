@@ -202,9 +202,9 @@ def test_every_control_is_reached_by_keyboard(page, visit):
     arrive(tab, "topics")
     tab.locator(".topics tbody a").first.focus()
     tab.keyboard.press("Enter")
-    assert tab.evaluate("document.body.className").startswith("reading")
+    tab.wait_for_selector("body.reading")
     tab.keyboard.press("Escape")
-    assert "reading" not in tab.evaluate("document.body.className")
+    tab.wait_for_selector("body:not(.reading)")
 
 
 def test_an_address_that_is_none_shows_the_topics(page, visit, expect):
