@@ -9,13 +9,20 @@ one.
 The process of the tests keeps what it frees: a chunk of a store is 4 MB, and the system takes
 longer to give such memory again than to decode a small one. Limits of memory are tested in
 processes of their own.
+
+A quick test has its folder in memory where there is room (``SCRATCH``): a sixth of the processor
+time of the suite was spent on files that come and go on a disk.
 """
 
 import ctypes
 import gc
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +36,10 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
+
+SCRATCH = Path("/dev/shm")
+ROOM = 2 << 30
+"""Bytes that are free where folders of quick tests lie: one takes some megabytes."""
 
 os.fsync = os.fstat
 
@@ -59,6 +70,22 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Give a quick test a folder in memory, and a slow one pytest's own.
+
+    ``-n 0 --basetemp=FOLDER`` keeps what tests write in a folder of one's choice.
+    """
+    config = request.config
+    slow = request.node.get_closest_marker("slow") is not None
+    chosen = config.getoption("basetemp") is not None and not hasattr(config, "workerinput")
+    if slow or chosen or not SCRATCH.is_dir() or shutil.disk_usage(SCRATCH).free < ROOM:
+        yield tmp_path
+        return
+    with TemporaryDirectory(prefix=f"{tmp_path.name}-", dir=SCRATCH) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)
