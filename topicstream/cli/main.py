@@ -336,7 +336,7 @@ def _run_process() -> int:
             signal.signal(number, signal.SIG_DFL)
     try:
         sys.stdout.flush()
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):  # None where it was closed from the start
         code = code or _fail(OSError(), "standard output: what was printed could not be written", 1)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     return code
