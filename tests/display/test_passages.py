@@ -203,7 +203,7 @@ def test_files_are_read_again_in_their_encoding_and_format(tmp_path):
     assert set(found["text"].to_pylist()) == {"月が明るい夜", "船が港に入る"}
 
 
-def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys, tmp_path):
+def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     for line, said in (
         ("--text", "--text requires --docs"),
@@ -218,10 +218,10 @@ def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys, tmp_path):
         topicstream.show(similar="d1", relevance=0.5)
     assert run(["show", "--find", "zebra"]) == 3
     assert "none of these words" in capsys.readouterr().err
-    (folder / "docs.jsonl").rename(tmp_path / "docs.jsonl")
+    (folder / "docs.jsonl").rename(folder / "away.jsonl")
     assert run(["show", "--docs", "1", "--text"]) == 3
     assert "raw files" in capsys.readouterr().err
-    (tmp_path / "docs.jsonl").rename(folder / "docs.jsonl")
+    (folder / "away.jsonl").rename(folder / "docs.jsonl")
 
 
 @pytest.mark.parametrize("keep_text", [None, False])

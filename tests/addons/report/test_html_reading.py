@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import topicstream
-from tests.addons.report.test_html_page import browser, expect, visit  # noqa: F401
 from topicstream.addons.report.page import report
 from topicstream.model.topic_model import TopicModel
 
