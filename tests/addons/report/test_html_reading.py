@@ -80,7 +80,7 @@ wrong.push(e.outerHTML.slice(0, 80));
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_nothing_is_wider_than_a_phone(plays, visit, expect, dark) -> None:  # noqa: F811
+def test_nothing_is_wider_than_a_phone(plays, visit, expect, dark) -> None:
     tab = visit(plays, "", 390)
     tab.emulate_media(color_scheme="dark" if dark else "light")
     for name in ("Map", "Heat map", "Time and groups", "Model", "Topics"):
@@ -94,7 +94,7 @@ def test_nothing_is_wider_than_a_phone(plays, visit, expect, dark) -> None:  # n
     assert tab.evaluate(WIDER) == []
 
 
-def test_a_phone_shows_topics_and_search_first(plays, visit, expect) -> None:  # noqa: F811
+def test_a_phone_shows_topics_and_search_first(plays, visit, expect) -> None:
     tab = visit(plays, "", 390)
     top = "e => e.getBoundingClientRect().top"
     search = tab.locator("#search").evaluate(top)
@@ -105,7 +105,7 @@ def test_a_phone_shows_topics_and_search_first(plays, visit, expect) -> None:  #
     expect(tab.locator("#topic .map")).to_have_count(1)
 
 
-def test_search_finds_titles_and_passages(plays, visit, expect) -> None:  # noqa: F811
+def test_search_finds_titles_and_passages(plays, visit, expect) -> None:
     tab = visit(plays)
     shown = tab.locator(".topics tbody tr:visible")
     found = tab.locator("#view-topics .doc")
@@ -127,7 +127,7 @@ def test_search_finds_titles_and_passages(plays, visit, expect) -> None:  # noqa
     expect(shown).to_have_count(5)
 
 
-def test_heads_keep_the_surname(plays, visit) -> None:  # noqa: F811
+def test_heads_keep_the_surname(plays, visit) -> None:
     tab = visit(plays)
     heads = tab.locator("#topic .grid thead th")
     by_name = dict(zip(AUTHORS, HEADS, strict=True))
@@ -138,7 +138,7 @@ def test_heads_keep_the_surname(plays, visit) -> None:  # noqa: F811
     assert spans.evaluate_all("list => list.every(e => e.scrollHeight <= e.clientHeight + 1)")
 
 
-def test_topics_that_are_no_subjects_are_marked(plays, visit, expect) -> None:  # noqa: F811
+def test_topics_that_are_no_subjects_are_marked(plays, visit, expect) -> None:
     tab = visit(plays)
     expect(tab.locator(".topics tbody tr").last).to_contain_text("dead")
     tab.get_by_role("tab", name="Map", exact=True).click()
@@ -148,7 +148,7 @@ def test_topics_that_are_no_subjects_are_marked(plays, visit, expect) -> None:  
     ) == ["3", "4"]
 
 
-def test_the_page_is_read_by_keyboard_alone(plays, visit, expect) -> None:  # noqa: F811
+def test_the_page_is_read_by_keyboard_alone(plays, visit, expect) -> None:
     tab = visit(plays)
     tab.keyboard.press("Tab")
     expect(tab.locator(".skip")).to_be_focused()
