@@ -201,9 +201,9 @@ class _JointRows:
 
 
 def _groups_of(values: Any, column: Column, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
-    """Return indptr and codes of the documents' groups; the last code is that of any value.
+    """Return indptr and codes of the documents' groups.
 
-    Documents without a known word have none.
+    The last code is that of any value. Documents without a known word have none.
     """
     last = len(column.values)
 
