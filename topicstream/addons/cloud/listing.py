@@ -22,6 +22,8 @@ SECONDS = 120.0
 """Seconds without a byte that end a request."""
 PAGE = 1000
 """Objects of a page of a list, of which S3 gives no more."""
+MOST_BYTES = 32 << 20
+"""Bytes of a page: a thousand keys of 1,024 bytes, each escaped, take less."""
 Entry = dict[str, Any]
 """``path``, ``size`` and ``e_tag`` of an object, as obstore lists them."""
 
@@ -51,19 +53,30 @@ def list_all_keys(library: Any, bucket: str, folder: str, options: dict[str, Any
     if folder:
         query["prefix"] = f"{folder}/"
     while True:
-        answer = _request(library, _sign(library, bucket, query, options))
-        try:
-            page = ElementTree.fromstring(answer)
-        except ElementTree.ParseError as error:
-            # a list that was cut short
-            raise library.exceptions.GenericError(f"response body error ({error})") from None
-        for element in page.iter():
-            element.tag = element.tag.rpartition("}")[2]
+        page = parse_page(library, _request(library, _sign(library, bucket, query, options)))
         entries += _read_entries(page)
         following = page.findtext("NextContinuationToken")
         if page.findtext("IsTruncated") != "true" or following is None:
             return entries
         query["continuation-token"] = following
+
+
+def parse_page(library: Any, answer: bytes) -> ElementTree.Element:
+    """Parse a page of a list, without the namespaces of its names.
+
+    Raises the error of obstore where a page was cut short, is larger than any list, or declares
+    entities, which lists have none of.
+    """
+    failed = library.exceptions.GenericError
+    if len(answer) > MOST_BYTES or b"<!DOCTYPE" in answer:
+        raise failed("response body error (not a list of objects)")
+    try:
+        page = ElementTree.fromstring(answer)
+    except ElementTree.ParseError as error:
+        raise failed(f"response body error ({error})") from None
+    for element in page.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return page
 
 
 def _read_entries(page: ElementTree.Element) -> Iterator[Entry]:
@@ -107,7 +120,7 @@ def _request(library: Any, address: str) -> bytes:
     failed = library.exceptions.GenericError
     try:
         with urllib.request.urlopen(address, timeout=SECONDS) as answer:
-            content: bytes = answer.read()
+            content: bytes = answer.read(MOST_BYTES + 1)
             return content
     except urllib.error.HTTPError as error:
         text = error.read().decode(errors="replace")
