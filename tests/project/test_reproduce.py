@@ -98,7 +98,7 @@ def test_the_scripts_that_a_page_runs_have_the_options_that_it_names(page):
     text = (reproduce.PAGES / page).read_text().replace("\\\n", " ")
     code = re.findall(r"^    (.+)$|`([^`]+)`|<!-- table: (.+?) -->", text, re.M)
     commands = [next(filter(None, found)).replace("\n", " ") for found in code]
-    scripts = [c for c in commands if re.match(r"(?:python )?[\w/]*(?:papers|bench_\w+)\.py", c)]
+    scripts = [c for c in commands if re.match(r"(?:python )?(?:scripts/benchmarks/)?\w+\.py", c)]
     assert scripts
     for command in scripts:
         name, options = re.match(r"(?:python )?(?:[\w/]+/)?(\w+\.py)(.*)", command).groups()
