@@ -261,9 +261,20 @@ def test_evaluate_measures_what_is_asked(made, tmp_path):
 def test_splits():
     assert parse_split("80/20") == parse_split(0.8) == parse_split("0.8") == 0.8
     assert parse_split("90/10") == 0.9
-    for wrong in ("x", "100/0", "0", "80/", "1.5", "0/0"):
+    assert parse_split("0/100") == parse_split(0) == 0.0
+    for wrong in ("x", "100/0", "-1/2", "80/", "1.5", "0/0"):
         with pytest.raises(InputError, match="--split"):
             parse_split(wrong)
+
+
+def test_a_document_of_which_nothing_is_read_has_the_topics_of_the_prior(made):
+    counts, corpus, model = made
+    found = evaluate(model, corpus, heldout=True, split="0/100")["heldout"]
+    rows = model.rows(np.arange(W))[:, :K] + model.beta
+    p = (rows / rows.sum(axis=0)) @ (model.alpha / model.alpha.sum())
+    aside = counts[:40].sum(axis=0)
+    assert found["perplexity"] == pytest.approx(np.exp(-(aside @ np.log(p)) / aside.sum()), 1e-5)
+    assert "none of them is read" in found["measured"] and found["skipped"] == 1
 
 
 def test_c_v_by_its_definition(made):

@@ -249,6 +249,9 @@ def test_evaluation_prints_both_figures(corpus, model):
     assert own["perplexity"] < 0.95 * mean["perplexity"]
     assert own["measured"].endswith(f"each with the prior of its covariates, {FORMULA}")
     assert mean["measured"].endswith("the mean prior of all documents")
+    unread = topicstream.evaluate(model, corpus, heldout=True, split="0/100", progress=False)
+    own, mean = unread["heldout"], unread["heldout_mean_prior"]
+    assert own["perplexity"] < 0.9 * mean["perplexity"]
 
 
 def test_held_out_documents_are_judged_by_their_own_prior_in_training(corpus, tmp_path):

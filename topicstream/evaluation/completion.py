@@ -78,6 +78,11 @@ class Score(Perplexity):
         how = "" if self.fold_in == "bp" else f" by {self.fold_in}"
         if self.split is None:
             return f"perplexity of all words, topics of documents inferred from the same{how}"
+        if self.split == 0.0:
+            return (
+                "perplexity of all words of each document; none of them is read, so its topics are "
+                "those that the prior expects"
+            )
         seen = round(100 * self.split, 6)
         rest = round(100 * (1 - self.split), 6)
         return (

@@ -54,7 +54,9 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
         None, "With --heldout FILE: field with the id (default: as in the corpus)."
     )
     split: str | float = option(
-        "80/20", "Observed and scored shares of a document's words.", show=True
+        "80/20",
+        "Observed and scored shares of a document's words; 0/100 reads none of them.",
+        show=True,
     )
     fold_in: str = option(
         "bp",

@@ -36,7 +36,7 @@ NONE_ASIDE = "no documents were set aside at ingest (--heldout 1%): no held-out 
 
 
 def parse_split(text: str | float) -> float:
-    """Parse ``80/20``, ``90/10`` or a share such as 0.8 to the observed share.
+    """Parse ``80/20``, ``0/100`` or a share such as 0.8 to the observed share.
 
     Raises UsageError for other texts.
     """
@@ -45,9 +45,10 @@ def parse_split(text: str | float) -> float:
         share = float(seen) / (float(seen) + float(rest)) if rest else float(seen)
     except (ValueError, ZeroDivisionError):
         share = math.nan
-    if not 0.0 < share < 1.0:
+    if not 0.0 <= share < 1.0:
         raise UsageError(
-            f"--split {text}: expected observed and scored shares, such as 80/20 or 90/10"
+            f"--split {text}: expected observed and scored shares, such as 80/20, or 0/100 to read "
+            f"nothing of a document"
         )
     return share
 

@@ -35,7 +35,7 @@ POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"
 PERPLEXITY = """{title:22}{value}
 [  {nats_a_document} nats a document]
   {measured}
-  {docs:document}, {tokens:,.0f} tokens scored[; {skipped:document} too short to split were left \
+  {docs:document}, {tokens:,.0f} tokens scored[; {skipped:document} too short to score were left \
 out][{oov_tokens:?}; {oov_rate:.2p} % of the tokens are words the model does not know, left out]
 """
 IMPOSSIBLE = "infinite: the model gives a word there no probability (its beta is 0)"
@@ -111,7 +111,7 @@ def score_documents(
     -------
     The score, and a table: id, tokens double (those scored), loglik double (their sum, natural
     logarithms), perplexity
-    double; null where a document was too short to be split.  The rows' loglik and tokens add up to
+    double; null where a document was too short to score.  The rows' loglik and tokens add up to
     the score's.
     """
     pieces: list[tuple[np.ndarray, np.ndarray]] = []

@@ -14,7 +14,7 @@ import topicstream
 from tests.ingest_tools import write_jsonl
 from topicstream.addons.authors.scorer import _TestAuthors, author_perplexity, mixtures
 from topicstream.addons.authors.views import AuthorsView, ExpertsView
-from topicstream.base.errors import InputError, StoreError
+from topicstream.base.errors import InputError, StoreError, UsageError
 from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
@@ -260,6 +260,10 @@ def test_eval_prints_both_perplexities(made, capsys):
         topicstream.evaluate(plain, made[0], heldout=True, authors="folded", threads=1)
     with pytest.raises(InputError, match="--authors requires --heldout"):
         topicstream.evaluate(made[1], made[0], training=True, authors="known", threads=1)
+    unread = {"heldout": True, "split": "0/100", "threads": 1}
+    assert "authors" not in topicstream.evaluate(made[1], made[0], **unread)
+    with pytest.raises(UsageError, match="leave out --authors"):
+        topicstream.evaluate(made[1], made[0], authors="known", **unread)
 
 
 def test_topics_of_documents_by_their_authors(made):

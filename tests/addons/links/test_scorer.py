@@ -152,6 +152,8 @@ def test_given_links_that_weigh_nothing_change_nothing(made):
     found = evaluate(folder / "none", folder / "c.zarr", links=True, heldout=True, threads=1)
     given = found["links"]["given"]
     assert given["perplexity"] == pytest.approx(given["withheld"], rel=1e-6)
+    unread = evaluate(folder / "none", folder / "c.zarr", links=True, split=0, threads=1)
+    assert unread["links"]["given"]["perplexity"] > given["perplexity"]
     if given["tokens"] == found["heldout"]["tokens"]:
         assert given["withheld"] == pytest.approx(found["heldout"]["perplexity"], rel=1e-5)
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from topicstream.addons.authors.method import spread_authors
-from topicstream.base.errors import InputError
+from topicstream.base.errors import InputError, UsageError
 from topicstream.base.memory import MemoryLimit, Room
 from topicstream.base.options import option
 from topicstream.base.text import render
@@ -342,6 +342,13 @@ def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, En
         if options.authors is not None:
             model.table(AXIS)  # says what is missing
             corpus.axes[AXIS]
+        return {}
+    if run.split == 0.0:
+        if options.authors is not None:
+            raise UsageError(
+                "--split 0/100: mixtures of test authors are inferred from words that are read; "
+                "leave out --authors, or read some words, such as 20/80"
+            )
         return {}
     scores = {}
     for name in ("authors", "authors_known") if options.authors == "known" else ("authors",):
