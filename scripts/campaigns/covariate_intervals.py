@@ -119,6 +119,7 @@ def study(seed: int, options: argparse.Namespace, counts: dict[str, list[float]]
         meta = {name: name for name in ("party", "level", "score")}
         topicstream.ingest(planted.documents, out=store, meta=meta, min_df=1, progress=False)
         given: dict[str, Any] = {"topics": TOPICS, "passes": options.passes, "tol": 0}
+        given |= {} if options.means is None else {"covariate_means": options.means}
         formula = "party + level + score"
         model = Path(folder) / "model"
         topicstream.train(store, model, covariates=formula, progress=False, seed=seed, **given)
@@ -153,6 +154,7 @@ def main() -> None:
     parser.add_argument(
         "--shared", type=float, default=0.0, help="share of words that all topics have in common"
     )
+    parser.add_argument("--means", type=float, help="--covariate-means of the training")
     parser.add_argument("--null", action="store_true", help="no effects")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
