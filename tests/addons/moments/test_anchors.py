@@ -114,7 +114,9 @@ def check_against_dense(path, folder, topics, every=1, **given):
     words = x.shape[1]
     part = x.sum(1) >= least_tokens(x)
     n = int(part.sum())
-    signs = co.signs(1, np.arange(words, dtype=np.int32), PROJECTION).toarray()
+    drawn = co.draw_signs(1, np.arange(words, dtype=np.int32), PROJECTION)
+    signs = np.zeros((words, PROJECTION))
+    signs[np.arange(words)[:, None], drawn.column] = drawn.value
     assert (np.abs(signs).sum(1) == PROJECTION // co.SIGNS).all()
     counted = table_of(folder, "counted", 3, np.float64)
     np.testing.assert_allclose(counted[:, 0] / n, m.sum(1), rtol=1e-5)

@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from topicstream.addons.moments import cooccurrence as co
 from topicstream.addons.moments import geometry as picking
@@ -157,7 +156,7 @@ class Anchors(Engine):
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         """Declare the work space.
 
-        Nearly all of passes 1 to 4 is temporaries of NumPy or SciPy.
+        Nearly all of passes 1 to 4 is temporaries of NumPy.
         """
         k = self.shape.topics
         docs = block.docs
@@ -165,14 +164,12 @@ class Anchors(Engine):
         cells = block.cells
         candidates = min(words, self.most_candidates)
         return (self._em.workspace(block) if self.options.refine else {}) | {
-            # copies of the counts by document and by word, with their indices
+            # the counts of documents that take part, and the documents of cells
             "counts": Buffer((6, cells), "float64"),
             "sums of words": Buffer((words + docs, 6), "float64"),
             "signs": Buffer((words, 2 * PROJECTION // co.SIGNS), "float64"),
-            # a document's row times the signs, or the anchors' columns; the product before it
-            # enters the delta
-            "sums of documents": Buffer((docs, max(8 * PROJECTION, 8 * k)), "uint8"),
-            "product": Buffer(max(12 * PROJECTION * candidates, 16 * words * k), "uint8"),
+            # the anchors' columns, and the product before it enters the delta
+            "product": Buffer((words, 3 * k), "float64"),
             # of the one thread that picks
             "picks": Buffer((k + 4, PROJECTION), "float64"),
             "candidates": Buffer((6, self.shape.words), "float64"),
@@ -192,7 +189,7 @@ class Anchors(Engine):
         k = self.shape.topics
         pairs = co.pairs_of(block, self.least_tokens)
         out.stats["docs"][0] = np.count_nonzero(pairs.weight)
-        every = np.arange(block.n_words)
+        every = np.arange(block.n_words, dtype=np.int32)
         if visit.key.phase == "count":
             delta = out.delta["counted"]
             delta[:] = 0.0
@@ -206,23 +203,26 @@ class Anchors(Engine):
             column = out.array("column", (len(which), PROJECTION))
             x = out.array("x", (len(which), PROJECTION))
             column[:] = np.arange(PROJECTION)
-            x[:] = pairs.times(co.signs(visit.key.seed, block.vocab, PROJECTION), which)
+            row = np.full(block.n_words, -1, np.int32)
+            row[which] = np.arange(len(which))
+            pairs.multiply(co.draw_signs(visit.key.seed, block.vocab, PROJECTION), row, x)
             out.delta["projected"] = SparseDelta(ends, column.ravel(), x.ravel())
         elif visit.key.phase == "columns":
             topic = topic_of_anchor(visit.params["anchors"], block.vocab)
-            anchor_rows = np.flatnonzero(topic >= 0)
-            anchors = sparse.csr_array(
-                (np.ones(len(anchor_rows)), (anchor_rows, topic[anchor_rows])), (block.n_words, k)
-            )
+            anchors = co.FewEntries(topic[:, None], np.ones((block.n_words, 1)))
             delta = out.delta["columns"]
+            products = np.empty((block.n_words, k))
+            pairs.multiply(anchors, every, products)
             delta[:] = 0.0
             delta[:, k] = pairs.sums
-            delta[:, :k] = pairs.times(anchors, every)
+            delta[:, :k] = products
         else:
             delta = out.delta["products"]
             columns = rows["columns"].base[rows["columns"].index, :k]
+            products = np.empty((block.n_words, k))
+            pairs.multiply(columns, every, products)
             delta[:] = 0.0
-            delta[:, :k] = pairs.times(columns, every)
+            delta[:, :k] = products
 
     # -- ends of passes and phases
     # ---------------------------------------------------------------------------------

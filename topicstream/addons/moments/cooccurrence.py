@@ -5,21 +5,38 @@
 (Fisher, Kozdoba & Mannor, eq. 9 and 10): M[u, v] is proportional to p(u, v) of two tokens of a
 document at different positions; a document weighs as much as it has tokens. For any X of a row a
 word, M X sums c_d (c_d^T X) - diag(c_d) X over documents.
+
+The sums are kernels of our own: a compiler may fuse the products of a library with its sums on one
+processor and not on another, and the bits would differ.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from topicstream.corpus.block import Block
 from topicstream.numeric.kernels import rng
-from topicstream.numeric.kernels.arrays import Floats, Ints
+from topicstream.numeric.kernels.arrays import Array, Floats, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 
 SIGNS = 100  # a word has one sign in every so many columns of the projection
+
+
+class FewEntries(NamedTuple):
+    """A matrix X of few entries a row.
+
+    Attributes
+    ----------
+    column
+        int32[U, m], the columns of a row's entries; -1: none.
+    value
+        float32 or float64 [U, m].
+    """
+
+    column: Ints
+    value: Array
 
 
 class Pairs(NamedTuple):
@@ -27,8 +44,10 @@ class Pairs(NamedTuple):
 
     Attributes
     ----------
+    indptr, words
+        The block's cells by document.
     counts
-        [D, U] sparse, float64: the documents that take part, the others empty.
+        float64[cells], 0 in documents that take no part.
     weight
         float64[D], 1 / (l - 1), or 0.
     sums
@@ -39,23 +58,39 @@ class Pairs(NamedTuple):
         float64[U], documents that have the word.
     """
 
-    counts: Any
-    weight: np.ndarray
-    sums: np.ndarray
-    excess: np.ndarray
-    documents: np.ndarray
+    indptr: Longs
+    words: Ints
+    counts: Array
+    weight: Array
+    sums: Array
+    excess: Array
+    documents: Array
 
-    def times(self, x: Any, rows: np.ndarray) -> Any:
-        """Multiply rows of the block's part of M by x, [len(rows), columns], dense.
+    def multiply(self, x: Array | FewEntries, row: Ints, product: Array) -> None:
+        """Compute rows of the block's part of M times X.
 
-        ``x`` is [U, columns], dense or sparse.
+        Parameters
+        ----------
+        x
+            float[U, C], or its few entries.
+        row
+            int32[U], the row of ``product`` of each word; -1: not asked for.
+        product
+            float[rows, C], result; sums are of its type.
         """
-        weighed = sparse.diags_array(self.weight).astype(x.dtype) @ self.counts.astype(x.dtype)
-        by_document = weighed @ x
-        if sparse.issparse(by_document):
-            by_document = by_document.toarray()
-        product = self.counts.T.tocsr()[rows].astype(x.dtype) @ by_document
-        return product - sparse.diags_array(self.excess[rows]).astype(x.dtype) @ x[rows]
+        kind = product.dtype
+        document_sums = np.empty(product.shape[1], kind)
+        pairs = (
+            self.indptr,
+            self.words,
+            self.counts.astype(kind),
+            self.weight.astype(kind),
+            self.excess.astype(kind),
+        )
+        if isinstance(x, FewEntries):
+            _multiply_few(*pairs, x.column, x.value.astype(kind), row, document_sums, product)
+        else:
+            _multiply_dense(*pairs, np.ascontiguousarray(x, kind), row, document_sums, product)
 
 
 def pairs_of(block: Block, least: float) -> Pairs:
@@ -65,15 +100,14 @@ def pairs_of(block: Block, least: float) -> Pairs:
     taking_part = length >= least
     weight = np.divide(1.0, length - 1.0, out=np.zeros(block.n_docs), where=taking_part)
     x = np.where(taking_part[document], block.counts, 0).astype(np.float64)
-    counts = sparse.csr_array((x, block.words, block.indptr), (block.n_docs, block.n_words))
     sums, excess, documents = (
         np.bincount(block.words, of, block.n_words) for of in (x, x * weight[document], x > 0)
     )
-    return Pairs(counts, weight, sums, excess, documents)
+    return Pairs(block.indptr, block.words, x, weight, sums, excess, documents)
 
 
-def signs(seed: int, words: np.ndarray, columns: int) -> Any:
-    """Draw rows of the projection, float32 [U, columns], sparse.
+def draw_signs(seed: int, words: Array, columns: int) -> FewEntries:
+    """Draw rows of the projection, float32.
 
     Each word has +1 or -1 in one of each ``SIGNS`` columns, by its global id.
     """
@@ -81,8 +115,7 @@ def signs(seed: int, words: np.ndarray, columns: int) -> Any:
     column = np.empty(shape, np.int32)
     sign = np.empty(shape, np.float32)
     _draw_signs(seed, words, column, sign)
-    ends = np.arange(len(words) + 1) * shape[1]
-    return sparse.csr_array((sign.ravel(), column.ravel(), ends), (len(words), columns))
+    return FewEntries(column, sign)
 
 
 @kernel
@@ -94,3 +127,82 @@ def _draw_signs(seed: int, ids: Ints, column: Ints, sign: Floats) -> None:
             word = rng.bits(state)
             column[u, j] = j * SIGNS + rng.below(word, SIGNS)
             sign[u, j] = 1.0 if np.uint64(word) & np.uint64(1) else -1.0
+
+
+@kernel
+def _add_document(
+    indptr: Longs, words: Ints, counts: Array, d: int, sums: Array, row: Ints, product: Array
+) -> None:
+    """Add c_d (c_d^T X) of one document, given its second factor."""
+    for c in range(indptr[d], indptr[d + 1]):
+        r = row[words[c]]
+        if r >= 0:
+            for k in range(product.shape[1]):
+                product[r, k] += counts[c] * sums[k]
+
+
+@kernel
+def _multiply_few(
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    weight: Array,
+    excess: Array,
+    column: Ints,
+    value: Array,
+    row: Ints,
+    sums: Array,
+    product: Array,
+) -> None:
+    """Compute the block's part of M X, see ``Pairs.multiply``."""
+    product[:] = 0
+    for d in range(len(weight)):
+        if weight[d] == 0:
+            continue
+        # c_d^T X / (l - 1)
+        sums[:] = 0
+        for c in range(indptr[d], indptr[d + 1]):
+            share = weight[d] * counts[c]
+            u = words[c]
+            for j in range(column.shape[1]):
+                if column[u, j] >= 0:
+                    sums[column[u, j]] += share * value[u, j]
+        _add_document(indptr, words, counts, d, sums, row, product)
+    # diag(c_d) X / (l - 1) of all documents
+    for u in range(len(row)):
+        if row[u] >= 0:
+            for j in range(column.shape[1]):
+                if column[u, j] >= 0:
+                    product[row[u], column[u, j]] -= excess[u] * value[u, j]
+
+
+@kernel
+def _multiply_dense(
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    weight: Array,
+    excess: Array,
+    x: Array,
+    row: Ints,
+    sums: Array,
+    product: Array,
+) -> None:
+    """Compute the block's part of M X, see ``Pairs.multiply``."""
+    product[:] = 0
+    for d in range(len(weight)):
+        if weight[d] == 0:
+            continue
+        # c_d^T X / (l - 1)
+        sums[:] = 0
+        for c in range(indptr[d], indptr[d + 1]):
+            share = weight[d] * counts[c]
+            u = words[c]
+            for k in range(x.shape[1]):
+                sums[k] += share * x[u, k]
+        _add_document(indptr, words, counts, d, sums, row, product)
+    # diag(c_d) X / (l - 1) of all documents
+    for u in range(len(row)):
+        if row[u] >= 0:
+            for k in range(x.shape[1]):
+                product[row[u], k] -= excess[u] * x[u, k]
