@@ -133,11 +133,11 @@ def test_active_topics_are_distinct_and_do_change():
     assert np.any(first != driver.memory[0]["topics"])
 
 
-@pytest.mark.parametrize("blocks", [2, 40])
-def test_every_document_looks_outside_once_in_so_many_passes(blocks):
+@pytest.mark.parametrize(("blocks", "cells"), [(2, 20_000), (40, 2_800_000)])
+def test_every_document_looks_outside_once_in_so_many_passes(blocks, cells):
     """Of many blocks, all documents of a block at once."""
     engine = Engine(
-        Shape(10 * blocks, 100, 70_000 * blocks, 70_000.0 * blocks, 20, False),
+        Shape(10 * blocks, 100, cells, float(cells), 20, False),
         Engine.Options(reopen=4, sparsity=16),
     )
     one = dense_block(np.ones((10, 3), np.int64))
@@ -147,6 +147,22 @@ def test_every_document_looks_outside_once_in_so_many_passes(blocks):
         )
         assert (looks.sum(0) == 1).all()
         assert (looks.all(1) == looks.any(1)).all() == (blocks == 40)
+
+
+@pytest.mark.parametrize(
+    ("docs", "cells", "layout"),
+    [
+        (200, 16_000, (16_384, 1)),  # one block, one round
+        (800, 70_000, (16_384, 1)),  # five rounds
+        (3_000, 347_000, (16_384, 2)),
+        (40_000, 347_000, (65_536, 4)),  # of short texts
+        (20_000, 881_000, (73_416, 4)),
+        (99_000, 9_000_000, (393_216, 4)),
+    ],
+)
+def test_small_corpora_have_small_rounds(docs, cells, layout):
+    chosen = Engine(Shape(docs, 5_000, cells, 1.3 * cells, 20), Engine.Options()).layout
+    assert (chosen.block_cells, chosen.round_blocks) == layout
 
 
 def test_with_reach_0_all_topics_bid():

@@ -20,6 +20,7 @@ MB = 1 << 20
 DECODED = 8 * (1 << 20) + 4 * (1 << 16)
 """A storage block: cells of 8 bytes, and documents of 4."""
 SHAPE = Shape(5000, 2000, 100_000, 3e5, 20)
+LARGE = Shape(5000, 2000, 500_000, 1.5e6, 20)
 BLOCK = BlockShape(500, 10_000, 30_000, 1500, 300)
 NUMBERS = 8 * 1500 * 4
 """Ids of the words of the 8 blocks of a round."""
@@ -136,17 +137,17 @@ def test_what_members_exchange():
     all_changed = bytes_of_tables(saved=10**9)
     assert planning._exchange(work, all_changed, place) == arriving + deltas + deltas // 3
     assert planning._exchange(work_of("bp"), many, place) == 0
-    sparse = work_of("sparse-bp", members=2)
+    sparse = work_of("sparse-bp", LARGE, members=2)
     assert sparse.layout.round_blocks == 4
     assert planning._exchange(sparse, bytes_of_tables(saved=0), place) == 23_000 + 2 * 23_000
     packed = 2 * (4 * 23_000) // 3  # sums of all blocks, where each of 8 members sends little else
-    many_members = work_of("sparse-bp", members=8)
+    many_members = work_of("sparse-bp", LARGE, members=8)
     assert planning._exchange(many_members, bytes_of_tables(saved=0), place) == packed
 
 
 def test_bytes_of_covariates():
     prior = PriorShape(("one", "year"), np.array([0, 1]), np.ones(2), patterns=70, longest=2)
-    shape = Shape(5000, 2000, 100_000, 3e5, 20, covariates=prior)
+    shape = Shape(5000, 2000, 500_000, 1.5e6, 20, covariates=prior)
     memory = planning._prior_bytes(engine_of("sparse-bp", shape), BLOCK)
     # twelve arrays of 2 columns and 20 topics; 500 numbers of rows, and 70 rows of 3 numbers
     assert memory == StartMemory(12 * 2 * 20 * 8, 4 * 500 + 8 * 70 * 3)

@@ -49,6 +49,10 @@ EAGER = 0.1
 # block K = 2000 fell from
 # 398 to 340 ns a cell (without AVX-512 1,100 to 490), K = 500 from 159 to 155
 GATHERED = 64
+# a corpus of fewer than twelve such rounds has smaller blocks and rounds than others, but none
+# smaller than such a block
+SMALL_ROUND = 1 << 15
+SMALL_BLOCK = 1 << 14
 # bits of a stored number: its dtype and its largest value, so small that squares sum to whole
 # float32 numbers: with 4095 the first messages of 10,000 articles added up to the tokens only
 # within 1.2e-8
@@ -262,12 +266,18 @@ class SparseBeliefPropagation(Learning):
         bounded so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512
         MB at a thousand. The start needs a row of K floats a document, 64 MB of them a thread. A
         round has 4 to 16 blocks, at least 12 of them a pass where possible: wider ones cost topics
-        where a pass has few (docs/internals/decisions/rounds.md).
+        where a pass has few (docs/internals/decisions/rounds.md). In small corpora of texts that
+        are not short, blocks and rounds are smaller, so that lam moves twelve times a pass there,
+        too.
         """
-        cells = min(max(self.shape.cells // 12, 1 << 16), 3 << 17)
-        cells = max(min(cells, (3 << 26) // self.columns), 1 << 12)
+        cells = self.shape.cells
+        small = cells < 12 * SMALL_ROUND and not self.shape.short
+        wanted = max(cells // 24, SMALL_BLOCK) if small else max(cells // 12, 1 << 16)
+        block = max(min(wanted, 3 << 17, (3 << 26) // self.columns), 1 << 12)
         docs = max(min(1 << 14, (1 << 24) // self.columns), 1 << 8)
-        return Layout(cells, docs, min(max(self.shape.cells // (12 * cells), 4), 16))
+        if small:
+            return Layout(block, docs, max(round(cells / (12 * block)), 1))
+        return Layout(block, docs, min(max(cells // (12 * block), 4), 16))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         # two lists of topics for a cell whose document's active set changed, never more than a row
