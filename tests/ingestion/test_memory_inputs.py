@@ -124,6 +124,19 @@ def test_values_that_are_missing_and_ids_that_are_objects(tmp_path):
     assert found == list(zip(map(str, ids), (None, "1.5", "2001-02-03")))
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan")])
+@pytest.mark.parametrize("form", [list, tuple, iter, lambda given: np.array(given, object)])
+def test_a_missing_text_is_a_document_without_words(tmp_path, missing, form):
+    """A number among the documents is no option that is out of bounds."""
+    summary = topicstream.ingest(form(["ships sail", missing]), tmp_path / "c.zarr", **ALL)
+    assert summary["documents"] == 2
+    assert cells_by_id(tmp_path / "c.zarr").keys() >= {"0"}
+    (document, empty) = Corpus.open(tmp_path / "c.zarr")
+    assert (document.id, empty.id, len(empty.words)) == ("0", "1", 0)
+    with pytest.raises(InputError, match=r"documents\[1\]: is int, not a string or a dict"):
+        topicstream.ingest(form(["ships sail", -3]), tmp_path / "d.zarr", **ALL)
+
+
 def test_a_generator_is_not_read_ahead_of_the_pieces(tmp_path):
     made = 0
 

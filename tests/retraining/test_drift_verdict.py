@@ -14,6 +14,7 @@ import topicstream
 from tests.small_store import planted, store
 from topicstream.base.errors import NothingKept
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.vocabulary import Vocabulary, as_words
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
@@ -29,6 +30,7 @@ from topicstream.retraining.drift import (
     stage,
     verdict,
 )
+from topicstream.retraining.raw_files import MEASURED
 
 
 def night(seed: int, source: str, n: int) -> list[dict[str, str]]:
@@ -111,6 +113,9 @@ def test_the_distance_of_usage_is_scipys():
     assert jensen_shannon(p, q) == pytest.approx(distance.jensenshannon(p, q, base=2))
     assert jensen_shannon(p, 3 * p) == pytest.approx(0.0, abs=1e-8)
     assert jensen_shannon(np.array([1.0, 0.0]), np.array([0.0, 2.0])) == pytest.approx(1.0)
+    for times in range(2, 50):  # the sums of some multiples differ by a bit, below 0
+        shares = np.array([3.0, 7.0, 11.0, 2.0]) / 23
+        assert jensen_shannon(shares, times * shares) == pytest.approx(0.0, abs=1e-7)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +132,7 @@ def small(tmp_path_factory):
     some[3] = 0
     some[3, 44] = 7  # a document of a new word alone
     new = store(home / "n.zarr", some, some[:0], [f"word{w}" for w in range(5, 50)])
-    groups = np.array([0, 1, -1, 2] + [0, 1] * 18, np.int32)
+    groups = np.array([0, 1, -1, 2, -1, -1] + [0, 1] * 17, np.int32)
     return corpus, model, new, some, groups
 
 
@@ -157,11 +162,23 @@ def test_figures_of_groups_by_hand(small):
         usage = distance.jensenshannon(shares[mine].mean(axis=0), old_shares.mean(axis=0), base=2)
         assert found[group].usage == pytest.approx(usage, rel=1e-4)
     assert found[2] == Drift(1, 1, seen_words=0.0, unknown_tokens=1.0)
+    strange = TopicModel.from_arrays(np.ones((2, 3)), ["x", "y"], 0.1, 0.01)
+    unscored = measure_groups(strange, None, given, 1)
+    assert [figures.perplexity_new for figures in unscored] == [None, None, None]
     [alone] = measure_groups(model, None, DocumentGroups.of_training(new), 1)
     there = counts.sum(axis=0) > 0
     assert alone.seen_words == pytest.approx(there[:30].sum() / there.sum())
     assert alone.perplexity_old is None and alone.perplexity is None and alone.usage is None
     assert alone.perplexity_new == pytest.approx(np.exp(-loglik.sum() / tokens.sum()))
+
+
+def test_words_of_a_sample_are_those_that_its_documents_have():
+    """The vocabulary of ``train --sample`` is that of all documents; word 0 is a word, too."""
+    vocabulary = Vocabulary(as_words(["a", "b", "c"]), np.array([0, 1, 5]), np.array([0, 1, 2]))
+    new = Vocabulary(as_words(["c", "b", "x", "a"]), np.ones(4), np.ones(4))
+    for sample, expected in ({"share": 0.5}, [1, 1, 0, 0]), (None, [1, 1, 0, 1]):
+        model = SimpleNamespace(vocabulary=vocabulary, manifest=SimpleNamespace(sample=sample))
+        assert drift._mark_seen_words(new, model, None).tolist() == expected
 
 
 def test_usage_is_compared_with_held_out_documents_if_they_are_enough(small, monkeypatch):
@@ -197,6 +214,7 @@ def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_pat
 
     def stage(paths, place, corpus, options):
         staged.append((paths[0].name, options["append"], options["workers"]))
+        assert place == tmp_path / "incoming" / MEASURED
         if paths[0].name == "a":
             raise NothingKept("nothing")
         return paths[0].name
@@ -205,7 +223,7 @@ def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_pat
     monkeypatch.setattr(drift, "stage", stage)
     monkeypatch.setattr(drift.Corpus, "open", lambda path: "old")
     monkeypatch.setattr(drift, "measure", lambda model, corpus, new, threads: figures)
-    monkeypatch.setattr(drift.owned, "remove", lambda place, kind: removed.append(place.name))
+    monkeypatch.setattr(drift.owned, "remove", lambda place, kind: removed.append(place))
     config = SimpleNamespace(
         folder=tmp_path,
         corpus=tmp_path / "c.zarr",
@@ -220,7 +238,7 @@ def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_pat
         "drift: documents 5, words 900, seen_words 1.999, unknown_tokens 0.500, "
         "perplexity_new 1,235, perplexity 2"
     ]
-    assert len(removed) == 1
+    assert removed == [tmp_path / "incoming" / MEASURED]
     nothing = SimpleNamespace(groups=lambda config: ["a"])
     assert drift.drift_of(config, None, nothing, 1, log) is None and len(said) == 1
 
@@ -245,6 +263,7 @@ def test_staged_documents_keep_every_word_and_are_all_training(append, monkeypat
     assert (asked["min_df"], asked["max_df"], asked["heldout"]) == (1, 1.0, 0)
     assert (asked["force"], asked["grow_vocab"]) == (not append, append)
     assert asked["recipe"] is None and asked["workers"] == 2 and asked["text_field"] == "body"
+    assert asked["keep_text"] is False  # the texts of a store that is removed at once
     assert "drop_top" not in asked and len(recalled) == 1
     stage(["f"], tmp_path, corpus, {**options, "as_store": False})
     assert len(recalled) == 1

@@ -328,7 +328,7 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
         file_names = "path" in about or bool({Path, os.PathLike} & {*origins})
         check_text(name, value, file_names=file_names)
     each = value if isinstance(value, (list, tuple, range)) else (value,)
-    for number in each:
+    for number in each if _is_bounded(kind, about) else ():
         if isinstance(number, (int, float)) and not isinstance(number, bool):
             _check_bounds(name, number, about)
     more = about.get("more", lambda other: False)
@@ -353,6 +353,11 @@ def check_text(name: str, value: Any, *, file_names: bool = False) -> None:
                 text.encode("utf-8", "surrogateescape" if file_names else "strict")
         except UnicodeEncodeError:
             raise UsageError(f"{name}: {ascii(text)[:60]} is not valid Unicode") from None
+
+
+def _is_bounded(kind: Any, about: Mapping[str, Any]) -> bool:
+    """Tell whether an option has bounds: data of any type have none but what is written."""
+    return kind is not Any or not {"min", "max", "above"}.isdisjoint(about)
 
 
 def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
