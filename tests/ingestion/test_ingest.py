@@ -23,6 +23,7 @@ from topicstream.base.progress import Progress
 from topicstream.cli.main import run, topics
 from topicstream.corpus.reader import Corpus
 from topicstream.display.passages import snippets
+from topicstream.ingestion.config import Stop
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
 
@@ -389,6 +390,34 @@ def test_a_store_is_never_overwritten_silently(tmp_path):
         ingest(source, tmp_path / "other", force=True)
 
 
+def stopped_while_reading():
+    """Options of an ingest that a signal stops behind its first piece."""
+    stop = Stop()
+
+    class Signals(Progress):
+        def step(self, *told, **more):
+            if len(told) > 1 and not stop.signum:
+                stop(15)
+
+    return {"stop": stop, "progress": Signals()}
+
+
+def test_force_with_append_gives_up_an_unfinished_append_and_keeps_the_store(tmp_path):
+    """The advice of a refused append, taken as it stands, lost all documents of the store."""
+    out = tmp_path / "c.zarr"
+    ingest(write_jsonl(tmp_path / "a.jsonl", documents(60)), out)
+    more = write_jsonl(tmp_path / "b.jsonl", documents(400, seed=2, prefix="b"))
+    with pytest.raises(Interrupted):
+        ingest(more, out, append=True, **stopped_while_reading())
+    other = write_jsonl(tmp_path / "d.jsonl", documents(5, seed=3, prefix="x"))
+    with pytest.raises(InputError, match="use --force to start over"):
+        ingest(other, out, append=True)
+    assert ingest(other, out, append=True, force=True)["documents"] == 65
+    kinds = Counter(document.id[0] for document in Corpus.open(out))
+    assert kinds == {"d": 60, "x": 5}
+    assert not (tmp_path / "c.zarr.wip").exists()
+
+
 def test_a_bad_record_stops_with_its_place_or_is_set_aside(tmp_path):
     source = write_jsonl(tmp_path / "a.jsonl", documents(60))
     with open(source, "a") as f:
@@ -422,18 +451,9 @@ def test_a_file_of_bad_records_says_why(tmp_path, capsys):
 
 
 def test_a_signal_while_reading_commits_first(tmp_path):
-    from topicstream.ingestion.config import Stop
-
     source = write_jsonl(tmp_path / "a.jsonl", documents(400))
-    stop = Stop()
-
-    class Signals(Progress):
-        def step(self, *told, **more):
-            if len(told) > 1 and not stop.signum:
-                stop(15)
-
     with pytest.raises(Interrupted) as caught:
-        ingest(source, tmp_path / "c.zarr", stop=stop, progress=Signals())
+        ingest(source, tmp_path / "c.zarr", **stopped_while_reading())
     assert caught.value.exit_code == 143
     state = json.loads((tmp_path / "c.zarr.wip" / "state.json").read_text())
     assert state["pieces"] >= 1 and not state["done"]

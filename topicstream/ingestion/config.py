@@ -365,7 +365,8 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
     )
     force: bool = option(
         False,
-        "Replace an existing store or an unfinished ingest.",
+        "Replace an existing store or an unfinished ingest; with --append, an unfinished append "
+        "alone.",
         decides="nothing",
         set_by_retrain=True,
     )

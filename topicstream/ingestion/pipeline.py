@@ -208,7 +208,7 @@ class _Ingest:
         self.plan = plan_ingest(options.mem_limit, options.workers)
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
-        if options.append and not options.force and (out / "manifest.json").exists():
+        if options.append and (out / "manifest.json").exists():
             self.base = Corpus.open(out, dense=True)
         self.options = self._complete(options)
         self.learns = self.base is None and not has_recipe
