@@ -14,7 +14,7 @@ from topicstream.base.errors import Busy, StoreError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.evaluate import evaluate
-from topicstream.model.topic_model import TopicModel
+from topicstream.verbs import TopicModel
 
 READERS = {
     "train": ["train", "--model", "other", "-K", "2", "--passes", "2"],
@@ -98,6 +98,58 @@ def test_python_raises_busy(folder, monkeypatch):
     replace_folder("corpus.zarr", "second.zarr")
     with pytest.raises(Busy, match="the store was rewritten while it was read"):
         evaluate("model", corpus, heldout=True, progress=False)
+
+
+HANDLES = {
+    "words": lambda corpus, model: corpus.words[:],
+    "word counts": lambda corpus, model: corpus.word_counts(),
+    "a document": lambda corpus, model: corpus[0],
+    "documents": lambda corpus, model: list(corpus.documents(columns=["part"])),
+    "a matrix": lambda corpus, model: corpus.to_scipy(parts="train"),
+    "blocks": lambda corpus, model: list(corpus.blocks()),
+    "theta": lambda corpus, model: list(model.theta(corpus)),
+    "transform": lambda corpus, model: model.transform(corpus),
+}
+
+
+@pytest.mark.parametrize("by", ["second.zarr", None])
+def test_what_python_holds_open_is_not_called_damaged(by, folder):
+    """Methods of an open corpus said ``missing; restore the file`` beside a writer."""
+    corpus = Corpus.open("corpus.zarr")
+    model = TopicModel.open("model")
+    replace_folder("corpus.zarr", by)
+    for read in HANDLES.values():
+        with pytest.raises(Busy, match="the store was rewritten while it was read; run the"):
+            read(corpus, model)
+
+
+def test_an_open_corpus_beside_a_command_that_forgets(tmp_path, monkeypatch):
+    """Files that ``forget`` has removed are no damage, and a corpus opened anew has the others."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.jsonl").write_text(
+        "".join(f'{{"id": "d{n}", "text": "apple pear w{n % 5}x"}}\n' for n in range(30))
+    )
+    assert run(["ingest", "a.jsonl", "--min-df", "1", "--max-df", "1.0", "-q"]) == 0
+    assert run(["train", "-K", "2", "--passes", "2", "-q"]) == 0
+    corpus = Corpus.open("corpus.zarr")
+    model = TopicModel.open("model")
+    assert run(["forget", "d3", "-q"]) == 0
+    lost = []
+    for name, read in HANDLES.items():
+        try:
+            read(corpus, model)
+        except Busy as e:
+            assert "corpus.zarr: the store was rewritten while it was read" in str(e)
+            lost.append(name)
+    assert {"a document", "documents", "a matrix"} <= set(lost)
+    assert "d3" not in [document.id for document in Corpus.open("corpus.zarr")]
+
+
+def test_a_file_that_is_gone_from_a_store_that_nobody_wrote_is_missing(folder):
+    corpus = Corpus.open("corpus.zarr")
+    (Path("corpus.zarr") / corpus.manifest.docs[0].file).unlink()
+    with pytest.raises(StoreError, match=r"part-00000.parquet: missing; restore the file"):
+        corpus[0]
 
 
 def test_a_damaged_store_is_still_called_damaged(folder, capsys):

@@ -18,7 +18,7 @@ from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
 from topicstream.numeric.tables import rounds
 from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.merging import MergedRound, MergeSpace
-from topicstream.numeric.tables.rounds import RoundSpace
+from topicstream.numeric.tables.rounds import DenseRound, RoundSpace
 from topicstream.numeric.tables.spec import quantum_of
 
 ROWS = 700
@@ -204,3 +204,25 @@ def test_a_bound_of_nothing_rounds_nothing():
         TableSpec().quantum(2.0**29) == 2.0**-23
         and TableSpec(bound=2.0**30).quantum(7.0) == 2.0**-23
     )
+
+
+def test_a_cut_marks_the_ranges_that_deltas_change():
+    """Ranges of rows 0 to 2, 3 to 5 and 6 to 8; block 0 changes rows 0 and 1, block 1 row 7."""
+    deltas = DenseRound(RoundSpace(2), most_rows=3, width=8, quantum=0.0)
+    for block, rows in enumerate(([0, 1], [7])):
+        ids = np.array(rows, np.int32)
+        deltas.put(block, ids, deltas.slot(block, ids))
+    changed = deltas.cut(np.array([0, 3, 6, 9]))
+    assert changed.tolist() == [True, False, True]
+    assert deltas.cuts.tolist() == [[0, 0], [2, 0], [2, 0], [2, 1]]
+
+
+def test_each_block_has_a_slot_of_its_own():
+    deltas = DenseRound(RoundSpace(3), most_rows=4, width=8, quantum=0.0)
+    for block, rows in enumerate(([5], [1, 2, 3, 9], [0, 7])):
+        slot = deltas.slot(block, np.array(rows, np.int32))
+        assert slot.shape == (len(rows), 8)
+        slot[:] = block
+        deltas.put(block, np.array(rows, np.int32), slot)
+    assert [np.unique(delta).tolist() for _, delta in deltas.deltas] == [[0], [1], [2]]
+    assert [ids.tolist() for ids in deltas.ids] == [[5], [1, 2, 3, 9], [0, 7]]

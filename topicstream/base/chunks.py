@@ -16,9 +16,10 @@ import google_crc32c
 import numpy as np
 from numcodecs import blosc
 
-from topicstream.base.errors import StoreError, one_line
+from topicstream.base.errors import one_line
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import write_json
+from topicstream.base.files.openings import explain_damage
 from topicstream.base.files.plain import open_plain
 
 # our own threads encode and decode; those of Blosc would only compete with them
@@ -185,17 +186,17 @@ def read_chunk(path: Path, size: int, crc: int, out: np.ndarray) -> None:
         with open(open_plain(path), "rb", buffering=0) as file:
             length = file.readinto(space.data)
     except FileNotFoundError:
-        raise StoreError(f"{path}: missing; restore the file") from None
+        raise explain_damage(f"{path}: missing; restore the file") from None
     if length != size:
-        raise StoreError(
+        raise explain_damage(
             f"{path}: is not {size} bytes long as written; the file is damaged, restore it"
         )
     body = space[: size - 4]
     if google_crc32c.value(body) != crc or int.from_bytes(space[size - 4 : size], "little") != crc:
-        raise StoreError(f"{path}: does not match its checksum; restore the file")
+        raise explain_damage(f"{path}: does not match its checksum; restore the file")
     try:
         if int.from_bytes(body[4:8], "little") != out.nbytes:
             raise ValueError("it has another length than recorded")
         blosc.decompress(body, out)
     except (RuntimeError, ValueError) as e:
-        raise StoreError(f"{path}: cannot be decoded ({e}); restore the file") from None
+        raise explain_damage(f"{path}: cannot be decoded ({e}); restore the file") from None

@@ -14,6 +14,7 @@ from msgspec.structs import force_setattr
 
 from topicstream.base.errors import StoreError
 from topicstream.base.files.durable import file_problem, read_json, size_and_crc, write_json
+from topicstream.base.files.openings import explain_damage
 from topicstream.base.records import Amount, Count, Crc, Record, decode_record, plain
 from topicstream.base.text import compose_text, payload_of
 from topicstream.corpus.format import CELLS, DOCS, KINDS, LIST_COLUMNS, PARTS
@@ -47,7 +48,7 @@ class StoreFile(Record):
         """
         problem = self.problem(store)
         if problem is not None:
-            raise StoreError(problem)
+            raise explain_damage(problem)
         return store / self.file
 
 

@@ -17,6 +17,7 @@ from topicstream.base.chunks import create_array, read_chunk, write_chunk
 from topicstream.base.errors import StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import read_json, size_and_crc, sync
+from topicstream.base.files.openings import explain_damage
 from topicstream.base.records import Amount, Record, decode_record
 
 CHUNK_BYTES = 1 << 20
@@ -76,7 +77,7 @@ class StoredArray:
     ) -> None:
         path = folder / "zarr.json"
         if size_and_crc(path)[1] != crc:
-            raise StoreError(
+            raise explain_damage(
                 f"{path}: does not match its checksum; restore the file or train again"
             )
         metadata = decode_record(read_json(path), _Metadata, path)

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike
 from topicstream.base.errors import StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import read_sealed, replacing, size_and_crc, sync
+from topicstream.base.files.openings import explain_damage
 from topicstream.base.files.ownership import claim
 from topicstream.base.files.plain import open_table
 from topicstream.base.records import Count, Record, decode_record
@@ -98,7 +99,9 @@ def check_file(folder: Path, entry: FileEntry) -> Path:
     """
     path = folder / entry.name
     if size_and_crc(path)[1] != entry.crc32c:
-        raise StoreError(f"{path}: does not match its checksum; restore the file or train again")
+        raise explain_damage(
+            f"{path}: does not match its checksum; restore the file or train again"
+        )
     return path
 
 

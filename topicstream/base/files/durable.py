@@ -22,6 +22,7 @@ from topicstream.base import system
 from topicstream.base.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.marker import LOCK, MARK, Kind, home_of, kind_of, tidy
+from topicstream.base.files.openings import explain_damage
 from topicstream.base.files.ownership import beside, claim
 from topicstream.base.files.plain import open_plain, read_plain
 from topicstream.base.places import places
@@ -139,12 +140,14 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     try:
         data = read_plain(path)
     except FileNotFoundError:
-        raise StoreError(f"{path}: not found") from None
+        raise explain_damage(f"{path}: not found") from None
     except OSError as e:
         raise StoreError(f"{path}: cannot be read ({e.strerror}); restore the file") from None
     head = _HEAD.match(data)
     if head is not None and int(head[1], 16) != google_crc32c.value(data[head.end() :]):
-        raise StoreError(f"{path}: does not match its checksum; the file is damaged, restore it")
+        raise explain_damage(
+            f"{path}: does not match its checksum; the file is damaged, restore it"
+        )
     if head is None and (b"checksum" in data[:20] or b'"crc32c:' in data[:24]):
         raise StoreError(f"{path}: its checksum cannot be read; the file is damaged, restore it")
     try:
@@ -249,7 +252,7 @@ def size_and_crc(path: str | os.PathLike[str]) -> tuple[int, int]:
                 crc = int(google_crc32c.extend(crc, data))
                 size += len(data)
     except FileNotFoundError:
-        raise StoreError(f"{path}: missing; restore the file") from None
+        raise explain_damage(f"{path}: missing; restore the file") from None
     return size, crc
 
 

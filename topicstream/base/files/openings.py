@@ -88,6 +88,15 @@ def rewriting_behind(error: Exception, earlier: Iterable[Opening] = ()) -> Busy 
     return None
 
 
+def explain_damage(problem: str) -> TopicsError:
+    """Return the error for a file that is missing or damaged, or for the rewriting behind it.
+
+    problem: begins with the path of the file.
+    """
+    error = StoreError(problem)
+    return rewriting_behind(error) or error
+
+
 def _manifest_identity(folder: Path) -> tuple[int, int, int] | None:
     """Return numbers that tell a manifest from its successors, None without a manifest."""
     try:

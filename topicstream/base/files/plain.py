@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from topicstream.base.errors import StoreError, one_line
+from topicstream.base.files.openings import explain_damage
 from topicstream.base.line_ends import end_lines_alike
 from topicstream.base.places import places
 
@@ -160,7 +161,7 @@ def load_arrays(path: _Where) -> dict[str, np.ndarray]:
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except Exception as e:  # the head of an array is a line of Python, which may be anything
-        raise StoreError(
+        raise explain_damage(
             f"{path}: is no file of arrays ({one_line(e)[:200]}); restore the file"
         ) from None
 
@@ -184,9 +185,9 @@ def open_table(path: _Where) -> Iterator[pq.ParquetFile]:
         ):
             yield file
     except FileNotFoundError:
-        raise StoreError(f"{path}: not found; restore the file") from None
+        raise explain_damage(f"{path}: not found; restore the file") from None
     except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as e:
-        raise StoreError(
+        raise explain_damage(
             f"{path}: cannot be read ({one_line(e)[:200]}); restore the file or make it again"
         ) from None
 
