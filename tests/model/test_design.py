@@ -20,6 +20,7 @@ from topicstream.model.design import (
     group_rows,
     longest_row,
     sparse_rows,
+    usual_row,
 )
 from topicstream.model.formula import Covariate, Design, parse_formula
 
@@ -181,6 +182,7 @@ def test_bounds_hold_for_every_row():
         assert some.sum(1).max() <= norm + 1e-12
     most = (rows != 0).sum(1).max()
     assert most <= longest_row(design)
+    assert usual_row(design) == longest_row(design) - 1  # lists of two labels at most
     assert len(np.unique(dense(design_of("party")), axis=0)) <= design_of("party").patterns
 
 

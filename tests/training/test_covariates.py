@@ -236,6 +236,20 @@ def test_too_many_coefficients_are_refused_with_the_number_that_would_do(corpus,
     assert f"{MOST_COEFFICIENTS:,}" in str(refused.value)
 
 
+def test_a_formula_that_costs_too_much_is_refused_with_the_number_that_would_do(corpus, tmp_path):
+    """Six numbers a document: 20,000 products leave 3,333 topics, or four numbers for 5,000."""
+    given = {"algo": "bp", "covariates": "party + s(date, 4)"}
+    with pytest.raises(InputError, match="3,333 topics .-K. or 4 numbers"):
+        run(corpus, tmp_path / "model", topics=5_000, **given)
+    config = SimpleNamespace(
+        warm=None, covariates="", covariate_sd=1.0, intercept_sd=5.0, covariate_means=0.5
+    )
+    assert prior_shape(design_of("party + s(year, 4)"), config, 3_333).longest == 6
+    squared = " + ".join(f"s(year, {df})" for df in range(4, 40))
+    with pytest.raises(InputError, match="use at most 141 numbers"):
+        prior_shape(design_of(squared), config, 100)
+
+
 def test_a_sample_has_its_own_covariates(corpus, tmp_path):
     run(corpus, tmp_path / "model", sample=0.5)
     entry = TopicModel.open(tmp_path / "model").manifest.covariates

@@ -519,13 +519,22 @@ def _norm(covariate: Covariate) -> float:
 
 def longest_row(design: PriorDesign) -> int:
     """Bound the numbers of a document's row."""
-    longest = 1
+    return _count_numbers(design, lists=True)
+
+
+def usual_row(design: PriorDesign) -> int:
+    """Count the numbers of a row that has one value of each column of lists."""
+    return _count_numbers(design, lists=False)
+
+
+def _count_numbers(design: PriorDesign, lists: bool) -> int:
+    numbers = 1
     for term in design.terms:
-        longest += prod(_most_numbers(design.covariates[factor]) for factor in term)
-    return longest
+        numbers += prod(_most_numbers(design.covariates[factor], lists) for factor in term)
+    return numbers
 
 
-def _most_numbers(covariate: Covariate) -> int:
+def _most_numbers(covariate: Covariate, lists: bool) -> int:
     if covariate.levels:
-        return max(1, covariate.listed)
+        return max(1, covariate.listed if lists else 1)
     return DEGREE + 1 if covariate.df else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,9 @@ from topicstream.model.design import (
     Unseen,
     columns_of_terms,
     longest_row,
+    usual_row,
 )
+from topicstream.model.formula import DEGREE
 from topicstream.model.manifest import ModelManifest, read_manifest
 from topicstream.model.store import StoredTable
 from topicstream.numeric.tables.spec import padded
@@ -31,6 +34,9 @@ from topicstream.training.config import TrainConfig
 
 MOST_COEFFICIENTS = 1_000_000
 """Topics times columns. The statistics of a block are four times as many float64."""
+MOST_PRODUCTS = 20_000
+"""Numbers of a document's row times topics, or times themselves, at most. Each costs time in every
+document: the table of prices is in docs/internals/decisions/covariates.md."""
 FIRST_SD = 1.0
 """Standard deviation of the coefficients from which a learned one begins."""
 TABLE = "lambda"
@@ -86,7 +92,7 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
     Raises
     ------
     InputError
-        If there are too many coefficients.
+        If there are too many coefficients, or too many of them for each document.
     """
     if design is None:
         return None
@@ -98,6 +104,7 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
             f"{MOST_COEFFICIENTS // columns:,} topics (-K) or {MOST_COEFFICIENTS // topics:,} "
             f"columns"
         )
+    _check_price(usual_row(design), topics)
     term_of = np.zeros(columns, np.int64)
     norms = [1.0]
     for number, (_, places, norm) in enumerate(columns_of_terms(design), 1):
@@ -114,6 +121,28 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
         config.covariate_sd is None,
         config.covariate_means,
         *_begin(config, columns, topics),
+    )
+
+
+def _check_price(numbers: int, topics: int) -> None:
+    """Refuse a formula that costs many times the rest of a pass.
+
+    Raises
+    ------
+    InputError
+        With the number of topics, or of a document's numbers, that would do.
+    """
+    products = numbers * max(numbers, topics)
+    if products <= MOST_PRODUCTS:
+        return
+    fewer = min(MOST_PRODUCTS // topics, isqrt(MOST_PRODUCTS))
+    advice = f"{fewer:,} numbers (a number or category of the formula is one, s() is {DEGREE + 1})"
+    if numbers**2 <= MOST_PRODUCTS:
+        advice = f"{MOST_PRODUCTS // numbers:,} topics (-K) or {advice}"
+    raise InputError(
+        f"--covariates: {numbers:,} numbers a document, the intercept among them, and {topics:,} "
+        f"topics make {products:,} products a document, at most {MOST_PRODUCTS:,} are worked; use "
+        f"at most {advice}"
     )
 
 
