@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit, logit, softmax
 
-from topicstream.addons.covariates.effects import EXCLUDED, without_nan
+from topicstream.addons.covariates.effects import without_nan
 from topicstream.addons.covariates.intervals import draw_errors, draws_of
 from topicstream.addons.covariates.regression import FEW
 from topicstream.base.errors import InputError, TopicsError
@@ -32,6 +32,11 @@ PLOTTED = 12
 HEAD = (
     "predicted shares in %, the other covariates at their reference or mean; in brackets the 95 % "
     "interval; *: beyond it from the reference or mean"
+)
+EXCLUDED = (
+    "the 95 % intervals leave out the error of the topics themselves: where topics share many "
+    "words, they held only 71 to 84 % of the true shares of simulated corpora; a star there is "
+    "about a difference between values, where that error cancels"
 )
 PLAIN_HEAD = "predicted shares, the other covariates at their reference or mean"
 REACH = 1.96
@@ -166,7 +171,7 @@ class CovariatesView(ModelView, heeds=("topics",)):
         if self.out is not None or self.plot is not None:
             return []
         known = any(row["low"] is not None for row in result)
-        out = [HEAD, f"the 95 % intervals leave out {EXCLUDED}"] if known else [PLAIN_HEAD]
+        out = [HEAD, EXCLUDED] if known else [PLAIN_HEAD]
         for topic in dict.fromkeys(row["topic"] for row in result):
             own = [row for row in result if row["topic"] == topic]
             out.append(f"{topic:>4} {escaped(shortened(own[0]['label'], 60))}")
