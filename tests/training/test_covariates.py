@@ -239,7 +239,7 @@ def test_too_many_coefficients_are_refused_with_the_number_that_would_do(corpus,
 def test_a_formula_that_costs_too_much_is_refused_with_the_number_that_would_do(corpus, tmp_path):
     """Six numbers a document: 20,000 products leave 3,333 topics, or four numbers for 5,000."""
     given = {"algo": "bp", "covariates": "party + s(date, 4)"}
-    with pytest.raises(InputError, match="3,333 topics .-K. or 4 numbers"):
+    with pytest.raises(InputError, match=r"3,333 topics \(-K\) or 4 numbers"):
         run(corpus, tmp_path / "model", topics=5_000, **given)
     config = SimpleNamespace(
         warm=None, covariates="", covariate_sd=1.0, intercept_sd=5.0, covariate_means=0.5
