@@ -314,6 +314,8 @@ def test_more_threads_than_a_round_has_blocks_are_told_of_wider_rounds(threads, 
     assert not wider_rounds(
         stepping, stepping.layout.round_blocks, 64, 10_000
     )  # there a round is a step
+    little = find("sparse-bp")(Shape(DOCS, WORDS, 1 << 18, 1e6, 100), find("sparse-bp").Options())
+    assert not wider_rounds(little, 1, 2, 32)  # a pass takes less than a second
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from topicstream.numeric.tables.table import Footprint, Sizes
 
 PREFETCH = 2
 STORAGE_SHARED = 3  # workers that visit blocks of one storage block, about
+CELLS_OF_A_SECOND = 1 << 20  # a pass of fewer takes no longer
 ROUNDS_OF_A_PASS = 8  # fewer cost topics (docs/internals/decisions/rounds.md)
 STORAGE_BLOCK = total_bytes([Array((CELLS,), np.int64), Array((DOCS,), np.int32)])
 WORD_BYTES = 48  # a word of the vocabulary, which is written into the model
@@ -253,15 +254,17 @@ def state_bytes_of_pass(engine: Engine, grid: Grid) -> int:
 def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
     """Advise more blocks a round if threads would idle, else return "".
 
-    A round is equally wide on every machine. Where a round is a step of the method, there is no
-    advice.
+    A round is equally wide on every machine. Where a round is a step of the method, or a pass
+    takes a second at most, there is no advice.
     """
     better = min(threads, blocks // ROUNDS_OF_A_PASS)
-    if better <= width or any(spec.rule is Rule.BLEND for spec in engine.tables.values()):
+    if better <= width or engine.shape.cells < CELLS_OF_A_SECOND:
+        return ""
+    if any(spec.rule is Rule.BLEND for spec in engine.tables.values()):
         return ""
     return (
-        f"note: a round has {width} blocks, so {width} of {threads} threads visit at a time; "
-        f"--round-blocks {better} lets "
+        f"note: a round has {counted(width, 'block')}, so {width} of {threads} threads visit at a "
+        f"time; --round-blocks {better} lets "
         f"{better} work (other digits, topics as good: docs/internals/decisions/rounds.md)"
     )
 
