@@ -73,6 +73,28 @@ def test_a_part_holds_documents_withdrawals_and_words(tmp_path):
         list(read_part(tmp_path / "p.arrow"))
 
 
+@pytest.mark.parametrize(("apart", "batches"), [(False, [3, 1, 1]), (True, [1, 1, 1, 1, 1])])
+def test_small_pieces_become_one_batch_in_order(apart, batches, tmp_path):
+    part = PartWriter(tmp_path / "p.arrow", tmp_path / "w.arrow", 1 << 20, apart=apart)
+    part.add(piece(["a"], ["x"], date=["1"]))
+    part.add(piece(["b"], ["y"]))  # no date: a null
+    part.add(piece(["c"], ["x"], date=["3"]))
+    part.add(piece(["d"], ["z"], gone=["a"]))  # what is withdrawn stays last in its batch
+    part.add(piece(["e"], ["y"]))
+    part.finish()
+    rows = list(read_part(tmp_path / "p.arrow", ALL))
+    assert [len(some.documents) for some in rows] == batches
+    words = read_words(tmp_path / "w.arrow")
+    read = []
+    for some in rows:
+        names = words.take(pa.array(some.cells.words)).to_pylist()
+        columns = [some.documents[name].to_pylist() for name in ("id", "date")]
+        read += zip(*columns, names, strict=True)
+    dates = {"a": "1", "c": "3"}
+    assert read == [(name, dates.get(name), word) for name, word in zip("abcde", "xyxzy")]
+    assert [some.withdrawn["id"].to_pylist() for some in rows if len(some.withdrawn)] == [["a"]]
+
+
 def test_words_that_find_no_room_begin_a_new_part(tmp_path):
     claim(tmp_path, "ingest")
     folder = WorkingFolder(tmp_path, IngestState(key={}), None, 1 << 20)

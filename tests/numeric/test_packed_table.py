@@ -99,7 +99,7 @@ def test_bytes_of_a_table_in_the_densest_case():
     assert plan.window == 3 * (PIECE + 10) * 8
     # a place takes 4 + 8 + 2; the 130 rows make 64 ranges of three at most
     of_range = 3 * 10 * (14 + 14)
-    assert plan.merging == Merging(fixed=28 * 130, sums=1300 * 14 * 9 // 8, range=of_range)
+    assert plan.merging == Merging(fixed=20 * 130, sums=1300 * 14 * 9 // 8, range=of_range)
 
 
 def test_a_sum_of_samples_is_a_table_of_its_own():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests import few_quick
 from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
-from topicstream.numeric.tables import rounds
+from topicstream.numeric.tables import merging, rounds
 from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.merging import MergedRound, MergeSpace
 from topicstream.numeric.tables.rounds import DenseRound, RoundSpace
@@ -145,6 +145,26 @@ def test_deltas_that_merge_as_blocks_end_give_the_same_bits(
                 spilled = any(buffer.runs or buffer.pieces for buffer in merge.buffers)
                 assert spilled == (bound < 1 << 30)
             target.apply(deltas, factor)
+        hashes.add(digest(target))
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, 1e10, 1e12])
+def test_rows_with_all_topics_from_the_first_have_the_sums_of_others(
+    tokens, tmp_path, monkeypatch
+):
+    """Sums of which all, some and none outgrow whole numbers."""
+    hashes = set()
+    for few in (0, merging.FEW_COLUMNS):
+        monkeypatch.setattr(merging, "FEW_COLUMNS", few)
+        merge = MergeSpace(1 << 30, tmp_path)
+        target = table("sparse")
+        deltas = target.new_round(RoundSpace(BLOCKS, tmp_path, merge), 300, tokens)
+        for block in range(BLOCKS):
+            enter(deltas, block, "sparse", block)
+        lengths = np.concatenate([buffer._length for buffer in merge.buffers])
+        assert (lengths[lengths > 0] >= deltas.columns).all() == (few > 0 or tokens == TOKENS)
+        target.apply(deltas)
         hashes.add(digest(target))
     assert len(hashes) == 1
 

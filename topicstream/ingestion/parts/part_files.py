@@ -1,7 +1,8 @@
 """Part files of an ingest: documents with the counts of their words, before the words have ids.
 
     part-0003.arrow     a row a document: id, source, withdrawn, words, counts, metadata, and its
-                        text where that is kept; a record batch for each piece that was read
+                        text where that is kept; a record batch for each piece that was read, or
+                        for several small ones
     words-0003.arrow    the words that the column ``words`` numbers, in order
 
 Both are Arrow files, which ``pyarrow.ipc.open_file`` and ``pandas.read_feather`` open.  The rows
@@ -24,6 +25,9 @@ from topicstream.ingestion.parse.documents import TEXT, DocumentCells
 from topicstream.ingestion.tokens.wordtable import WordTable
 
 WORDS_AT_ONCE = 1 << 20
+SMALL_BYTES = 1 << 18
+SMALL_PIECES = 1 << 10
+"""Bytes of a piece that waits for those behind it, and of all that wait; how many of them."""
 LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 TEXTS = "#text"
 """The column of the texts that are kept, which no field can be called."""
@@ -66,16 +70,24 @@ class PartWriter:
         The files, which exist and are empty.
     most_bytes
         What the words may take in memory.
+    apart
+        Whether each piece is a batch of its own. Otherwise small pieces that follow each other
+        become one: to read a batch back takes longer than to read a few documents.
     """
 
-    def __init__(self, path: Path, words_path: Path, most_bytes: int) -> None:
+    def __init__(
+        self, path: Path, words_path: Path, most_bytes: int, *, apart: bool = False
+    ) -> None:
         self.paths = (path, words_path)
+        self._apart = apart
         self._most_bytes = most_bytes
         self._table = WordTable()
         self._types: pa.Array | None = None
         self._numbers = np.zeros(0, np.int32)
         self._file: pa.ipc.RecordBatchFileWriter | None = None
         self._schema: pa.Schema | None = None
+        self._small: list[pa.RecordBatch] = []
+        self._small_bytes = 0
 
     def accepts(self, piece: CountedDocuments) -> bool:
         """Tell whether a piece fits: the same columns as before, room for its words."""
@@ -99,15 +111,35 @@ class PartWriter:
         if self._file is None:
             self._schema = batch.schema
             self._file = pa.ipc.new_file(str(self.paths[0]), batch.schema, options=LZ4)
-        self._file.write_batch(_with_columns(batch, self._schema))
+        batch = _with_columns(batch, self._schema)
+        size = batch.nbytes
+        # the rows of withdrawn ids come last in their batch
+        joins = not self._apart and not len(piece.withdrawn) and size < SMALL_BYTES
+        if not joins or self._small_bytes + size > SMALL_BYTES or len(self._small) == SMALL_PIECES:
+            self._write_small()
+        if joins:
+            self._small.append(batch)
+            self._small_bytes += size
+        else:
+            self._file.write_batch(batch)
+
+    def _write_small(self) -> None:
+        """Write the small pieces that wait as one batch."""
+        if self._file is not None and self._small:
+            table = pa.Table.from_batches(self._small).combine_chunks()
+            for batch in table.to_batches():
+                self._file.write_batch(batch)
+        self._small = []
+        self._small_bytes = 0
 
     def close(self) -> None:
-        """Close the part."""
+        """Close the part, without the small pieces that wait."""
         if self._file is not None:
             self._file.close()
 
     def finish(self) -> None:
-        """Close the part, and write its words."""
+        """Close the part with all its pieces, and write its words."""
+        self._write_small()
         self.close()
         words = self._table.words
         schema = pa.schema([("word", TEXT)])

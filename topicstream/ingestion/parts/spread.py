@@ -200,7 +200,7 @@ def _read(
                 if writers:
                     writers[-1].finish()
                 paths = [options.scratch / uuid4().hex for _ in range(2)]
-                writers.append(PartWriter(paths[0], paths[1], WORDS_BYTES))
+                writers.append(PartWriter(paths[0], paths[1], WORDS_BYTES, apart=True))
             writers[-1].add(documents)
             part = len(writers) - 1
         slim = replace(prepared, task=replace(prepared.task, words=None), documents=None)

@@ -2,8 +2,9 @@
 
 Sums are exact multiples of a quantum, so they do not depend on the order in which blocks arrive
 (numeric/tables/spec.py). Those of sparse deltas are whole numbers of quanta, int32 in the rows of
-nearly all words; a row whose sums might exceed that is laid out anew as float64. A row has entries
-and their topics, or, once it has most topics, an entry for each in their order.
+nearly all words; a row with a sum beyond that is laid out anew as float64. A row has entries and
+their topics, or, once it has most topics, an entry for each in their order. Where there is memory
+for all topics of all rows, every row has those from the first.
 
 begin    int64[n]      where the entries of row ``first`` + i begin in ``values``
 length   int32[n]      how many entries the row has; 0: none yet; as many as columns: one for each
@@ -11,7 +12,6 @@ length   int32[n]      how many entries the row has; 0: none yet; as many as col
 room     int32[n]      places in ``values`` that the row may fill before it has to move
 usual    int32[n]      ``length`` at the end of the last round that changed the row: with room for
          as many from the first it does not move
-peak     float64[n]    no sum of the row is larger, in quanta
 topics   uint16 or int32[capacity]   topic of each entry of a row of few topics
 values   int32[capacity]   the sums; float64 of dense deltas
 orders   uint64[capacity], or length 0   where each entry came first: block of the round, then place
@@ -36,10 +36,6 @@ PLACES = np.uint64(1 << 32)
 NEVER = np.uint64(2**64 - 1)
 
 
-LIMIT = 2.0**31 - 1.0
-"""No sum of a narrow row is larger, in quanta."""
-
-
 class Buffer(NamedTuple):
     """The arrays of a buffer of sparse deltas (symbols: the module's docstring)."""
 
@@ -47,7 +43,6 @@ class Buffer(NamedTuple):
     length: Ints
     room: Ints
     usual: Ints
-    peak: Doubles
     topics: Array
     values: Ints
     orders: Array
@@ -60,7 +55,7 @@ def _lay_out(buffer: Buffer, w: Int, columns: int, size: Int, wide: Bool, unit: 
 
     It gets an entry for each topic where ``size`` is as many as ``columns``.
     """
-    begin, length, room, _, _, topics, values, orders, state = buffer
+    begin, length, room, _, topics, values, orders, state = buffer
     n = np.int64(length[w])
     start = begin[w]
     to = state[0]
@@ -102,12 +97,103 @@ def _lay_out(buffer: Buffer, w: Int, columns: int, size: Int, wide: Bool, unit: 
 
 
 @kernel
-def _largest(buffer: Buffer, w: Int) -> Float:
-    """Find the largest sum of a narrow row, in quanta."""
-    largest = np.int64(0)
-    for i in range(buffer.begin[w], buffer.begin[w] + buffer.length[w]):
-        largest = max(largest, abs(np.int64(buffer.values[i])))
-    return np.float64(largest)
+def _count_new(buffer: Buffer, w: Int, topic: Array, a: Int, b: Int, place: Ints) -> Int:
+    """Count the topics of a delta's row that a row of few topics has no entry for.
+
+    ``place`` receives where the row has its topics, from 1.
+    """
+    start = buffer.begin[w]
+    for i in range(buffer.length[w]):
+        place[buffer.topics[start + i]] = i + 1
+    new = np.int64(0)
+    for j in range(a, b):
+        k = topic[j]
+        if place[k] == 0:
+            place[k] = -1
+            new += 1
+    return new
+
+
+@kernel(inline="always")
+def _add_whole(
+    values: Ints,
+    start: int,
+    topic: Array,
+    value: Array,
+    a: Int,
+    b: Int,
+    magic: float,
+    quanta: float,
+) -> Bool:
+    """Add the entries a .. b - 1 of a delta to a row of whole numbers that has all topics.
+
+    Returns whether all sums fit. Where one does not, the same with ``-quanta`` undoes all: what
+    does not fit wraps.
+    """
+    lost = np.int64(0)
+    for j in range(a, b):
+        at = start + np.int64(topic[j])
+        x = np.int64(values[at]) + np.int64(rounded(np.float64(value[j]), magic) * quanta)
+        values[at] = np.int32(x)
+        lost |= x - np.int64(values[at])
+    return bool(lost == 0)
+
+
+@kernel
+def _add_narrow(
+    buffer: Buffer,
+    w: Int,
+    topic: Array,
+    value: Array,
+    a: Int,
+    b: Int,
+    magic: float,
+    quanta: float,
+    place: Ints,
+) -> Bool:
+    """Add the entries a .. b - 1 of a delta to a row of few topics, as ``_add_whole`` does."""
+    values = buffer.values
+    start = buffer.begin[w]
+    n = np.int64(buffer.length[w])
+    lost = np.int64(0)
+    for j in range(a, b):
+        k = np.int64(topic[j])
+        if place[k] <= 0:
+            buffer.topics[start + n] = k
+            values[start + n] = 0
+            if len(buffer.orders):
+                buffer.orders[start + n] = NEVER
+            n += 1
+            place[k] = n
+        at = start + place[k] - 1
+        x = np.int64(values[at]) + np.int64(rounded(np.float64(value[j]), magic) * quanta)
+        values[at] = np.int32(x)
+        lost |= x - np.int64(values[at])
+    buffer.length[w] = n
+    return bool(lost == 0)
+
+
+@kernel
+def _note_orders(
+    buffer: Buffer,
+    w: Int,
+    columns: int,
+    topic: Array,
+    a: Int,
+    b: Int,
+    base: Int,
+    came: Array,
+    place: Ints,
+) -> None:
+    """Note in which order the entries a .. b - 1 of a delta came to a row."""
+    orders = buffer.orders
+    start = buffer.begin[w]
+    whole = buffer.length[w] >= columns
+    for j in range(a, b):
+        k = np.int64(topic[j])
+        at = start + k if whole else start + place[k] - 1
+        mine = came[j] if len(came) else base + np.uint64(j - a)
+        orders[at] = min(orders[at], mine)
 
 
 @kernel
@@ -125,20 +211,21 @@ def merge_entries(
     unit: float,
     block: int,
     came: Array,
+    whole: bool,
 ) -> Int:
     """Add local rows lo .. hi - 1 of a sparse delta to a buffer.
 
     block: number of the block in its round; came: ``orders`` of the delta's entries where they have
-    some, length 0 where they are those of ``block``. Returns the row at which the buffer had no
-    more room, ``hi`` where all were added.
+    some, length 0 where they are those of ``block``; whole: whether new rows have an entry for each
+    topic. Returns the row at which the buffer had no more room, ``hi`` where all were added.
     """
-    begin, length, room, usual, peak, topics, values, orders, state = buffer
+    begin, length, room, usual, _, values, orders, state = buffer
     place = np.zeros(columns, np.int32)
     sums = values.view(np.float64)
-    ordered = len(orders) > 0
     base = np.uint64(block) * PLACES
     magic = 1.5 * 2.0**52 * quantum
     quanta = 1.0 / unit
+    widest = 2 * np.int64(columns) + 1
     for u in range(lo, hi):
         w = ids[u] - first
         a = ptr[u]
@@ -146,69 +233,48 @@ def merge_entries(
         if a == b:
             continue
         n = np.int64(length[w])
-        start = begin[w]
-        wide = n > columns
-        needed = n
-        if n < columns:
-            # where the row has each topic, and how many topics are new
-            for i in range(n):
-                place[topics[start + i]] = i + 1
-            for j in range(a, b):
-                k = topic[j]
-                if place[k] == 0:
-                    place[k] = -1
-                    needed += 1
-        if not wide:
-            farther = 0.0
-            for j in range(a, b):
-                farther += abs(rounded(np.float64(value[j]), magic))
-            farther *= quanta
-            if peak[w] + farther > LIMIT:
-                peak[w] = _largest(buffer, w)
-            peak[w] += farther
-            wide = peak[w] > LIMIT or (n == 0 and usual[w] > columns)
-            size = np.int64(room[w])
-            if wide:
-                size = 2 * np.int64(columns) + 1
-            elif needed > room[w]:
+        size = np.int64(room[w])
+        wide = n > columns or (n == 0 and usual[w] > columns)
+        looked_up = not wide and n < columns and not (whole and n == 0)
+        if wide:
+            size = widest
+        elif whole and n == 0:
+            size = np.int64(columns)
+        elif looked_up:
+            needed = n + _count_new(buffer, w, topic, a, b, place)
+            if needed > size:
                 size = max(needed + needed // 4, np.int64(usual[w]))
                 if 3 * size > 2 * columns:
                     size = np.int64(columns)
-            if size != room[w]:
-                if state[0] + size > len(values):
-                    peak[w] -= farther
-                    return u
-                _lay_out(buffer, w, columns, size, wide, unit)
-                start = begin[w]
-                if length[w] >= columns:
-                    n = np.int64(length[w])
-                    place[:] = 0
-        for j in range(a, b):
-            k = np.int64(topic[j])
-            x = rounded(np.float64(value[j]), magic)
-            at = start + k
-            if wide:
-                sums[start // 2 + k] += x
-            elif n >= columns:
-                values[at] += np.int32(x * quanta)
-            elif place[k] > 0:
-                at = start + place[k] - 1
-                values[at] += np.int32(x * quanta)
-            else:
-                at = start + n
-                topics[at] = k
-                values[at] = np.int32(x * quanta)
-                n += 1
-                place[k] = n
-                if ordered:
-                    orders[at] = NEVER
-            if ordered:
-                mine = came[j] if len(came) else base + np.uint64(j - a)
-                orders[at] = min(orders[at], mine)
-        if n < columns:
-            for i in range(n):
-                place[topics[start + i]] = 0
-            length[w] = n
+        if size != room[w]:
+            if state[0] + size > len(values):
+                return u
+            _lay_out(buffer, w, columns, size, wide, unit)
+        start = begin[w]
+        if not wide and length[w] == columns:
+            fits = _add_whole(values, start, topic, value, a, b, magic, quanta)
+            if not fits:
+                _add_whole(values, start, topic, value, a, b, magic, -quanta)
+        elif not wide:
+            fits = _add_narrow(buffer, w, topic, value, a, b, magic, quanta, place)
+            if not fits:
+                _add_narrow(buffer, w, topic, value, a, b, magic, -quanta, place)
+        if not wide and not fits:
+            if state[0] + widest > len(values):
+                return u
+            _lay_out(buffer, w, columns, widest, True, unit)
+            wide = True
+        if wide:
+            start = begin[w] // 2
+            for j in range(a, b):
+                sums[start + np.int64(topic[j])] += rounded(np.float64(value[j]), magic)
+        if len(orders):
+            _note_orders(buffer, w, columns, topic, a, b, base, came, place)
+        if looked_up and length[w] < columns:
+            for i in range(length[w]):
+                place[buffer.topics[begin[w] + i]] = 0
+        elif looked_up:
+            place[:] = 0
     return hi
 
 

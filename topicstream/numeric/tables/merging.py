@@ -37,7 +37,8 @@ from topicstream.numeric.tables.spec import Scratch, SparseDelta
 from topicstream.numeric.tables.table import Merging
 
 LEAST = 1 << 14  # entries that a range goes on with once it was spilled, at most
-OF_A_ROW = 28  # bytes that a row of a table takes in its buffer, whatever its entries
+FEW_COLUMNS = 256  # beyond which a row that few cells change would be mostly zeros
+OF_A_ROW = 20  # bytes that a row of a table takes in its buffer, whatever its entries
 
 
 class MergeSpace:
@@ -73,6 +74,14 @@ class MergeSpace:
         """Count ``fewer`` bytes as free again (negative: as held, whatever the bound)."""
         with self._lock:
             self._held -= fewer
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether there is room for all topics of all rows, which are few.
+
+        Rows need not be searched then for the topics that they have.
+        """
+        return self.bound >= sum(buffer.most_bytes for buffer in self.buffers)
 
     @property
     def exceeded(self) -> bool:
@@ -129,10 +138,10 @@ class RangeBuffer:
         self._length = np.zeros(rows, np.int32)
         self._room = np.zeros(rows, np.int32)
         self._usual = np.zeros(rows, np.int32)
-        self._peak = np.zeros(rows)
         self._state = np.zeros(2, np.int64)
         self._latest = 0
         self._most = 0
+        self._whole = False
         self._topics, self._values, self._orders = merged.new_arrays(0)
 
     @property
@@ -144,6 +153,11 @@ class RangeBuffer:
     def size(self) -> int:
         """Entries that there is memory for."""
         return len(self._values)
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of a buffer with all topics of all rows, some of them float64."""
+        return len(self._begin) * self._round.columns * self._round.entry_bytes * 9 // 8
 
     @property
     def may_spill(self) -> bool:
@@ -172,6 +186,8 @@ class RangeBuffer:
         came: ``orders`` of a run that is read back.
         """
         self._latest = self._entries(delta, lo, hi)
+        if not self._state[1]:
+            self._whole = self._round.columns <= FEW_COLUMNS and self._round.merge.whole
         self._choose_pieces()
         while True:
             if self._unmerged:
@@ -216,7 +232,7 @@ class RangeBuffer:
         if isinstance(delta, SparseDelta):
             entries = (ids, delta.ptr, delta.topic, delta.value)
             orders = np.zeros(0, np.uint64) if came is None else came
-            where = (lo, hi, quantum, self._round.quantum, block, orders)
+            where = (lo, hi, quantum, self._round.quantum, block, orders, self._whole)
             return int(
                 merge_entries(self._arrays, self._first, self._round.columns, *entries, *where)
             )
@@ -225,7 +241,7 @@ class RangeBuffer:
 
     @property
     def _arrays(self) -> Buffer:
-        rows = (self._begin, self._length, self._room, self._usual, self._peak)
+        rows = (self._begin, self._length, self._room, self._usual)
         return Buffer(*rows, self._topics, self._values, self._orders, self._state)
 
     def _grow(self, coming: int) -> None:
@@ -248,6 +264,8 @@ class RangeBuffer:
     def _room_for(self, coming: int) -> int:
         """Entries that the buffer should have room for: not less than it usually needs."""
         columns = self._round.columns
+        if self._whole and not self.size:
+            return (len(self._begin) + 1) * columns // 2 * 2
         taken = int(self._state[1])
         expected = coming // 8 if taken else coming + coming // 4
         more = max(taken // 8, expected) + 4 * columns
@@ -376,7 +394,6 @@ class RangeBuffer:
         np.copyto(self._usual, self._length, where=self._length > 0)
         self._length[:] = 0
         self._room[:] = 0
-        self._peak[:] = 0.0
         self._state[:] = 0
         self.runs = []
         self.pieces = []
