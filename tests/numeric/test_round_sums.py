@@ -150,9 +150,7 @@ def test_deltas_that_merge_as_blocks_end_give_the_same_bits(
 
 
 @pytest.mark.parametrize("tokens", [TOKENS, 1e10, 1e12])
-def test_rows_with_all_topics_from_the_first_have_the_sums_of_others(
-    tokens, tmp_path, monkeypatch
-):
+def test_rows_with_all_topics_from_the_first_have_the_sums_of_others(tokens, tmp_path, monkeypatch):
     """Sums of which all, some and none outgrow whole numbers."""
     hashes = set()
     for few in (0, merging.FEW_COLUMNS):

@@ -24,6 +24,7 @@ PAGE = 1000
 """Objects of a page of a list, of which S3 gives no more."""
 MOST_BYTES = 32 << 20
 """Bytes of a page: a thousand keys of 1,024 bytes, each escaped, take less."""
+ENDLESS = "the list repeats a continuation token"
 Entry = dict[str, Any]
 """``path``, ``size`` and ``e_tag`` of an object, as obstore lists them."""
 
@@ -47,8 +48,11 @@ def list_all_keys(library: Any, bucket: str, folder: str, options: dict[str, Any
         The key of the folder, "" for the bucket.
     options
         Of its stores.
+
+    Raises the error of obstore where a list cannot be read, or begins again and again.
     """
     entries: list[Entry] = []
+    tokens = set[str]()
     query = {"list-type": "2", "max-keys": str(PAGE)}
     if folder:
         query["prefix"] = f"{folder}/"
@@ -58,6 +62,9 @@ def list_all_keys(library: Any, bucket: str, folder: str, options: dict[str, Any
         following = page.findtext("NextContinuationToken")
         if page.findtext("IsTruncated") != "true" or following is None:
             return entries
+        if following in tokens:
+            raise library.exceptions.GenericError(ENDLESS)
+        tokens.add(following)
         query["continuation-token"] = following
 
 

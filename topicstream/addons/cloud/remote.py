@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread, current_thread, main_thread
 from typing import Any, BinaryIO, TypeVar
 
-from topicstream.addons.cloud.listing import Entry, is_readable, list_all_keys
+from topicstream.addons.cloud.listing import ENDLESS, Entry, is_readable, list_all_keys
 from topicstream.base.errors import InputError, UsageError
 
 T = TypeVar("T")
@@ -99,6 +99,11 @@ _FAULTS = (
     (
         r"NoSuchBucket|ContainerNotFound|bucket does not exist",
         "there is no such bucket; check its name, or create it",
+    ),
+    (
+        ENDLESS,
+        "the server repeats the same page of its list without end, which is a fault of the server; "
+        "name the objects one by one, or ask who runs it",
     ),
     (r"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"),
     (
@@ -278,12 +283,23 @@ def list_below(address: str) -> list[str]:
 def _list_entries(library: Any, store: Any, folder: str) -> list[Entry]:
     """List the objects below a folder, of S3 also those that obstore cannot read."""
     try:
-        return [entry for page in library.list(store, folder or None) for entry in page]
+        return list(_read_pages(library, library.list(store, folder or None)))
     except library.exceptions.InvalidPathError:
         bucket = getattr(store, "config", {}).get("bucket")
         if not isinstance(store, library.store.S3Store) or bucket is None:
             raise
         return list_all_keys(library, bucket, folder, _store_options())
+
+
+def _read_pages(library: Any, pages: Iterable[list[Entry]]) -> Iterator[Entry]:
+    """Yield the objects of the pages of a list, or stop one that begins again and again."""
+    firsts = set[str]()
+    for page in pages:
+        first = page[0]["path"] if page else ""
+        if first in firsts:
+            raise library.exceptions.GenericError(ENDLESS)
+        firsts |= {first} - {""}
+        yield from page
 
 
 def _describe_odd_keys(key: str) -> str:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.numeric.kernels.arrays import Array, Bool, Doubles, Float, Int, Ints, Longs
+from topicstream.numeric.kernels.arrays import Array, Bool, Doubles, Int, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.scatter import hold_row, rounded
 
