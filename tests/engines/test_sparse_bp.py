@@ -152,7 +152,7 @@ def test_every_document_looks_outside_once_in_so_many_passes(blocks, cells):
 @pytest.mark.parametrize(
     ("docs", "cells", "layout"),
     [
-        (200, 16_000, (16_384, 1)),  # one block, one round
+        (200, 49_000, (65_536, 4)),  # one block
         (800, 70_000, (16_384, 1)),  # five rounds
         (3_000, 347_000, (16_384, 2)),
         (40_000, 347_000, (65_536, 4)),  # of short texts

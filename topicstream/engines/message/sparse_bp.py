@@ -49,9 +49,10 @@ EAGER = 0.1
 # block K = 2000 fell from
 # 398 to 340 ns a cell (without AVX-512 1,100 to 490), K = 500 from 159 to 155
 GATHERED = 64
-# a corpus of fewer than twelve such rounds has smaller blocks and rounds than others, but none
-# smaller than such a block
-SMALL_ROUND = 1 << 15
+# corpora of so many cells have smaller blocks and rounds, but no smaller blocks than this
+# (docs/internals/decisions/small-corpora.md)
+FEW_CELLS = 3 << 14
+MANY_CELLS = 3 << 17
 SMALL_BLOCK = 1 << 14
 # bits of a stored number: its dtype and its largest value, so small that squares sum to whole
 # float32 numbers: with 4095 the first messages of 10,000 articles added up to the tokens only
@@ -271,7 +272,7 @@ class SparseBeliefPropagation(Learning):
         too.
         """
         cells = self.shape.cells
-        small = cells < 12 * SMALL_ROUND and not self.shape.short
+        small = FEW_CELLS <= cells < MANY_CELLS and not self.shape.short
         wanted = max(cells // 24, SMALL_BLOCK) if small else max(cells // 12, 1 << 16)
         block = max(min(wanted, 3 << 17, (3 << 26) // self.columns), 1 << 12)
         docs = max(min(1 << 14, (1 << 24) // self.columns), 1 << 8)
