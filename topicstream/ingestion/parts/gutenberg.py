@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.ingestion.parse.documents import TEXT, content_kind
+from topicstream.ingestion.tokens.substrings import mark_texts_with
 
 NAMED = "PROJECT GUTENBERG"
 """Every header has it in capitals."""
@@ -52,9 +53,10 @@ def strip_documents(batch: pa.RecordBatch, notes: Counter[str], *, asked: bool) 
     if content_kind(batch) != "text":
         return batch
     texts = batch.column(2)
-    named = pc.fill_null(pc.match_substring(texts, NAMED), False)
-    if not pc.any(named).as_py():
+    marks = mark_texts_with(texts, NAMED)
+    if not marks.any():
         return batch
+    named = pa.array(marks)
     written = texts.filter(named).to_pylist()
     stripped = [strip_boilerplate(text) for text in written]
     n_with_some = sum(len(a) < len(b) for a, b in zip(stripped, written))

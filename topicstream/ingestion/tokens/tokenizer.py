@@ -35,6 +35,7 @@ from topicstream.ingestion.tokens.sequences import (
     join_phrases,
 )
 from topicstream.ingestion.tokens.stopwords import LANGUAGES
+from topicstream.ingestion.tokens.substrings import mark_texts_with
 from topicstream.ingestion.tokens.tools import check_tools, tool
 
 _STEMS_KEPT = 1 << 20
@@ -277,7 +278,7 @@ def prepared(
 def prepared_text(documents: pa.Array, recipe: Recipe) -> pa.Array:
     """Resolve entities and normalise letters of documents, large_string[D]."""
     if recipe.entities:
-        has_some = pc.match_substring(documents, "&").to_numpy(zero_copy_only=False)
+        has_some = mark_texts_with(documents, "&")
         if has_some.any():
             resolved = [html.unescape(t) for t in documents.filter(pa.array(has_some)).to_pylist()]
             documents = pc.replace_with_mask(
