@@ -67,7 +67,10 @@ TARGETS = {
         "tests/numeric/test_owners.py",
         "tests/numeric/test_round_sums.py",
     ],
-    "numeric/tables/packed.py": ["tests/engines/test_gibbs_packed.py"],
+    "numeric/tables/packed.py": [
+        "tests/engines/test_gibbs_packed.py",
+        "tests/numeric/test_packed_table.py",
+    ],
 }
 """A file whose arithmetic decides numbers -> the tests that cover it."""
 

@@ -214,7 +214,7 @@ BAD_JSON = {
     b'{"text": "a\xff"}': "not valid UTF-8 (byte 0xff)",
     b'{"text": "a", "id": "\xff"}': "not valid UTF-8 (byte 0xff)",
     b'{"text": "a", "by": ["\xff"]}': "not valid UTF-8 (byte 0xff)",
-    b'{"text": "a", "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}": "JSON nested too deeply",
+    b'{"text": "a", "x": ' + b"[" * 2_000_000 + b"]" * 2_000_000 + b"}": "JSON nested too deeply",
     b"\0": "not JSON",
 }
 

@@ -18,7 +18,7 @@ from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
 from topicstream.numeric.tables import merging, rounds
 from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.merging import MergedRound, MergeSpace
-from topicstream.numeric.tables.rounds import DenseRound, RoundSpace
+from topicstream.numeric.tables.rounds import DenseRound, RoundSpace, RowRange, SparseRound
 from topicstream.numeric.tables.spec import quantum_of
 
 ROWS = 700
@@ -244,3 +244,51 @@ def test_each_block_has_a_slot_of_its_own():
         deltas.put(block, np.array(rows, np.int32), slot)
     assert [np.unique(delta).tolist() for _, delta in deltas.deltas] == [[0], [1], [2]]
     assert [ids.tolist() for ids in deltas.ids] == [[5], [1, 2, 3, 9], [0, 7]]
+
+
+def test_windows_of_a_mapped_round_return_the_pages_of_all_its_rows(tmp_path, monkeypatch):
+    """Three rows of two blocks of 8 columns fill a window, so ten rows take four."""
+    monkeypatch.setattr(rounds, "WINDOW_BYTES", 3 * 2 * 8 * 4)
+    deltas = DenseRound(RoundSpace(2, tmp_path), most_rows=6, width=8, quantum=0.0)
+    released = []
+    monkeypatch.setattr(deltas._slots, "release_pages", lambda a, b: released.append((a, b)))
+    of_blocks = (np.array([0, 2, 3, 8], np.int32), np.array([1, 2, 9], np.int32))
+    for block, ids in enumerate(of_blocks):
+        slot = deltas.slot(block, ids)
+        slot[:] = block + 1
+        deltas.put(block, ids, slot)
+    assert released == [(0, 4), (6, 9)]
+    released.clear()
+    part = RowRange(0, np.zeros((10, 8), np.float32), np.zeros(0), np.zeros(8), np.zeros(3))
+    deltas.cut(np.array([0, 10]))
+    deltas.add_range(0, part, 1.0)
+    assert part.rows[:, 0].tolist() == [1, 2, 3, 1, 0, 0, 0, 0, 1, 2]
+    # rows 0-2, 3-5, 6-8 and 9 of each block, by their places in its slot
+    assert released == [(0, 2), (6, 8), (2, 3), (8, 8), (3, 4), (8, 8), (4, 4), (8, 9)]
+    released.clear()
+    in_memory = DenseRound(RoundSpace(1), most_rows=6, width=8, quantum=0.0)
+    in_memory.put(0, of_blocks[0], in_memory.slot(0, of_blocks[0]))
+    monkeypatch.setattr(in_memory._slots, "release_pages", lambda a, b: released.append((a, b)))
+    in_memory.cut(np.array([0, 10]))
+    in_memory.add_range(0, part, 0.0)
+    assert released == []
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_delta_that_was_sent_is_the_delta(kind):
+    ids, delta = delta_of(kind, 3)
+    here = DenseRound(RoundSpace(1), 300, padded(COLUMNS), 0.0)
+    there = DenseRound(RoundSpace(1), 300, padded(COLUMNS), 0.0)
+    if kind == "sparse":
+        here = SparseRound(RoundSpace(1), 0.0)
+        there = SparseRound(RoundSpace(1), 0.0)
+    enter(here, 0, kind, 3)
+    there.receive(0, here.part(0, lambda some: [slice(0, len(some))]))
+    [(sent_ids, sent)] = there.deltas
+    assert sent_ids.tolist() == ids.tolist()
+    if kind == "dense":
+        assert np.array_equal(sent, delta)
+        return
+    assert sent.ptr.tolist() == delta.ptr.tolist()
+    assert sent.topic.tolist() == delta.topic.tolist()
+    assert sent.value.tolist() == delta.value.tolist()
