@@ -90,6 +90,26 @@ def test_docword_bad_line(tmp_path: Path, line: str) -> None:
         assert Read(path, on_error="skip", piece_bytes=size, format="docword").bags == got.bags
 
 
+@pytest.mark.parametrize("name", ["docword.txt", "m.mtx"])
+def test_triples_that_count_from_0(tmp_path: Path, name: str) -> None:
+    """Document 0 has word 0 twice and word 2 once, document 1 word 1."""
+    head = "2\n3\n3\n" if name == "docword.txt" else f"{MTX}2 3 3\n"
+    path = write(tmp_path / name, head + "0 0 2\n0 2 1\n1 1 4\n")
+    with pytest.raises(InputError) as caught:
+        Read(path)
+    assert "document number 0 is out of range (1 to 2); give --first-id 0" in str(caught.value)
+    got = Read(path, first_id=0)
+    assert got.bags == [{0: 2, 2: 1}, {1: 4}]
+    assert got.ids == [f"{name}:0", f"{name}:1"] and got.words == ["0", "1", "2"]
+    path.write_text(head + "0 0 2\n0 3 1\n1 1 4\n")
+    with pytest.raises(InputError, match=r"word number 3 is out of range \(0 to 2") as caught:
+        Read(path, first_id=0)
+    assert "first-id" not in str(caught.value)
+
+
+MTX = "%%MatrixMarket matrix coordinate integer general\n"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

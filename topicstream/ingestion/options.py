@@ -256,7 +256,8 @@ class ReadOptions:
     )
     first_id: int | None = option(
         None,
-        "svmlight and LDA-C: number of the first word (default: 1 for svmlight, 0 for LDA-C).",
+        "Number of the first word (and document) in bag-of-words files (default: 0 for LDA-C, 1 "
+        "for svmlight, UCI and Matrix Market).",
         decides="reading",
         recalled="layout",
         group="Input",

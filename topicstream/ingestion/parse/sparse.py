@@ -213,6 +213,10 @@ class MatrixReader(Reader):
     shown: ClassVar[str] = "{:,} x {:,}"
     first_word: ClassVar[int] = 0
 
+    def first_number(self, options: ReadOptions) -> int:
+        """Return the number that the first word without a name has."""
+        return self.first_word
+
     def documents(
         self, source: Source, options: ReadOptions, matrix: Matrix
     ) -> Iterator[pa.RecordBatch]:
@@ -224,7 +228,7 @@ class MatrixReader(Reader):
         )
         listed = words_for(source, options, words.size) if words.names is None else words.names
         source.words = (
-            numbered_words(source, words.size, self.first_word, options)
+            numbered_words(source, words.size, self.first_number(options), options)
             if listed is None
             else listed
         )
@@ -490,7 +494,8 @@ class Triples:
 class TripleReader(MatrixReader):
     """A reader whose file begins with a header of sizes, in ASCII, followed by one cell a line."""
 
-    first_word = 1
+    def first_number(self, options: ReadOptions) -> int:
+        return 1 if options.first_id is None else options.first_id
 
     def header(self, source: Source) -> MatrixHeader:
         """Read the sizes.
@@ -502,7 +507,9 @@ class TripleReader(MatrixReader):
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         header = self.header(source)
         cells = Triples(source, header, ascending=not options.transpose)
-        matrix = Matrix(cells, True, Side(header.documents, first=1, mark=":"), Side(header.words))
+        first = self.first_number(options)
+        documents = Side(header.documents, first=first, mark=":")
+        matrix = Matrix(cells, True, documents, Side(header.words))
         yield from self.documents(source, options, matrix)
 
 
@@ -529,6 +536,8 @@ def _cells(
     cells = parsed_numbers(lines, header.real).reshape(-1, header.fields)
     if header.fields == 2:
         cells = np.column_stack((cells, np.ones(len(cells), cells.dtype)))
+    base = 1 if options.first_id is None else options.first_id
+    cells[:, :2] += 1 - base
     docs, words, counts = cells.T
     below = np.zeros(len(docs), docs.dtype)
     if first is not None:
@@ -536,11 +545,13 @@ def _cells(
             np.concatenate(([first], np.where(docs <= header.documents, docs, first)))
         )[:-1]
     wrong = {
-        f"document number {{0}} is out of range (1 to {header.documents})": (docs < 1)
-        | (docs > header.documents),
+        f"document number {{0}} is out of range ({base} to {base - 1 + header.documents})": (
+            (docs < 1) | (docs > header.documents)
+        ),
         "a document out of order; sort the file by document (by row)": docs < below,
-        f"word number {{1}} is out of range (1 to {header.words})": (words < 1)
-        | (words > header.words),
+        f"word number {{1}} is out of range ({base} to {base - 1 + header.words})": (
+            (words < 1) | (words > header.words)
+        ),
         "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
     }
     if header.real and not (options.weighted or options.binarize):
@@ -550,7 +561,10 @@ def _cells(
     bad = np.logical_or.reduce(list(wrong.values()))
     for i in np.flatnonzero(bad).tolist():
         reason = next(reason for reason, rows in wrong.items() if rows[i])
-        source.reject(int(numbers[i]), reason.format(int(docs[i]), int(words[i])), lines[i])
+        named = [int(number) - 1 + base for number in (docs[i], words[i])]
+        if base == 1 and min(named) == 0:
+            reason += "; give --first-id 0 where the file counts from 0"
+        source.reject(int(numbers[i]), reason.format(*named), lines[i])
     cells = cells[~bad]
     if header.real and not (options.weighted or options.binarize):
         cells = cells.astype(np.int64)  # counts, which R's writeMM writes as real
