@@ -10,8 +10,9 @@ import pytest
 from topicstream.base.errors import StoreError
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec
 from topicstream.numeric.kernels.constants import Constants
-from topicstream.numeric.tables.merging import Merging
+from topicstream.numeric.tables.merging import MergeSpace, Merging
 from topicstream.numeric.tables.packed import PIECE, PackedTable
+from topicstream.numeric.tables.rounds import RoundSpace
 from topicstream.numeric.tables.table import Sizes
 
 SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
@@ -109,3 +110,27 @@ def test_a_sum_of_samples_is_a_table_of_its_own():
     assert (plan.rows, plan.fixed) == ((600 + 1200) * 4, 130 * 32)
     plan = PackedTable.footprint(replace(SPEC, samples=range(3)), sizes)
     assert plan.rows == (600 + 1300) * 4
+
+
+def test_an_emptied_table_has_no_totals():
+    table = filled([[4, 0, 2], [5, 6, 0]])
+    assert table.totals[:3].tolist() == [9, 6, 2]
+    table.clear()
+    assert table.totals.tolist() == [0] * len(table.totals)
+
+
+def test_sums_of_a_round_that_merge_are_those_of_its_deltas(tmp_path):
+    """Row 0 loses 1 of topic 0 to topic 2 by two blocks, row 3 gains topic 1 by the second."""
+    table = filled([[4, 0, 2], [5, 6, 0], [1, 0, 7], [2, 2, 2]])
+    deltas = table.new_round(RoundSpace(2, merge=MergeSpace(1 << 20, tmp_path)), 4, 1e3)
+    moves = (
+        ([0], [0, 2], [0, 2], [-1, 1]),
+        ([0, 3], [0, 2, 4], [0, 2, 0, 1], [-1, 1, -1, 1]),
+    )
+    for block, (rows, ptr, topics, values) in enumerate(moves):
+        delta = SparseDelta(np.array(ptr), np.array(topics, np.int32), np.array(values))
+        deltas.put(block, np.array(rows, np.int32), delta)
+    table.apply(deltas)
+    assert table.totals[:3].tolist() == [9, 9, 13]
+    rows = np.concatenate([rows.copy() for _, rows in table.pieces()])
+    assert rows[:, :3].tolist() == [[2, 0, 4], [5, 6, 0], [1, 0, 7], [1, 3, 2]]
