@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from topicstream.display.topic_list import TopicList
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.model.edits import apply_view, view_of
+from topicstream.model.topic_kinds import largest_topics
 from topicstream.training.loop import train
 from topicstream.verbs import TopicModel
 
@@ -135,15 +138,16 @@ class Fit:
     def documents(self) -> Any:
         """Return the documents as a ``pandas.DataFrame``.
 
-        Columns: the metadata of the store, ``topic`` (the largest), ``share`` (of it) and, where
+        Columns: the metadata of the store, ``topic`` (the largest, but for a background), ``share`` (of it) and, where
         the store keeps it, ``text``. A row per document by its id. It needs pandas.
         """
         _import_pandas()
         columns = [name for name in self._table.column_names if name not in ("id", "source")]
         frame = self._table.select(columns).to_pandas()
         frame.index = self._index()
-        frame["topic"] = self.model.topic_ids[self._shares.argmax(axis=1)]
-        frame["share"] = self._shares.max(axis=1)
+        largest = largest_topics(self._shares, apply_view(self.model, view_of(self.model)))
+        frame["topic"] = self.model.topic_ids[largest]
+        frame["share"] = self._shares[np.arange(len(largest)), largest]
         if self.corpus.manifest.texts is not None:
             frame["text"] = self.corpus.texts()
         return frame
@@ -194,8 +198,8 @@ class Fit:
         return f"{self.corpus!r}\n{self.topics!r}"
 
     def _repr_html_(self) -> str:
-        """Show the topics as an HTML table."""
-        return self.topics._repr_html_()
+        """Show the corpus and the topics as an HTML table."""
+        return f"<p>{escape(repr(self.corpus))}</p>{self.topics._repr_html_()}"
 
     @cached_property
     def _table(self) -> pa.Table:

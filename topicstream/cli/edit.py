@@ -14,7 +14,9 @@ from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.extension import extended, take_extensions
 from topicstream.ingestion.tokens.word_lists import describe_parts
 from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
-from topicstream.model.edits import Label, edit, read_log
+from topicstream.model.edits import Label, apply_view, edit, read_log
+from topicstream.model.topic_kinds import describe_topics
+from topicstream.model.topic_model import TopicModel
 
 DROPPED = (
     "{corpus}: {dropped:word} {would}dropped, with {tokens:,.0f} tokens; {words:,} left[; "
@@ -127,8 +129,11 @@ def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
         proposed = each("{topic:>5}  {label}", edits)
     view = edit(model, edits, undo=undo or 0, dry_run=dry_run)
     log = read_log(model)
+    edited = apply_view(TopicModel.open(model, memory_limit=-1), view)
+    described = describe_topics(len(view), edited.background_topics)
+    verb = "would be" if dry_run else "is" if len(view) == 1 else "are"
     click.echo(
-        f"{model}: {len(view)} topics {'would be' if dry_run else 'are'} shown, "
+        f"{model}: {described} {verb} shown, "
         f"{len(view.labels)} with a label,"
         f" {sum(len(m) > 1 for m in view.members)} merged, {len(view.dropped)} dropped",
         err=True,

@@ -15,10 +15,9 @@ from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.scoring import figure_lines, scorers
 from topicstream.evaluation.scoring import options_of as scorer_options
+from topicstream.model.topic_kinds import describe_topics
 
-HEAD = (
-    "{model}: [{topics} topics over {words:word}][{components} components over {numbers} numbers]"
-)
+HEAD = "{model}: [{described} over {words:word}][{components} components over {numbers} numbers]"
 
 
 def options_of_scorers(line: Sequence[str]) -> Mapping[str, Section]:
@@ -45,7 +44,10 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
 
 def lines(result: dict[str, Any]) -> list[str]:
     """Format the scores as lines."""
-    out = render(HEAD, result)
+    about = dict(result)
+    if "topics" in result:
+        about["described"] = describe_topics(result["topics"], result.get("background_topics", []))
+    out = render(HEAD, about)
     known = plugins.entries(plugins.SCORERS)
     for name, entry in result.items():
         if isinstance(entry, dict):

@@ -20,6 +20,7 @@ from topicstream.cli.options import click_option, config_of, options_of, value_o
 from topicstream.engines import find
 from topicstream.engines.about import About
 from topicstream.engines.base import Options
+from topicstream.model.topic_kinds import describe_topics
 from topicstream.training.config import TrainConfig
 
 PLACES = {"model", "corpus", "threads", "mem_limit", "as_json"}
@@ -34,7 +35,7 @@ DRY_RUN = (
 PAYS = 0.5
 """Share of the number of workers that a cluster must gain in speed to pay."""
 SUMMARY = (
-    "{model}: {topics:topic}, {passes:pass} ({stopped})[, running perplexity "
+    "{model}: {described}, {passes:pass} ({stopped})[, running perplexity "
     "{last.running_perplexity:.1f}]"
     "[, held-out perplexity {last.heldout_perplexity:.1f}], peak memory {peak:.0f} MB"
 )
@@ -110,6 +111,8 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
         more, more_lines = ({}, []) if config.dry_run else run_extensions(asked, config)
     result = {
         "model": str(trained.model),
+        "topics": trained.topics,
+        "background_topics": list(trained.background_topics),
         "passes": trained.passes,
         "stopped": trained.reason,
         "last": dict(trained.last),
@@ -121,7 +124,7 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
         )
     about = {
         **result,
-        "topics": trained.topics,
+        "described": describe_topics(trained.topics, trained.background_topics),
         "peak": trained.last.get("rss_peak_bytes", 0) / 2**20,
     }
     return {**result, **more}, render(SUMMARY, about) + more_lines

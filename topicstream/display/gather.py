@@ -27,6 +27,7 @@ from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.metadata import Metadata
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.top import Best
+from topicstream.model.topic_kinds import largest_topics
 
 MOST_GROUPS = 24
 MOST_DISTINCT = 0.5
@@ -128,7 +129,7 @@ class ReportSums:
     share
         Sums of p(k|d), float64[K].
     first
-        Documents whose largest topic it is, int64[K].
+        Documents whose largest topic it is, the background apart, int64[K].
     top
         Typical documents: ``ids`` int64[n, K], their global numbers, and ``scores``.
     by
@@ -283,7 +284,7 @@ def gather_report(
         out.docs += len(used)
         out.left_out += int(listed.sum()) - len(used)
         out.share += np.ones(len(used), used.dtype) @ used
-        out.first += np.bincount(used.argmax(axis=1), minlength=topics) if len(used) else 0
+        out.first += np.bincount(largest_topics(used, shown.model), minlength=topics)
         out.top.add(first, m if used is m else np.where(counts[:, None], m, -np.inf))
         if out.product is not None and number % every == 0:
             out.product += used.T @ used

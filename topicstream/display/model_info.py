@@ -16,7 +16,7 @@ from topicstream.model.formula import parse_formula
 from topicstream.model.manifest import manifest_json, read_manifest
 from topicstream.model.parts import model_parts
 from topicstream.model.store import read_history
-from topicstream.model.topic_kinds import BACKGROUND, DEAD
+from topicstream.model.topic_kinds import BACKGROUND, DEAD, describe_topics
 from topicstream.model.topic_model import TopicModel
 
 _OWN = ("schema", "kind", "files", "words", "topics", "alpha", "alpha_sum", "beta", "vocab_sha256")
@@ -99,7 +99,7 @@ def _unusual_topics(model: TopicModel, order: np.ndarray) -> dict[str, list[int]
     }
 
 
-SUMMARY = """{path}: {topics} topics over {words:word}
+SUMMARY = """{path}: {described} over {words:word}
 [  engine       {engine}[ ({cites})]]
 [  options      {options}]
 [  weighting    {weighting.kind}]
@@ -135,6 +135,7 @@ def lines(info: dict[str, Any]) -> list[str]:
         **{
             name: None if info.get(name) is None else str(info[name]) for name in ("seed", "passes")
         },
+        "described": describe_topics(info["topics"], info.get("background_topics", [])),
         "seeded": sum(len(topic["words"]) for topic in seeds),
         "seed_words": len(seeds),
         "empty_topics": len(empty),

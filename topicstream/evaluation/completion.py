@@ -205,6 +205,17 @@ class PreparedPart:
         return sum(len(keys) for _, keys in self.parts)
 
 
+def check_documents(corpus: Corpus, parts: Sequence[str]) -> None:
+    """Refuse parts (``heldout``, ``train``) of a corpus that hold no documents."""
+    flags = [part == "heldout" for part in parts]
+    if not any(corpus.part(flag).docs for flag in flags):
+        where = "set aside" if any(flags) else "in the training part"
+        raise InputError(
+            f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a "
+            f"--heldout corpus"
+        )
+
+
 def prepare_heldout(
     corpus: Corpus,
     parts: Sequence[str] = ("heldout",),
@@ -228,12 +239,7 @@ def prepare_heldout(
         If the parts hold no documents.
     """
     flags = [part == "heldout" for part in parts]
-    if not any(corpus.part(f).docs for f in flags):
-        where = "set aside" if any(flags) else "in the training part"
-        raise InputError(
-            f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a "
-            f"--heldout corpus"
-        )
+    check_documents(corpus, parts)
     grids = [corpus.grid(block_cells(topics), block_docs(topics), heldout=f) for f in flags]
     keys = [
         document_keys(corpus, f) if split else np.zeros(corpus.part(f).docs, np.uint64)

@@ -133,8 +133,8 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     dict
         ``matched``: a list of dicts with a, b, distance, share_a, share_b, kind_a, kind_b, words,
         gained and lost, the nearest pairs first; ``unmatched_a``, ``unmatched_b``: topic, share,
-        kind, words; ``mean_distance`` over the matched (None without any); ``vocabulary``: sizes
-        and common words.
+        kind, words; ``mean_distance`` over the matched without the background (None without
+        any); ``vocabulary``: sizes and common words.
 
     Raises
     ------
@@ -195,17 +195,23 @@ def compare(config: CompareConfig) -> dict[str, Any]:
         ]
         for m, pairs in ((0, rows), (1, columns))
     ]
+    counted = near & ~(_backgrounds(one)[rows] | _backgrounds(two)[columns])
     common = int((two.vocabulary.find(one.vocabulary.words) >= 0).sum())
     return {
         "a": one.name,
         "b": two.name,
         "matched": matched,
-        "mean_distance": float(np.mean(value[near])) if near.any() else None,
+        "mean_distance": float(np.mean(value[counted])) if counted.any() else None,
         "unmatched_a": left[0],
         "unmatched_b": left[1],
         "far": far,
         "vocabulary": {"a": one.n_words, "b": two.n_words, "common": common},
     }
+
+
+def _backgrounds(model: TopicModel) -> np.ndarray:
+    """Select the background topics, bool[K]."""
+    return np.isin(model.column_ids, model.background_topics)
 
 
 def _changed(before: list[str], after: list[str]) -> dict[str, Json]:

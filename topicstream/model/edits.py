@@ -27,7 +27,6 @@ from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, log_text, write_bytes
 from topicstream.base.records import Count, Record, decode_record, plain
 from topicstream.model.manifest import EDITS, IDS, Origin, origin_of, read_ids, read_manifest
-from topicstream.model.topic_kinds import kinds_of_origin, topic_kinds
 from topicstream.model.topic_model import TopicModel
 
 LOG = EDITS
@@ -199,16 +198,15 @@ class EditedModel(TopicModel):
         return np.array(self.view.ids, np.int64)
 
     @cached_property
-    def kinds(self) -> list[str]:
-        """Return the kinds of the topics, as ``TopicModel.kinds`` does."""
-        trained = kinds_of_origin(self.trained)
-        known = {
+    def known_kinds(self) -> dict[int, str]:
+        """Return the kinds by column, as ``TopicModel.known_kinds`` does."""
+        trained = self.trained.known_kinds
+        return {
             place: trained[column]
             for place, members in enumerate(self.view.members)
             for column in members
             if column in trained
         }
-        return topic_kinds(self, known)
 
     def __reduce__(self) -> tuple[type[EditedModel], tuple[TopicModel, View]]:
         """Pickle the trained model and the view, so that the receiver applies it again."""

@@ -15,10 +15,12 @@ of documents are live: a label has a topic however few documents bear it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from topicstream.base.text import counted
 
 if TYPE_CHECKING:
     from topicstream.model.topic_model import TopicModel
@@ -118,10 +120,43 @@ def counted_in_means(kinds: Sequence[str]) -> np.ndarray:
     return np.array([kind == LIVE for kind in kinds], bool)
 
 
+def largest_topics(shares: np.ndarray, model: TopicModel) -> np.ndarray:
+    """Choose the largest topic of each document by column, int64[D], the background apart.
+
+    Parameters
+    ----------
+    shares
+        float[D, K], by the columns of the model.
+    model
+        A model, or the model that a view shows.
+    """
+    background = [k for k, kind in model.known_kinds.items() if kind == BACKGROUND]
+    if not background or len(background) == shares.shape[1]:
+        return np.asarray(shares.argmax(axis=1))
+    others = shares.copy()
+    others[:, background] = -1.0
+    return np.asarray(others.argmax(axis=1))
+
+
 def ranked(kinds: Sequence[str], values: np.ndarray) -> list[int]:
     """Order topics by falling value: live ones first, then the background, then dead ones."""
     place = np.array([(LIVE, BACKGROUND, DEAD).index(kind) for kind in kinds])
     return [int(k) for k in np.lexsort((np.arange(len(place)), -values, place))]
+
+
+def describe_topics(topics: int, background: Sized) -> str:
+    """Count topics for people, the background apart: ``19 topics and a background topic``.
+
+    Parameters
+    ----------
+    topics
+        How many there are, the background included.
+    background
+        The background topics among them.
+    """
+    if not background:
+        return counted(topics, "topic")
+    return f"{counted(topics - len(background), 'topic')} and a background topic"
 
 
 def mark_kind(kind: str) -> str:
@@ -138,11 +173,10 @@ def dead_warning(model: TopicModel) -> list[str]:
     if not dead:
         return []
     verb = "is" if dead == 1 else "are"
-    noun = "topic" if model.n_topics == 1 else "topics"
+    background = model.background_topics
     carried = max(1, model.n_topics - dead)
-    noun_carried = "topic" if carried == 1 else "topics"
     return [
-        f"{dead} of {model.n_topics} {noun} {verb} dead, with next to nothing of the corpus "
-        f"(`topics show` marks them): the corpus carries about {carried} {noun_carried} "
-        f"(-K {carried})"
+        f"{dead} of {counted(model.n_topics - len(background), 'topic')} {verb} dead, with next to "
+        f"nothing of the corpus (`topics show` marks them): the corpus carries about "
+        f"{describe_topics(carried, background)} (-K {carried})"
     ]

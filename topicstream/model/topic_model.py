@@ -21,7 +21,7 @@ from topicstream.base.files.plain import refuse_linked_folders
 from topicstream.base.machine import versions
 from topicstream.base.places import places
 from topicstream.base.records import plain
-from topicstream.base.text import noun_of
+from topicstream.base.text import counted, noun_of
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.model.arrays import StoredArray
 from topicstream.model.manifest import (
@@ -33,7 +33,7 @@ from topicstream.model.manifest import (
     write_ids,
 )
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
-from topicstream.model.topic_kinds import kinds_of_origin, topic_kinds
+from topicstream.model.topic_kinds import BACKGROUND, describe_topics, kinds_of_origin, topic_kinds
 from topicstream.model.weighting import Weights
 
 VALUES = 1 << 20
@@ -269,7 +269,8 @@ class TopicModel:
     def __repr__(self) -> str:
         where = repr(self.name) if self.path else self.name
         engine = f", {self.manifest.engine}" if self.manifest.engine else ""
-        return f"TopicModel({where}: {self.n_topics} topics, {self.n_words:,} words{engine})"
+        topics = describe_topics(self.n_topics, self.background_topics)
+        return f"TopicModel({where}: {topics}, {counted(self.n_words, 'word')}{engine})"
 
     def load(self) -> None:
         """Bring the table into memory (4 W K bytes)."""
@@ -302,7 +303,18 @@ class TopicModel:
 
         ``topicstream.model.topic_kinds`` defines the kinds.
         """
-        return topic_kinds(self, kinds_of_origin(self))
+        return topic_kinds(self, self.known_kinds)
+
+    @cached_property
+    def known_kinds(self) -> dict[int, str]:
+        """Return the kinds by column that the training decided, without a look at the table."""
+        return kinds_of_origin(self)
+
+    @property
+    def background_topics(self) -> list[int]:
+        """Return the number of the background topic in a list, empty without one."""
+        numbers = self.column_ids
+        return [int(numbers[k]) for k, kind in self.known_kinds.items() if kind == BACKGROUND]
 
     @cached_property
     def words(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -30,9 +30,9 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines.base import VectorEngine, passes_needed
 from topicstream.engines.covariates import DEVIATIONS
-from topicstream.model.manifest import Origin, as_origin, origin_of
+from topicstream.model.manifest import Origin, as_origin, origin_of, read_ids
 from topicstream.model.store import ModelWriter
-from topicstream.model.topic_kinds import dead_warning
+from topicstream.model.topic_kinds import dead_warning, describe_topics
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.training.config import TrainConfig
@@ -59,8 +59,8 @@ ALL_DONE = "all passes done"
 class Trained:
     """The result of ``train``.
 
-    The folder of the model, all passes made, the reason why it stopped, the last history record and
-    the number of topics.
+    The folder of the model, all passes made, the reason why it stopped, the last history record,
+    the number of topics, and the number of the background topic among them in a list.
     """
 
     model: Path
@@ -68,12 +68,14 @@ class Trained:
     reason: str
     last: Mapping[str, Any]
     topics: int = 0
+    background_topics: Sequence[int] = ()
 
     def __repr__(self) -> str:
         passes = counted(self.passes, "pass")
         why = f" ({self.reason})" if self.reason else ""
+        topics = describe_topics(self.topics, self.background_topics)
         perplexity = self.last.get("running_perplexity")
-        text = f"{self.model}: {counted(self.topics, 'topic')}, {passes}{why}"
+        text = f"{self.model}: {topics}, {passes}{why}"
         return text + (f", running perplexity {perplexity:.1f}" if perplexity else "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -211,7 +213,7 @@ def _begin(config: TrainConfig, run: TrainingRun) -> None:
 
 
 def _rehearsed(session: Session, signals: Signals, config: TrainConfig) -> Trained:
-    return Trained(session.run.folder, 0, "dry run", rehearse(session), session.engine.shape.topics)
+    return _describe(session, "dry run", rehearse(session))
 
 
 def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
@@ -222,13 +224,7 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
     message = "" if finished is None else _nothing_to_do(session, finished, run.stopping)
     if finished is not None and message:
         run.progress.say(f"{run.folder}: finished already{message}, --force starts over")
-        return Trained(
-            run.folder,
-            session.passes,
-            finished.reason,
-            session.history.last,
-            session.engine.shape.topics,
-        )
+        return _describe(session, finished.reason, session.history.last)
     session.begin()
     session.heed = signals.heed
 
@@ -259,9 +255,17 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
         warnings = dead_warning(TopicModel.open(run.folder, memory_limit=-1)) + warnings
     for warning in warnings:
         run.progress.say(f"warning: {warning}")
-    return Trained(
-        run.folder, session.passes, reason, session.history.last, session.engine.shape.topics
-    )
+    return _describe(session, reason, session.history.last)
+
+
+def _describe(session: Session, reason: str, last: Mapping[str, Any]) -> Trained:
+    """Describe the model of a session, and why its training ended."""
+    folder = session.run.folder
+    topics = session.engine.shape.topics
+    background = []
+    if getattr(session.engine.options, "background", None):
+        background = [read_ids(folder, topics).ids[-1]]
+    return Trained(folder, session.passes, reason, last, topics, background)
 
 
 def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> str:

@@ -16,11 +16,11 @@ import numpy as np
 from topicstream.base.errors import DiskTooSmall, DoesNotFit
 from topicstream.base.machine import PROCESS_BYTES, format_bytes
 from topicstream.base.memory import Array, MemoryLimit, MemoryPlan, Stage, plan_memory, total_bytes
-from topicstream.base.text import counted
 from topicstream.corpus.format import CELLS, DOCS
 from topicstream.corpus.grid import Grid
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule, padded, workspace_bytes
 from topicstream.engines.covariates import prior_stats
+from topicstream.model.topic_kinds import describe_topics
 from topicstream.numeric.tables.layouts import LAYOUTS
 from topicstream.numeric.tables.table import Footprint, Sizes
 
@@ -282,7 +282,9 @@ def make_plan(work: Work, room: Allowance) -> Plan:
         Naming what the run would write.
     """
     tables = TableBytes(work.engine, work.block)
-    task = f"{work.engine.name} with {counted(work.engine.shape.topics, 'topic')}"
+    topics = work.engine.shape.topics
+    background = [topics - 1] if getattr(work.engine.options, "background", None) else []
+    task = f"{work.engine.name} with {describe_topics(topics, background)}"
     planned = task + " and --tables memory" * (room.tables == "memory")
     fitting: list[tuple[float, Placement, MemoryPlan, Sums, int]] = []
     refused: list[DoesNotFit] = []

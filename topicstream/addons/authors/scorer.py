@@ -27,7 +27,12 @@ from topicstream.base.memory import MemoryLimit, Room
 from topicstream.base.options import option
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import Perplexity, log_likelihood, split_documents
+from topicstream.evaluation.completion import (
+    Perplexity,
+    check_documents,
+    log_likelihood,
+    split_documents,
+)
 from topicstream.evaluation.keys import document_keys, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
@@ -283,6 +288,7 @@ def author_perplexity(
     ------
     StoreError, InputError; DoesNotFit where the authors do not fit.
     """
+    check_documents(corpus, ("heldout",))
     authors = _TestAuthors(model, corpus, split, known_only, limit or MemoryLimit.parse(None))
     sweeps = authors.fold_in(threads, tol, inner)
     sums = np.zeros(2)

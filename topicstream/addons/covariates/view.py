@@ -28,6 +28,8 @@ from topicstream.model.formula import Covariate, as_days
 
 POINTS = 40
 """Points of a curve."""
+LEAST_WHOLE = 5
+"""Between whole ends so far apart a number is taken at whole values; 0 to 1 is a share."""
 PLOTTED = 12
 HEAD = (
     "predicted shares in %, the other covariates at their reference or mean; in brackets the 95 % "
@@ -273,12 +275,24 @@ def variables(design: PriorDesign) -> Iterator[tuple[Covariate, list[tuple[str, 
         if covariate.levels:
             yield covariate, [(level, level) for level in covariate.levels[:MOST_LISTED]]
             continue
-        points = np.linspace(covariate.low, covariate.high, POINTS)
+        points = points_of(covariate)
         if covariate.kind == "date":
-            names = [str(day) for day in as_days(points).tolist()]
+            names = np.datetime_as_string(as_days(points)).tolist()
         else:
             names = [f"{x:.6g}" for x in points]
         yield covariate, list(zip(names, points.tolist(), strict=True))
+
+
+def points_of(covariate: Covariate) -> np.ndarray:
+    """Choose the values of a number or date that shares are predicted for.
+
+    Between whole ends that lie apart, such as years and grades, they are whole.
+    """
+    low = covariate.low
+    high = covariate.high
+    points = np.linspace(low, high, POINTS)
+    whole = low == round(low) and high == round(high) and high - low >= LEAST_WHOLE
+    return np.unique(np.rint(points)) if whole and covariate.kind != "date" else points
 
 
 def predicted_rows(
@@ -336,17 +350,36 @@ def draw(rows: list[dict[str, Any]], figure: Figure) -> int:
         shares = [100 * row["share"] for row in own]
         figure.set_title(axis, f"{key[0]} {shortened(own[0]['label'], 24)}, by {key[1]}")
         names = [figure.escape_formulas(shortened(row["value"], 18)) for row in own]
-        places = list(range(len(own)))
+        is_curve = own[0]["documents"] is None
+        places = values_of(own) if is_curve else np.arange(len(own))
         ends = [(row["low"], row["high"]) for row in own if row["low"] is not None]
         low, high = 100 * np.array(ends).T if ends else (shares, shares)
-        if own[0]["documents"] is None:
+        if is_curve:
             axis.plot(places, shares, lw=1.2)
             axis.fill_between(places, low, high, alpha=0.18, lw=0)
+            figure.set_ticks(axis, kind_of(places))
+            axis.tick_params(axis="x", labelsize=6)
         else:
             axis.bar(places, shares, color="C0", alpha=0.6)
             axis.vlines(places, low, high, color="0.2", lw=1)
-        every = max(1, len(own) // 6)
-        axis.set_xticks(places[::every], names[::every], fontsize=6)
+            every = max(1, len(own) // 6)
+            axis.set_xticks(places[::every], names[::every], fontsize=6)
         axis.set_ylim(0, None)
     figure.save("predicted share of documents, %")
     return len(chosen)
+
+
+def values_of(rows: list[dict[str, Any]]) -> np.ndarray:
+    """Read the values of a curve as numbers, or as dates, datetime64[D]."""
+    texts = np.array([row["value"] for row in rows])
+    try:
+        return texts.astype(np.float64)
+    except ValueError:
+        return texts.astype("datetime64[D]")
+
+
+def kind_of(values: np.ndarray) -> str:
+    """Return the kind of the ticks below a curve, as ``Figure.set_ticks`` takes it."""
+    if values.dtype.kind == "M":
+        return "date"
+    return "whole" if (values == np.rint(values)).all() else "number"

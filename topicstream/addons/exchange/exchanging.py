@@ -113,10 +113,15 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
         raise
     size = _size(path)
     seconds = time.perf_counter() - began
+    marked = {}
+    if view is not None and "topics" in more:
+        background = _as_shown(opened, view).background_topics
+        marked = {"background_topics": background} if background else {}
     return {
         "format": kind.name,
         "out": str(path),
         **more,
+        **marked,
         "bytes": size,
         "seconds": seconds,
         "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),

@@ -10,6 +10,7 @@ from topicstream.addons.exchange.formats import formats_listed
 from topicstream.base.text import counted, render
 from topicstream.cli.command import Printed, topics_command
 from topicstream.cli.options import config_of, options_of
+from topicstream.model.topic_kinds import describe_topics
 
 SUMMARY = (
     "{out}: {format}, {what}[, {regions}][ (the prior stands for {unknown_cells:cell} "
@@ -44,6 +45,14 @@ def command(**values: Any) -> Printed:
     The help above lists the formats.
     """
     summary = export_model(config_of(ExportConfig, values))
-    contents = [counted(summary[name], noun) for name, noun in COUNTED.items() if name in summary]
+    contents = [_describe(summary, name) for name in COUNTED if name in summary]
     about = {**summary, "what": contents, "regions": summary.get("described")}
     return summary, render(SUMMARY, about)
+
+
+def _describe(summary: dict[str, Any], name: str) -> str:
+    """Count a part of what was written, and name the background among the topics."""
+    background = summary.get("background_topics", [])
+    if name != "topics" or not background:
+        return counted(summary[name], COUNTED[name])
+    return f"{describe_topics(summary[name], background)} (topic {background[0]})"

@@ -118,6 +118,17 @@ REFUSED = {
     "onnx": "has no operator for topic inference that a runtime would have; take parquet",
     "rds": "is R's own serialisation; R reads Parquet (arrow::read_parquet)",
 }
+_PICKLED = "is a pickle, which no command here writes; in Python, TopicModel.open(model)."
+UNWRITTEN = {
+    "gensim": _PICKLED + "to_gensim() is the object, which gensim's save() writes",
+    "sklearn": _PICKLED + "to_sklearn() is the object, which joblib writes",
+    "joblib": _PICKLED + "to_sklearn() is the object, which joblib writes",
+    "pickle": _PICKLED + "to_gensim() and to_sklearn() are the objects",
+    "tomotopy": "is a dump of C++ objects, which tomotopy alone writes; take csv or mallet",
+    "mallet-model": "is serialised Java, which MALLET alone writes; --format mallet writes its "
+    "topic-word-weights.txt and topic-keys.txt",
+}
+"""Of those that are refused, reasons where a model is to be written."""
 FOREIGN = {
     ".pkl": "pickle",
     ".pickle": "pickle",
@@ -169,7 +180,8 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
         name = foreign or candidates[0].name
     name = {"docword": "uci"}.get(name, name)  # as `ingest` calls it
     if name in REFUSED:
-        raise InputError(f"{path}: {REFUSED[name]}")
+        reason = REFUSED[name] if way == "read" else UNWRITTEN.get(name, REFUSED[name])
+        raise InputError(f"{path}: {reason}")
     if name not in known:
         raise UsageError(f"--format {name}: no such format; choose one of {names}")
     if not getattr(known[name], way):

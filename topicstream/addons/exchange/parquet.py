@@ -32,6 +32,7 @@ from topicstream.model.exchange import (
     check_words,
 )
 from topicstream.model.manifest import Origin
+from topicstream.model.topic_kinds import mark_kind
 from topicstream.model.topic_model import TopicModel
 
 KEY = b"topicstream"
@@ -122,11 +123,13 @@ def write(job: Export) -> dict[str, float]:
 
 
 def write_csv(job: Export) -> dict[str, float]:
-    """p(word | topic) of every word, for spreadsheets."""
+    """p(word | topic) of every word, for spreadsheets; unusual kinds are named in the head."""
     model = job.model
-    schema = pa.schema(
-        [("word", pa.large_string()), *((f"topic_{k}", pa.float32()) for k in job.numbers)]
-    )
+    names = [
+        f"topic_{k}" + (f"_{mark}" if (mark := mark_kind(kind)) else "")
+        for k, kind in zip(job.numbers, model.kinds, strict=True)
+    ]
+    schema = pa.schema([("word", pa.large_string()), *((name, pa.float32()) for name in names)])
     with written(job.path, force=job.force) as file, pacsv.CSVWriter(file, schema) as writer:
         for start, rows in model.spans():
             p = np.ascontiguousarray(((rows + model.beta) / model.norms).T, np.float32)

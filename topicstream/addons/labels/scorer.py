@@ -33,6 +33,7 @@ from topicstream.base.text import render
 from topicstream.corpus.block import Block
 from topicstream.corpus.format import LABELS
 from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.completion import check_documents
 from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import block_cells
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
@@ -487,6 +488,7 @@ def score_labels(
         If there are no labels, or no threshold and no training documents.
     """
     model = run.model
+    check_documents(store, parts)
     rule = choose_threshold(run) if threshold is None else ChosenThreshold(threshold)
     predicted = predict(
         model,
@@ -497,7 +499,10 @@ def score_labels(
         progress=run.step("labels"),
     )
     if not predicted.docs:
-        raise InputError(f"{store.path}: none of these documents has a label")
+        raise InputError(
+            f"{store.path}: none of these documents has a label; name their field with "
+            f"--meta labels=FIELD at ingest, of raw documents with --label-field"
+        )
     right, said = predicted.counts(0, rule.at_least_one)
     precision, recall, micro = precision_recall_f1(
         right, said, int(predicted.true.sum()) + predicted.unknown

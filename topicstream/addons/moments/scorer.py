@@ -16,6 +16,7 @@ from topicstream.base.memory import MemoryLimit
 from topicstream.base.options import option
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.completion import check_documents
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.scoring import Entry, Scorer
 from topicstream.model.topic_model import TopicModel
@@ -90,6 +91,7 @@ def pair_entropy(
         )
     if store.weighted:
         raise InputError(f"{store.path}: has real-valued cells; pairs of words need whole counts")
+    check_documents(store, ("heldout",) if heldout else ("train",))
     k = model.n_topics
     stored = "pairs" in model.manifest.tables
     a = model.table("pairs").gather(np.arange(k)) if stored else second_moment(model.alpha)

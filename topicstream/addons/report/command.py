@@ -11,9 +11,10 @@ from topicstream.base.text import render
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.display.config import ReportConfig
+from topicstream.model.topic_kinds import describe_topics
 
 SUMMARY = (
-    "{out}: {topics:topic}, {documents:document}[, {periods:period}][, by {columns}]; "
+    "{out}: {described}, {documents:document}[, {periods:period}][, by {columns}]; "
     "{megabytes:.2f} MB"
 )
 
@@ -33,4 +34,9 @@ def command(model: str, **values: Any) -> Printed:
         result = report(config_of(ReportConfig, {"model": model, **values}, progress=progress))
         for note in result["notes"]:
             progress.say(f"  {note}")
-    return result, render(SUMMARY, {**result, "megabytes": result["bytes"] / 1e6})
+    about = {
+        **result,
+        "described": describe_topics(result["topics"], result["background_topics"]),
+        "megabytes": result["bytes"] / 1e6,
+    }
+    return result, render(SUMMARY, about)

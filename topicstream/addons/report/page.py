@@ -55,6 +55,7 @@ from topicstream.evaluation.visiting import left_out_text
 from topicstream.ingestion.open.inputs_record import file_of
 from topicstream.model.manifest import origin_of
 from topicstream.model.top import words_by_relevance
+from topicstream.model.topic_kinds import describe_topics
 
 SCRIPTS = (
     "data.js",
@@ -183,6 +184,7 @@ class WrittenPage(Summary):
     out: str
     bytes: int
     topics: int
+    background_topics: list[int]
     documents: int
     left_out: int
     periods: int
@@ -200,7 +202,8 @@ def report(config: ReportConfig) -> WrittenPage:
     Returns
     -------
     dict
-        out, bytes, topics, documents, periods, columns, notes.
+        out, bytes, topics (a background included), background_topics (its number, in a list),
+        documents, periods, columns, notes.
 
     Raises
     ------
@@ -239,6 +242,7 @@ def report(config: ReportConfig) -> WrittenPage:
         out=str(path),
         bytes=len(data),
         topics=len(shown.view),
+        background_topics=shown.model.background_topics,
         documents=values["docs"],
         left_out=values["leftOut"],
         periods=len(values["periods"]),
@@ -328,7 +332,7 @@ def _nearest(similar: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 SETTINGS = """[engine\t{engine}]
 [source\t{cites}]
-topics\t{topics:,}[ trained, {edited:,} shown after edits]
+topics\t{topics}[ trained, {edited:,} shown after edits]
 words\t{words:,}
 alpha\t{alpha}
 beta\t{beta:.4g} a word
@@ -355,7 +359,7 @@ def settings(shown: ShownModel) -> list[list[str]]:
     about = {
         **asdict(origin_of(manifest)),
         "vocab_sha256": getattr(manifest, "vocab_sha256", None),
-        "topics": model.n_topics,
+        "topics": describe_topics(model.n_topics, model.background_topics),
         "edited": len(shown.view) if shown.view.edited else 0,
         "words": model.n_words,
         "alpha": f"{low:.4g} a topic" if low == high else f"{low:.3g} to {high:.3g} a topic",

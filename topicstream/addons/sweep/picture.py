@@ -81,10 +81,15 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     ]
     template = (
         "{model}: what the seeds have in common[, perplexity {perplexity:.1f}][, NPMI "
-        "{npmi:.3f}]; {stable} of {topics:topic} are in more "
+        "{npmi:.3f}]; {stable} of {counted:topic} {are} in more "
         "than half of the seeds ({table})"
     )
-    return out + (render(template, result["consensus"]) if result.get("consensus") else [])
+    shared = result.get("consensus")
+    if not shared:
+        return out
+    number = shared["topics"] - len(shared["background_topics"])
+    are = "is" if shared["stable"] == 1 else "are"
+    return out + render(template, {**shared, "counted": number, "are": are})
 
 
 def _curves(axis: Any, rows: Sequence[Mapping[str, Any]], name: str, label: str) -> None:

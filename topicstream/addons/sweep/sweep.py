@@ -59,7 +59,7 @@ from topicstream.evaluation.table_file import (
 )
 from topicstream.evaluation.topic_number import MEASURES, topic_number_measures
 from topicstream.model.seeds import read_seeds
-from topicstream.model.topic_kinds import DEAD, counted_in_means
+from topicstream.model.topic_kinds import BACKGROUND, DEAD, counted_in_means
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 from topicstream.training.setup import engine_facts
@@ -370,12 +370,14 @@ def _consensus(
     write_table(topic_rows(opened, agreements[setting], seeds), folder / TOPICS, force=True)
     scores = _score_run(opened, store, sample, workers)
     words = coherence(opened, store, threads=workers)
+    background = np.array(opened.kinds) == BACKGROUND
     half = ~Scores(np.array(scores.keys, np.uint64), scores.loglik, scores.tokens).choosing
     return {
         "model": str(place),
         "table": str(folder / TOPICS),
         "topics": opened.n_topics,
-        "stable": int((2 * seeds > len(mine)).sum()),
+        "background_topics": opened.background_topics,
+        "stable": int(((2 * seeds > len(mine)) & ~background).sum()),
         "perplexity": scores.perplexity(half),
         "npmi": words.mean("npmi"),
         "dead": words.dead,

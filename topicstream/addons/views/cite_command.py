@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 from topicstream.base.machine import __version__
 from topicstream.cli.command import Printed, topics_command
 from topicstream.model.manifest import Origin
+from topicstream.model.topic_kinds import describe_topics
 from topicstream.model.topic_model import TopicModel
 
 REFERENCES = {
@@ -39,11 +41,14 @@ def command(model: str) -> Printed:
     """
     opened = TopicModel.open(model)
     origin = opened.manifest
-    entries = [describe_tool(origin, opened.n_topics), *find_papers(origin.cites or "")]
+    entries = [
+        describe_tool(origin, opened.n_topics, opened.background_topics),
+        *find_papers(origin.cites or ""),
+    ]
     return {"bibtex": entries}, "\n\n".join(entries).splitlines()
 
 
-def describe_tool(origin: Origin, topics: int) -> str:
+def describe_tool(origin: Origin, topics: int, background: Sequence[int] = ()) -> str:
     """Write the entry of the program that trained a model.
 
     Parameters
@@ -52,9 +57,11 @@ def describe_tool(origin: Origin, topics: int) -> str:
         The engine, seed and corpus of the model.
     topics
         The number of its topics.
+    background
+        The background topics among them.
     """
     version = origin.versions.get("topicstream", __version__)
-    facts: list[Any] = [f"{topics} topics"]
+    facts: list[Any] = [describe_topics(topics, background)]
     if origin.engine is not None:
         facts.append(f"engine {origin.engine}")
     if origin.seed is not None:

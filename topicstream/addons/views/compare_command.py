@@ -11,7 +11,7 @@ from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.matching import compare
-from topicstream.model.topic_kinds import mark_kind
+from topicstream.model.topic_kinds import BACKGROUND, mark_kind
 
 MATCHED = "{a:>4} -> {b:<4} l1 {distance:.3f}  {size:16} [({mark}) ]{kept: }[ {changes: }]"
 
@@ -54,9 +54,11 @@ def lines(result: dict[str, Any]) -> list[str]:
             for topic in result[f"unmatched_{side}"]
         ]
         out += each("only in {where}: topic {topic} ({share:.1p} %) [({mark}) ]{words: }", alone)
+    counted = [m for m in result["matched"] if BACKGROUND not in (m["kind_a"], m["kind_b"])]
     if result["mean_distance"] is None:
         return out + render("no topics matched within an l1 distance of {far}", result)
     return out + render(
-        "{n} topics matched, mean l1 distance {mean_distance:.3f}",
-        {**result, "n": len(result["matched"])},
+        "{n:topic} matched, mean l1 distance {mean_distance:.3f}"
+        "[{without:?} (without the background)]",
+        {**result, "n": len(counted), "without": len(counted) < len(result["matched"]) or None},
     )

@@ -36,6 +36,19 @@ LOOKED_BYTES = 128 << 10
 FILES = "files"
 EACH = "each"
 """Text files, each a document; every file of a folder by its own format."""
+READ_BY = {
+    "layer": (("h5ad",), "which has no layers"),
+    "first_id": (
+        ("svmlight", "ldac"),
+        "whose first word has a fixed number",
+    ),
+    "transpose": (("mtx", "tenx", "npz", "h5ad"), "which is no matrix to transpose"),
+    "patches": (("images",), "which has no pixels"),
+    "stride": (("images",), "which has no pixels"),
+}
+"""Options of few formats, those formats, and what to say of another one."""
+TEXTS = ("csv", "jsonl", "lines", "files", "markup", "pubmed", "arrow", "parquet", "mallet", "tar")
+MATRICES = ("docword", "ldac", "svmlight", "mtx", "tenx", "npz", "h5ad", "npy", "vectors", "images")
 ASIDE = ("vocab", "empty", "nothing", "about")
 """Kinds of files in a folder that are not documents."""
 
@@ -182,15 +195,27 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             part = _file_source(name, path, keys[name], options, objects, eager=eager)
         inputs.parts.append(part)
         form, size = (part.format, part.size) if isinstance(part, Tree) else (part[0], part[1].size)
-        if options.layer and form != "h5ad" and "layer" not in options.recalled:
-            raise UsageError(
-                f"--layer {options.layer}: {name} is read as {form}, which has no layers; leave "
-                f"it out"
-            )
+        _check_options(name, form, options)
         inputs.total = None if inputs.total is None or size is None else inputs.total + size
     first = inputs.parts[0]
     (first.notes if isinstance(first, Tree) else first[1].rejects.notes).update(places().left_out())
     return inputs
+
+
+def _check_options(name: str, form: str, options: ReadOptions) -> None:
+    """Refuse an option that the format of an input has no use for.
+
+    Formats of other packages may read any option.
+    """
+    for option, (formats, why) in READ_BY.items():
+        value = getattr(options, option)
+        given = value is not None and value is not False and option not in options.recalled
+        if given and form in TEXTS + MATRICES and form not in formats:
+            shown = "" if value is True else f" {value}"
+            raise UsageError(
+                f"--{option.replace('_', '-')}{shown}: {name} is read as {form}, {why}; "
+                f"leave it out"
+            )
 
 
 def _matrix_source(

@@ -2,7 +2,7 @@ const COLUMNS = [
   { key: "id", name: "#", n: true, value: k => D.ids[k], up: true, hint: "number of the topic" },
   { key: "label", name: "Topic", value: k => D.names[k].toLowerCase(), up: true, hint: "label and most probable words" },
   { key: "size", name: "Share", n: true, value: k => D.rank[k], hint: "share of all tokens; the background and dead topics come last" },
-  { key: "first", name: "Docs", n: true, hide: true, value: k => D.a.first[k], needs: "first", hint: "documents in which the topic is the largest" },
+  { key: "first", name: "Docs", n: true, hide: true, value: k => D.a.first[k], needs: "first", hint: "documents in which the topic is the largest, the background apart" },
   { key: "npmi", name: "NPMI", n: true, hide: true, value: k => D.a.npmi[k], needs: "npmi", hint: "coherence of the first ten words, -1 to 1" },
   { key: "trend", name: "Trend", hide: true, value: k => strength(k), needs: "over", hint: "share over time, sorted by how surely it rises" },
 ];
@@ -101,8 +101,12 @@ function filter(some) {
   for (const k of there) T.rows[k].hidden = !kept.has(k);
   const shown = kept.size;
   showFound(found);
-  T.count.textContent = parts.length ? `${whole(shown)} of ${whole(D.K)} topics` : counted(D.K, "topic");
+  T.count.textContent = parts.length ? `${whole(shown)} of ${whole(D.K)} topics` : allTopics();
   if (typeof dim === "function") dim(parts);
+}
+function allTopics() { // the background is no topic of the reader's
+  const background = D.kinds.filter(kind => kind === "background").length;
+  return counted(D.K - background, "topic") + (background ? " and a background topic" : "");
 }
 function step(by) {
   const shown = T.order.filter(k => T.rows[k] && !T.rows[k].hidden);

@@ -3,7 +3,8 @@ function topicPanel(k) {
   const id = D.ids[k], part = (name, ...nodes) => box.append(el("h3", null, name), ...nodes);
   box.append(el("div", { class: "topline" }, el("h2", null, `${id} `, bdi(D.names[k]), kindMark(k)), el("button", { type: "button", class: "close", onclick: () => go("overview") }, innerWidth > 900 ? "Overview" : "Back")));
   const facts = [`${percent(D.size[k])} of all tokens`];
-  if (D.a.share) facts.push(`${percent(D.a.share[k])} of a document on average`, `largest topic of ${counted(D.a.first[k], "document")}`);
+  if (D.a.share) facts.push(`${percent(D.a.share[k])} of a document on average`);
+  if (D.a.share && D.kinds[k] !== "background") facts.push(`largest topic of ${counted(D.a.first[k], "document")}`);
   if (D.a.npmi && D.a.npmi[k] >= -1) facts.push(`NPMI ${fixed(D.a.npmi[k], 2)}`);
   if (D.members[k] > 1) facts.push(`${D.members[k]} trained topics merged`);
   if (!D.named[k]) facts.push("label proposed from its words");
