@@ -138,8 +138,9 @@ class Fit:
     def documents(self) -> Any:
         """Return the documents as a ``pandas.DataFrame``.
 
-        Columns: the metadata of the store, ``topic`` (the largest, but for a background), ``share`` (of it) and, where
-        the store keeps it, ``text``. A row per document by its id. It needs pandas.
+        Columns: the metadata of the store, ``topic`` (the largest, but for a background),
+        ``share`` (of it) and, where the store keeps it, ``text``. A row per document
+        by its id. It needs pandas.
         """
         _import_pandas()
         columns = [name for name in self._table.column_names if name not in ("id", "source")]

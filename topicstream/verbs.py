@@ -20,6 +20,7 @@ from topicstream.base.shown import ShownTable
 from topicstream.model import topic_model as data
 from topicstream.model.edits import apply_view, view_of
 from topicstream.model.top import topic_table
+from topicstream.model.topic_kinds import LIVE
 
 if TYPE_CHECKING:
     from topicstream.display.topic_list import TopicList
@@ -210,7 +211,9 @@ class TopicModel(data.TopicModel):
             ``to_polars`` convert it.
         """
         table = topic_table(apply_view(self, view_of(self)), n, relevance)
-        return ShownTable(table, ["topic", "share", "words"], percent=["share"])
+        unusual = any(kind != LIVE for kind in table["kind"].to_pylist())
+        shown = ["topic", "share", *(["kind"] if unusual else []), "words"]
+        return ShownTable(table, shown, percent=["share"])
 
     def to_pandas(self, n: int = 10, relevance: float = 1.0) -> Any:
         """Return the topics as a ``pandas.DataFrame``: label, share, words, p.
@@ -255,7 +258,9 @@ class TopicModel(data.TopicModel):
         from topicstream.display.show import show
 
         shown = show(self, corpus, topics=[topic], docs=n, text=text, **options)
-        return ShownTable(pa.Table.from_pylist(shown["topics"][0].get("documents", [])))
+        table = pa.Table.from_pylist(shown["topics"][0].get("documents", []))
+        printed = [name for name in table.column_names if name != "marks"]
+        return ShownTable(table, printed, percent=["share"])
 
     def _repr_html_(self) -> str:
         """Show the topics as an HTML table, the largest first."""

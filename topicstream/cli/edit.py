@@ -130,7 +130,7 @@ def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
     view = edit(model, edits, undo=undo or 0, dry_run=dry_run)
     log = read_log(model)
     edited = apply_view(TopicModel.open(model, memory_limit=-1), view)
-    described = describe_topics(len(view), edited.background_topics)
+    described = describe_topics(len(view), edited.background_topic)
     verb = "would be" if dry_run else "is" if len(view) == 1 else "are"
     click.echo(
         f"{model}: {described} {verb} shown, "

@@ -46,7 +46,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     """Format the scores as lines."""
     about = dict(result)
     if "topics" in result:
-        about["described"] = describe_topics(result["topics"], result.get("background_topics", []))
+        about["described"] = describe_topics(result["topics"], result.get("background_topic"))
     out = render(HEAD, about)
     known = plugins.entries(plugins.SCORERS)
     for name, entry in result.items():

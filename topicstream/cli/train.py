@@ -112,7 +112,7 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
     result = {
         "model": str(trained.model),
         "topics": trained.topics,
-        "background_topics": list(trained.background_topics),
+        "background_topic": trained.background_topic,
         "passes": trained.passes,
         "stopped": trained.reason,
         "last": dict(trained.last),
@@ -124,7 +124,7 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
         )
     about = {
         **result,
-        "described": describe_topics(trained.topics, trained.background_topics),
+        "described": describe_topics(trained.topics, trained.background_topic),
         "peak": trained.last.get("rss_peak_bytes", 0) / 2**20,
     }
     return {**result, **more}, render(SUMMARY, about) + more_lines

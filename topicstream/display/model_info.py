@@ -129,13 +129,14 @@ def lines(info: dict[str, Any]) -> list[str]:
     seeds = info.get("seed_words") or []
     empty = info["empty_topics"]
     dead = info.get("dead_topics", [])
+    background = info.get("background_topics", [])
     about = {
         **info,
         "alpha": f"{alpha:g} a topic" if isinstance(alpha, (int, float)) else alpha_text(alpha),
         **{
             name: None if info.get(name) is None else str(info[name]) for name in ("seed", "passes")
         },
-        "described": describe_topics(info["topics"], info.get("background_topics", [])),
+        "described": describe_topics(info["topics"], next(iter(background), None)),
         "seeded": sum(len(topic["words"]) for topic in seeds),
         "seed_words": len(seeds),
         "empty_topics": len(empty),

@@ -152,8 +152,8 @@ def _score_opened(
         sizes[0]: model.n_topics,
         sizes[1]: model.n_words,
     }
-    if not width and (background := model.background_topics):
-        result["background_topics"] = background
+    if not width and model.background_topic is not None:
+        result["background_topic"] = model.background_topic
     if store is not None and not width:
         result["corpus"] = named(str(store.path))
         if (warning := describe_mismatch(model, store)) is not None:

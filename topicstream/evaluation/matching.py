@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -18,11 +17,13 @@ from topicstream.base.cluster import Cluster, connected_within
 from topicstream.base.options import configured
 from topicstream.base.progress import listener
 from topicstream.base.records import Json
+from topicstream.base.shown import Summary
 from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import apply_view, view_of
 from topicstream.model.manifest import TopicIds, read_manifest
 from topicstream.model.top import top_words
+from topicstream.model.topic_kinds import BACKGROUND
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import Doubles, Floats
 from topicstream.numeric.kernels.jit import kernel
@@ -122,7 +123,7 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
 
 
 @configured(CompareConfig)
-def compare(config: CompareConfig) -> dict[str, Any]:
+def compare(config: CompareConfig) -> Summary:
     """Match the topics of two models one to one and say what changed.
 
     Topics are those that `topics show` lists, under their numbers. The time grows with words x
@@ -197,7 +198,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     ]
     counted = near & ~(_backgrounds(one)[rows] | _backgrounds(two)[columns])
     common = int((two.vocabulary.find(one.vocabulary.words) >= 0).sum())
-    return {
+    summary = {
         "a": one.name,
         "b": two.name,
         "matched": matched,
@@ -207,11 +208,12 @@ def compare(config: CompareConfig) -> dict[str, Any]:
         "far": far,
         "vocabulary": {"a": one.n_words, "b": two.n_words, "common": common},
     }
+    return Summary(summary)
 
 
 def _backgrounds(model: TopicModel) -> np.ndarray:
     """Select the background topics, bool[K]."""
-    return np.isin(model.column_ids, model.background_topics)
+    return np.array([kind == BACKGROUND for kind in model.kinds], bool)
 
 
 def _changed(before: list[str], after: list[str]) -> dict[str, Json]:

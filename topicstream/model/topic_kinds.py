@@ -15,7 +15,7 @@ of documents are live: a label has a topic however few documents bear it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,7 +144,7 @@ def ranked(kinds: Sequence[str], values: np.ndarray) -> list[int]:
     return [int(k) for k in np.lexsort((np.arange(len(place)), -values, place))]
 
 
-def describe_topics(topics: int, background: Sized) -> str:
+def describe_topics(topics: int, background: int | None) -> str:
     """Count topics for people, the background apart: ``19 topics and a background topic``.
 
     Parameters
@@ -152,11 +152,11 @@ def describe_topics(topics: int, background: Sized) -> str:
     topics
         How many there are, the background included.
     background
-        The background topics among them.
+        The number of the background topic among them, None without one.
     """
-    if not background:
+    if background is None:
         return counted(topics, "topic")
-    return f"{counted(topics - len(background), 'topic')} and a background topic"
+    return f"{counted(topics - 1, 'topic')} and a background topic"
 
 
 def mark_kind(kind: str) -> str:
@@ -173,10 +173,11 @@ def dead_warning(model: TopicModel) -> list[str]:
     if not dead:
         return []
     verb = "is" if dead == 1 else "are"
-    background = model.background_topics
+    background = model.background_topic
     carried = max(1, model.n_topics - dead)
+    others = counted(model.n_topics - (background is not None), "topic")
     return [
-        f"{dead} of {counted(model.n_topics - len(background), 'topic')} {verb} dead, with next to "
-        f"nothing of the corpus (`topics show` marks them): the corpus carries about "
+        f"{dead} of {others} {verb} dead, with next to nothing of the corpus "
+        f"(`topics show` marks them): the corpus carries about "
         f"{describe_topics(carried, background)} (-K {carried})"
     ]

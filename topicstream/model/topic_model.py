@@ -269,7 +269,7 @@ class TopicModel:
     def __repr__(self) -> str:
         where = repr(self.name) if self.path else self.name
         engine = f", {self.manifest.engine}" if self.manifest.engine else ""
-        topics = describe_topics(self.n_topics, self.background_topics)
+        topics = describe_topics(self.n_topics, self.background_topic)
         return f"TopicModel({where}: {topics}, {counted(self.n_words, 'word')}{engine})"
 
     def load(self) -> None:
@@ -311,10 +311,12 @@ class TopicModel:
         return kinds_of_origin(self)
 
     @property
-    def background_topics(self) -> list[int]:
-        """Return the number of the background topic in a list, empty without one."""
-        numbers = self.column_ids
-        return [int(numbers[k]) for k, kind in self.known_kinds.items() if kind == BACKGROUND]
+    def background_topic(self) -> int | None:
+        """Return the number of the background topic, None without one."""
+        for column, kind in self.known_kinds.items():
+            if kind == BACKGROUND:
+                return int(self.column_ids[column])
+        return None
 
     @cached_property
     def words(self) -> list[str]:

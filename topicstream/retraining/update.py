@@ -308,7 +308,10 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
             listener(config.progress, screen).say(
                 f"{old}: is up to date with the corpus; nothing to do"
             )
-            return Updated(old, manifest.passes or 0, "", {}, manifest.topics, how="nothing")
+            background = TopicModel.open(old, memory_limit=-1).background_topic
+            return Updated(
+                old, manifest.passes or 0, "", {}, manifest.topics, background, "nothing"
+            )
         claim(run, "model", of=mark.id)
         over = state == "begun" and (config.force or not _is_update(run, old, store.fingerprint))
         updated = _train(old, run, config, force=over)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -60,7 +60,7 @@ class Trained:
     """The result of ``train``.
 
     The folder of the model, all passes made, the reason why it stopped, the last history record,
-    the number of topics, and the number of the background topic among them in a list.
+    the number of topics, and which of them is the background, if one is.
     """
 
     model: Path
@@ -68,12 +68,12 @@ class Trained:
     reason: str
     last: Mapping[str, Any]
     topics: int = 0
-    background_topics: Sequence[int] = ()
+    background_topic: int | None = None
 
     def __repr__(self) -> str:
         passes = counted(self.passes, "pass")
         why = f" ({self.reason})" if self.reason else ""
-        topics = describe_topics(self.topics, self.background_topics)
+        topics = describe_topics(self.topics, self.background_topic)
         perplexity = self.last.get("running_perplexity")
         text = f"{self.model}: {topics}, {passes}{why}"
         return text + (f", running perplexity {perplexity:.1f}" if perplexity else "")
@@ -262,9 +262,9 @@ def _describe(session: Session, reason: str, last: Mapping[str, Any]) -> Trained
     """Describe the model of a session, and why its training ended."""
     folder = session.run.folder
     topics = session.engine.shape.topics
-    background = []
+    background = None
     if getattr(session.engine.options, "background", None):
-        background = [read_ids(folder, topics).ids[-1]]
+        background = read_ids(folder, topics).ids[-1]
     return Trained(folder, session.passes, reason, last, topics, background)
 
 

@@ -283,7 +283,7 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     """
     tables = TableBytes(work.engine, work.block)
     topics = work.engine.shape.topics
-    background = [topics - 1] if getattr(work.engine.options, "background", None) else []
+    background = topics - 1 if getattr(work.engine.options, "background", None) else None
     task = f"{work.engine.name} with {describe_topics(topics, background)}"
     planned = task + " and --tables memory" * (room.tables == "memory")
     fitting: list[tuple[float, Placement, MemoryPlan, Sums, int]] = []

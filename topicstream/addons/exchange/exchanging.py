@@ -25,7 +25,7 @@ from topicstream.base.files.marker import kind_of
 from topicstream.base.files.outputs import check_output, check_place, folder_named, written_together
 from topicstream.base.files.ownership import claim, refuse_strangers
 from topicstream.base.options import configured
-from topicstream.base.records import Json
+from topicstream.base.shown import Summary
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.evaluation.keys import describe_mismatch
@@ -42,7 +42,7 @@ HELD_BYTES = 128 << 20
 
 
 @configured(ExportConfig)
-def export_model(config: ExportConfig) -> dict[str, Json]:
+def export_model(config: ExportConfig) -> Summary:
     """Write a model, its documents' topics, or its corpus in another program's format.
 
     ``topics export --help`` lists the formats. Merged and dropped topics are written as they are
@@ -115,9 +115,9 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     seconds = time.perf_counter() - began
     marked = {}
     if view is not None and "topics" in more:
-        background = _as_shown(opened, view).background_topics
-        marked = {"background_topics": background} if background else {}
-    return {
+        background = _as_shown(opened, view).background_topic
+        marked = {} if background is None else {"background_topic": background}
+    summary = {
         "format": kind.name,
         "out": str(path),
         **more,
@@ -132,6 +132,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
             else {}
         ),
     }
+    return Summary(summary)
 
 
 def _size(path: Path) -> int:
@@ -203,7 +204,7 @@ def _as_shown(model: TopicModel, view: View) -> TopicModel:
 
 
 @configured(ImportConfig)
-def import_model(config: ImportConfig) -> dict[str, Any]:
+def import_model(config: ImportConfig) -> Summary:
     """Read another program's model into the folder ``model``.
 
     It is shown, scored, compared, inferred with and started from (``train --start warm --warm``)
@@ -234,10 +235,8 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     kind = find_format(config.format, source, "read")
     _check_source(source, kind)
     if kind.reads_table:  # topics of documents make no model
-        return {
-            "format": kind.name,
-            **resolve_name(kind.read)(source, folder, force=config.force),
-        }
+        written = resolve_name(kind.read)(source, folder, force=config.force)
+        return Summary({"format": kind.name, **written})
     if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
     recipe = _recipe(config.tokenizer)
@@ -264,7 +263,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
             "raw text will be read by the default tokenizer (no stop words); --tokenizer names "
             "a store or model"
         )
-    return {
+    summary = {
         "format": kind.name,
         "model": str(folder),
         "topics": imported.phi.shape[1],
@@ -272,6 +271,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
         "notes": notes,
         "seconds": time.perf_counter() - began,
     }
+    return Summary(summary)
 
 
 def _check_source(source: Path, kind: Format) -> None:

@@ -52,7 +52,7 @@ def command(**values: Any) -> Printed:
 
 def _describe(summary: dict[str, Any], name: str) -> str:
     """Count a part of what was written, and name the background among the topics."""
-    background = summary.get("background_topics", [])
-    if name != "topics" or not background:
+    background = summary.get("background_topic")
+    if name != "topics" or background is None:
         return counted(summary[name], COUNTED[name])
-    return f"{describe_topics(summary[name], background)} (topic {background[0]})"
+    return f"{describe_topics(summary[name], background)} (topic {background})"

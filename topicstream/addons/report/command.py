@@ -36,7 +36,7 @@ def command(model: str, **values: Any) -> Printed:
             progress.say(f"  {note}")
     about = {
         **result,
-        "described": describe_topics(result["topics"], result["background_topics"]),
+        "described": describe_topics(result["topics"], result["background_topic"]),
         "megabytes": result["bytes"] / 1e6,
     }
     return result, render(SUMMARY, about)

@@ -184,7 +184,7 @@ class WrittenPage(Summary):
     out: str
     bytes: int
     topics: int
-    background_topics: list[int]
+    background_topic: int | None
     documents: int
     left_out: int
     periods: int
@@ -202,7 +202,7 @@ def report(config: ReportConfig) -> WrittenPage:
     Returns
     -------
     dict
-        out, bytes, topics (a background included), background_topics (its number, in a list),
+        out, bytes, topics (a background included), background_topic (its number),
         documents, periods, columns, notes.
 
     Raises
@@ -242,7 +242,7 @@ def report(config: ReportConfig) -> WrittenPage:
         out=str(path),
         bytes=len(data),
         topics=len(shown.view),
-        background_topics=shown.model.background_topics,
+        background_topic=shown.model.background_topic,
         documents=values["docs"],
         left_out=values["leftOut"],
         periods=len(values["periods"]),
@@ -359,7 +359,7 @@ def settings(shown: ShownModel) -> list[list[str]]:
     about = {
         **asdict(origin_of(manifest)),
         "vocab_sha256": getattr(manifest, "vocab_sha256", None),
-        "topics": describe_topics(model.n_topics, model.background_topics),
+        "topics": describe_topics(model.n_topics, model.background_topic),
         "edited": len(shown.view) if shown.view.edited else 0,
         "words": model.n_words,
         "alpha": f"{low:.4g} a topic" if low == high else f"{low:.3g} to {high:.3g} a topic",

@@ -87,7 +87,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     shared = result.get("consensus")
     if not shared:
         return out
-    number = shared["topics"] - len(shared["background_topics"])
+    number = shared["topics"] - (shared["background_topic"] is not None)
     are = "is" if shared["stable"] == 1 else "are"
     return out + render(template, {**shared, "counted": number, "are": are})
 

@@ -34,6 +34,7 @@ from topicstream.addons.sweep.formulas import (
     formula_values,
 )
 from topicstream.addons.sweep.judging import COVARIATES, Run, Scores, Setting, judge_settings
+from topicstream.addons.sweep.picture import lines
 from topicstream.addons.sweep.stability import SeedAgreement, agreement, topic_rows, write_consensus
 from topicstream.base.cluster import connected, scheduler_class, threads_of_worker
 from topicstream.base.errors import InputError, TopicsError, UsageError
@@ -213,7 +214,7 @@ def sweep(config: SweepConfig) -> SweepSummary:
             if taken in agreements
             else None
         )
-    summary = SweepSummary(
+    result: dict[str, Any] = dict(
         out=str(folder),
         runs=[
             {name: value for name, value in row.items() if not name.endswith("_by_topic")}
@@ -225,6 +226,7 @@ def sweep(config: SweepConfig) -> SweepSummary:
         why=why,
         consensus=consensus,
     )
+    summary = SweepSummary.printed_as(result, lines(result))
     if config.table is not None:
         write_table(
             summary.table(),
@@ -376,7 +378,7 @@ def _consensus(
         "model": str(place),
         "table": str(folder / TOPICS),
         "topics": opened.n_topics,
-        "background_topics": opened.background_topics,
+        "background_topic": opened.background_topic,
         "stable": int(((2 * seeds > len(mine)) & ~background).sum()),
         "perplexity": scores.perplexity(half),
         "npmi": words.mean("npmi"),

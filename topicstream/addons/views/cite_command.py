@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -42,13 +41,13 @@ def command(model: str) -> Printed:
     opened = TopicModel.open(model)
     origin = opened.manifest
     entries = [
-        describe_tool(origin, opened.n_topics, opened.background_topics),
+        describe_tool(origin, opened.n_topics, opened.background_topic),
         *find_papers(origin.cites or ""),
     ]
     return {"bibtex": entries}, "\n\n".join(entries).splitlines()
 
 
-def describe_tool(origin: Origin, topics: int, background: Sequence[int] = ()) -> str:
+def describe_tool(origin: Origin, topics: int, background: int | None = None) -> str:
     """Write the entry of the program that trained a model.
 
     Parameters
@@ -58,7 +57,7 @@ def describe_tool(origin: Origin, topics: int, background: Sequence[int] = ()) -
     topics
         The number of its topics.
     background
-        The background topics among them.
+        The background topic among them.
     """
     version = origin.versions.get("topicstream", __version__)
     facts: list[Any] = [describe_topics(topics, background)]
