@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
 from topicstream import Corpus, ingest
-from topicstream.base.errors import InputError
+from topicstream.base.errors import InputError, UsageError
 from topicstream.ingestion.parse.counts import order_cells
 
 few = settings(
@@ -359,3 +359,27 @@ def test_whole_numbers_of_a_real_matrix_are_counts(
     )
     store = Corpus.open(tmp_path / "c.zarr")
     assert store.weighted is weighted and store.to_scipy().sum() == 3 + float(third)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "said"),
+    [
+        ("docword.txt", "1\n2\n2\n1 1 2\n1 2 1\n", {"first_id": 0}, "--first-id 0: .* as docword"),
+        (
+            "a.mtx",
+            "%%MatrixMarket matrix coordinate integer general\n1 2 2\n1 1 2\n1 2 1\n",
+            {"first_id": 1},
+            "--first-id 1: .* as mtx, whose first word has a fixed number; leave it out",
+        ),
+        ("a.jsonl", '{"text": "a b"}\n', {"transpose": True}, "--transpose: .*no matrix"),
+        ("a.csv", "text\na b\n", {"stride": 8}, "--stride 8: .* as csv, which has no pixels"),
+    ],
+)
+def test_an_option_that_a_format_has_no_use_for_is_refused(
+    tmp_path: Path, name: str, text: str, options: dict[str, object], said: str
+) -> None:
+    write(tmp_path / "vocab.txt", "a\nb\n")
+    path = write(tmp_path / name, text)
+    with pytest.raises(UsageError, match=said):
+        ingest(path, tmp_path / "c.zarr", min_df=1, **options)
+    assert not (tmp_path / "c.zarr").exists()

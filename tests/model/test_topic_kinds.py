@@ -14,7 +14,13 @@ from tests.report_store import data_of, made, planted_model, unpack
 from topicstream import TopicModel
 from topicstream.cli.main import run
 from topicstream.evaluation.coherence import coherence
-from topicstream.model.topic_kinds import dead_warning, least_tokens, ranked
+from topicstream.model.topic_kinds import (
+    dead_warning,
+    describe_topics,
+    largest_topics,
+    least_tokens,
+    ranked,
+)
 
 DOCS = 100
 
@@ -227,6 +233,55 @@ def test_comparison_and_info_mark_them(trained, capsys):
     text = capsys.readouterr().out
     assert "dead         1 topic with next to nothing of the corpus: 4" in text
     assert "background   topic 5" in text
+
+
+def printed_by(capsys, *line):
+    """Run a command, and return what it printed."""
+    capsys.readouterr()
+    assert run([str(word) for word in line]) == 0
+    return "".join(capsys.readouterr())
+
+
+def test_no_count_of_topics_has_the_background_among_them(trained, tmp_path, capsys):
+    model = trained.path
+    five = "5 topics and a background topic"
+    assert five in printed_by(capsys, "info", model)
+    assert five in printed_by(capsys, "cite", model)
+    assert five in printed_by(capsys, "edit", model)
+    assert five in printed_by(capsys, "eval", "--model", model, "--corpus", trained.store)
+    assert five in printed_by(capsys, "report", model, "--no-corpus", "--out", tmp_path / "r.html")
+    assert "5 topics matched" in printed_by(capsys, "compare", model, model)
+    opened = TopicModel.open(model)
+    assert five in repr(opened) and opened.background_topic == 5
+    assert "6 topics are shown" not in printed_by(capsys, "edit", model, "--drop", 5, "--dry-run")
+    written = printed_by(capsys, "export", "--model", model, "--out", tmp_path / "p.csv")
+    assert f"{five} (topic 5)" in written
+    head = (tmp_path / "p.csv").read_text().splitlines()[0].replace('"', "").split(",")
+    assert head == ["word", *(f"topic_{k}" for k in range(4)), "topic_4_dead", "topic_5_background"]
+    assert "background" in repr(opened.top_words(3)).splitlines()[-1]
+
+
+def test_pairs_of_backgrounds_are_not_in_the_mean_distance(tmp_path):
+    first = model_of([2000, 900, 5000], options={"background": 3.0})
+    other = model_of([2000, 900, 5000], options={"background": 3.0})
+    other.phi[80:, 2] = np.arange(40)[::-1] * 5000 / 780  # the background alone differs
+    other.totals = other.sizes = other.phi.sum(axis=0, dtype=np.float64)
+    compared = topicstream.compare(first, other)
+    assert [pair["distance"] > 0.1 for pair in compared["matched"]] == [False, False, True]
+    assert compared["mean_distance"] == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_count_beside_the_background():
+    assert describe_topics(20, 19) == "19 topics and a background topic"
+    assert describe_topics(2, 0) == "1 topic and a background topic"
+    assert describe_topics(1, None) == "1 topic"
+
+
+def test_the_background_is_the_largest_topic_of_no_document(tmp_path):
+    shares = np.array([[0.1, 0.2, 0.7], [0.3, 0.2, 0.5]], np.float32)
+    model = model_of([2000, 900, 5000], options={"background": 3.0})
+    assert largest_topics(shares, model).tolist() == [1, 0]
+    assert largest_topics(shares, model_of([2000, 900, 5000])).tolist() == [2, 2]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,13 @@ import pytest
 
 import topicstream
 from topicstream.addons.covariates.intervals import Sums, draws_of, solve_errors
-from topicstream.addons.covariates.view import few_documents, predicted_rows
+from topicstream.addons.covariates.view import (
+    few_documents,
+    kind_of,
+    points_of,
+    predicted_rows,
+    values_of,
+)
 from topicstream.base.errors import InputError
 from topicstream.base.progress import Shown
 from topicstream.cli.main import run as run_command
@@ -124,7 +130,33 @@ def test_files_are_written(models, tmp_path):
     out = tmp_path / "shares.csv"
     topicstream.show(models / "with", covariates=True, out=str(out), progress=False)
     with open(out) as file:
-        assert len(list(csv.DictReader(file))) == 2 * (2 + 40)
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * (2 + 20)
+    years = {row["value"] for row in rows if row["variable"] == "date"}
+    assert years == {str(year) for year in range(1990, 2010)}  # not 2007.15
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "points"),
+    [
+        ("number", 2000.0, 2005.0, [2000, 2001, 2002, 2003, 2004, 2005]),
+        ("number", 0.0, 1.0, np.linspace(0, 1, 40).tolist()),
+        ("number", 0.5, 9.0, np.linspace(0.5, 9, 40).tolist()),
+        ("date", 2000.0, 2006.0, np.linspace(2000, 2006, 40).tolist()),
+    ],
+)
+def test_curves_between_whole_ends_have_whole_values(kind, low, high, points):
+    covariate = CovariateEntry("x", kind=kind, low=low, high=high).covariate()
+    assert points_of(covariate).tolist() == points
+
+
+def test_curves_stand_at_their_values():
+    """Ticks stood at the n-th of 40 points."""
+    whole = values_of([{"value": "1990"}, {"value": "2000"}])
+    assert whole.tolist() == [1990.0, 2000.0] and kind_of(whole) == "whole"
+    dates = values_of([{"value": "-0207-03-01"}, {"value": "1999-12-31"}])
+    assert dates.tolist()[1].year == 1999 and kind_of(dates) == "date"
+    assert kind_of(values_of([{"value": "0.25"}, {"value": "1"}])) == "number"
 
 
 def test_a_model_without_covariates_is_refused(models):

@@ -386,8 +386,12 @@ def test_what_is_not_offered_is_refused_with_the_reason(made, tmp_path):
         (tmp_path / name).write_bytes(b"x")
         with pytest.raises(InputError, match=r"pickle|C\+\+|Java|operator"):
             topicstream.import_model(tmp_path / name, tmp_path / "m")
-        with pytest.raises(InputError):
+        with pytest.raises(InputError) as refused:
             topicstream.export_model(made / "sparse-bp", tmp_path / f"out-{name}")
+        # advice to load a file is for those who import one
+        assert "from_" not in str(refused.value) and "run cc.mallet" not in str(refused.value)
+    with pytest.raises(InputError, match=r"TopicModel\.open\(model\)\.to_gensim\(\) is the object"):
+        topicstream.export_model(made / "sparse-bp", tmp_path / "g", format="gensim")
     with pytest.raises(InputError, match="cannot detect the format"):
         topicstream.export_model(made / "sparse-bp", tmp_path / "x.txt")
     with pytest.raises(InputError, match="is not supported in this direction"):

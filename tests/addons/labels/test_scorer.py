@@ -267,9 +267,17 @@ def test_what_cannot_be_scored_is_told(trained, tmp_path):
     none = write_jsonl(
         tmp_path / "none.jsonl", [{"id": d["id"], "text": d["text"]} for d in texts(9, 3)]
     )
-    with pytest.raises(InputError, match=r"no labels|has a label"):
+    with pytest.raises(InputError, match="none of these documents has a label; name their field"):
         evaluate(trained / "m", trained / "c.zarr", labels=True, heldout=none)
     assert run(["eval", "--model", f"{trained}/m", "--labels", "--threshold", "-2"]) == 2
+
+
+def test_without_held_out_documents_it_says_so(trained, tmp_path):
+    """It said that none of them has a label."""
+    file = write_jsonl(tmp_path / "a.jsonl", texts(30, 1))
+    topicstream.ingest(file, tmp_path / "c.zarr", meta={"labels": "topics"}, heldout=0, min_df=1)
+    with pytest.raises(InputError, match=r"c\.zarr: no documents set aside; ingest again with"):
+        evaluate(trained / "m", tmp_path / "c.zarr", labels=True, threshold=1.0)
 
 
 def test_the_name_stands_beside_the_topic(trained, tmp_path, capsys):

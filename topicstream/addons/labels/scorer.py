@@ -488,7 +488,6 @@ def score_labels(
         If there are no labels, or no threshold and no training documents.
     """
     model = run.model
-    check_documents(store, parts)
     rule = choose_threshold(run) if threshold is None else ChosenThreshold(threshold)
     predicted = predict(
         model,
@@ -578,6 +577,7 @@ def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
                 documents,
             )
         }
+    check_documents(store, parts)
     return {"labels": Entry(score_labels(run, store, parts, options.threshold), documents)}
 
 

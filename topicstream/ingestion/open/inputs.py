@@ -43,7 +43,6 @@ READ_BY = {
         "whose first word has a fixed number",
     ),
     "transpose": (("mtx", "tenx", "npz", "h5ad"), "which is no matrix to transpose"),
-    "patches": (("images",), "which has no pixels"),
     "stride": (("images",), "which has no pixels"),
 }
 """Options of few formats, those formats, and what to say of another one."""
