@@ -27,7 +27,7 @@ VECTORS = """{out}: {documents:vector} of {vectors} numbers, {documents_heldout:
 out ({heldout_asked})
 [  {rejected:,} rejected, the first {first_rejected}]
   {bytes:size}; {seconds:.1f} s, peak memory {peak_rss_bytes:size}"""
-SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out ({heldout_asked})
+SUMMARY = """{out}: {documents:document}, {held_out} held out[ ({heldout_rule})]
 [  warning: no document has {heldout_missed}]
 [  {counted}]
 [  first skipped: {place_taken}; {called_by_place}]
@@ -38,13 +38,13 @@ the tokens are theirs]
 [  {drop_words_matches}]
 [  {stopwords_matches}]
 [  {replace_matches}]
-  {cells:,} values, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a value
+  {cells:value}, {tokens:,.0f} {tokens_noun}, {bytes:size}, {bytes_per_cell:.2f} bytes a value
 [  texts: kept in the store, {text_bytes:size} compressed (--keep-text)]
 [  {columns}]
 [  without a value: {missing} (--na NA,NaN names values that mean none)]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
-[  words left out, no speech or prose: {elements} (--tei-elements +stage counts those of stage, \
-all counts every word)]
+[  words left out, no speech or prose: {elements} (--tei-elements +{element} counts those of \
+{element}, all counts every word)]
 [  {axis_sizes}]
 [  links: {links}]
 [  {joined}]
@@ -200,12 +200,18 @@ def lines(summary: dict[str, Any], closed: bool) -> list[str]:
     chosen = tokenizer.get("stopwords", "english")
     missing = summary.get("missing_values") or {}
     heldout = summary["heldout_asked"]
+    held = summary["documents_heldout"]
+    elements = summary.get("elements_left_out", {})
     about = {
         **summary,
         "text_bytes": summary.get("text_bytes") or None,
         "columns": describe_columns(summary),
-        "elements": ", ".join(
-            f"{n:,} of {name}" for name, n in summary.get("elements_left_out", {}).items()
+        "held_out": f"{held:,} of them" if held else "none of them",
+        "heldout_rule": heldout if held or not heldout.startswith("0") else None,
+        "tokens_noun": "token" if summary["tokens"] == 1 else "tokens",
+        "elements": ", ".join(f"{n:,} of {name}" for name, n in elements.items()),
+        "element": next(
+            (name for name in ("stage", "speaker", *elements) if name in elements), None
         ),
         "joined": _describe_joined(summary.get("joined_words")),
         "missing": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),

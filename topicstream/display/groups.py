@@ -20,7 +20,7 @@ LEAST_SLOPE = 30
 """Documents from which on a slope has a standard error."""
 LIMITS = (
     f"no ±: fewer than {LEAST} documents, or the topic or all others together are worth fewer "
-    f"than {LEAST_WORTH} of them",
+    f"than {LEAST_WORTH} of them (parts of one document count as one)",
     "± does not include the uncertainty of the topics themselves",
 )
 """Lines about the intervals of means, for people."""

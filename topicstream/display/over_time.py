@@ -277,13 +277,17 @@ def bars(rows: list[dict[str, Any]]) -> list[str]:
         label = shortened(series[0]["label"], 26)
         out += render("{topic:>4} {label}", {**series[0], "label": label})
         about = [
-            {**row, "group": shortened(row["group"], 30), "reach": _half_interval(row)}
+            {
+                **row,
+                "group": shortened(row["group"], 30),
+                "reach": _half_interval(row),
+                "docs": row["documents"],
+                "noun": "document" if row["documents"] == 1 else "documents",
+            }
             for row in series
         ]
         about.sort(key=lambda row: -row["share"])
-        out += each(
-            "     {group:30} {share:6.2p} %[ ± {reach:.2p}]  {documents:>9,} documents", about
-        )
+        out += each("     {group:30} {share:6.2p} %[ ± {reach:.2p}]  {docs:>9,} {noun}", about)
     return out
 
 
