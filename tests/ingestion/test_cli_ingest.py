@@ -57,7 +57,21 @@ def test_ingest_prints_its_summary(tmp_path, capsys):
     assert said.err == ""
     assert (summary["documents"], summary["documents_heldout"]) == (120, 10)
     assert run([*args[:-2], "--force"]) == 0
-    assert "120 documents, 10 of them held out" in capsys.readouterr().out
+    assert "120 documents, 10 of them held out (10)" in capsys.readouterr().out
+    assert run([*args[:-4], "--heldout", "0", "--force"]) == 0
+    assert "120 documents, none of them held out\n" in capsys.readouterr().out
+
+
+def test_a_play_says_which_element_to_add(tmp_path, capsys):
+    tei = '<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><body><sp><speaker>SENEX</speaker><l>{}</l>'
+    text = tei.format("pater filius domus") + "</sp></body></text></TEI>"
+    (tmp_path / "play.xml").write_text(text)
+    line = ["ingest", f"{tmp_path}/play.xml", "--out", f"{tmp_path}/c.zarr", "--min-df", "1"]
+    assert run([*line, "--max-df", "1.0", "--stopwords", "none", "--heldout", "0"]) == 0
+    said = capsys.readouterr().out
+    assert "1 document, none of them held out\n" in said
+    assert "1 of speaker (--tei-elements +speaker counts those of speaker, all" in said
+    assert "  3 values, 3 tokens, " in said
 
 
 @pytest.mark.parametrize(
