@@ -63,7 +63,9 @@ def test_ingest_prints_its_summary(tmp_path, capsys):
 
 
 def test_a_play_says_which_element_to_add(tmp_path, capsys):
-    tei = '<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><body><sp><speaker>SENEX</speaker><l>{}</l>'
+    tei = (
+        '<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><body><sp><speaker>SENEX</speaker><l>{}</l>'
+    )
     text = tei.format("pater filius domus") + "</sp></body></text></TEI>"
     (tmp_path / "play.xml").write_text(text)
     line = ["ingest", f"{tmp_path}/play.xml", "--out", f"{tmp_path}/c.zarr", "--min-df", "1"]

@@ -214,7 +214,9 @@ def lines(summary: dict[str, Any], closed: bool) -> list[str]:
             (name for name in ("stage", "speaker", *elements) if name in elements), None
         ),
         "joined": _describe_joined(summary.get("joined_words")),
-        "missing": ", ".join(f"{n:,} of {name}" for name, n in missing.items()),
+        "missing": ", ".join(
+            f"{n:,} of {name}" for name, n in missing.items() if n < summary["documents"]
+        ),
         "called_by_place": CALLED_BY_PLACE,
         "heldout_missed": heldout if "=" in heldout and not summary["documents_heldout"] else "",
         "counted": [

@@ -327,7 +327,7 @@ def _survey(
         if kinds.get(column) == "list":
             raise InputError(
                 f"column {column}: a document may have several values; effects take columns of "
-                f"single values"
+                f"single values (`show --by {column}` and `train --covariates` take it)"
             )
     if strange := [column for column in first if column not in columns]:
         raise UsageError(

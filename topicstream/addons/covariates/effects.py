@@ -45,6 +45,8 @@ EXCLUDED = (
 """Uncertainty that is not in the intervals."""
 PLOTTED = 12
 """Topics of a plot."""
+ACROSS = 3
+"""Panels beside each other where there is one variable; of several each has a column."""
 _CURVE = re.compile(r"(s\([^()]*\))\.\d+")
 """Pattern of the coefficients of a curve: its term and a number."""
 UNSURE = 0.15
@@ -365,9 +367,8 @@ class Effects:
         topics = self._most_different(columns)
         topic_names = dict(zip(self.topics.tolist(), self.labels, strict=True))
         variables = list(dict.fromkeys(columns["variable"]))
-        panels = figure.add_panels(
-            len(topics) * len(variables), across=len(variables), size=(4, 2.2)
-        )
+        across = len(variables) if len(variables) > 1 else min(ACROSS, len(topics))
+        panels = figure.add_panels(len(topics) * len(variables), across=across, size=(4, 2.2))
         for axis, (k, variable) in zip(panels, itertools.product(topics, variables), strict=True):
             figure.set_title(
                 axis, f"{k} {shortened(topic_names[k], 30)}, by {shortened(variable, 30)}"
