@@ -40,7 +40,7 @@ SKIPPED = {
 }
 """Tried by every case, or by tests of their own: what they do depends on the run before."""
 
-ALONE = {"--patches", "--stride", "--vector-field", "--layer"}
+ALONE = {"--patches", "--stride", "--vector-field", "--layer", "--first-id", "--transpose"}
 """Of inputs other than text: beside any other option they are refused."""
 
 REFUSED = [
