@@ -16,6 +16,7 @@ import numpy as np
 from topicstream.base.errors import DiskTooSmall, DoesNotFit
 from topicstream.base.machine import PROCESS_BYTES, format_bytes
 from topicstream.base.memory import Array, MemoryLimit, MemoryPlan, Stage, plan_memory, total_bytes
+from topicstream.base.text import counted
 from topicstream.corpus.format import CELLS, DOCS
 from topicstream.corpus.grid import Grid
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule, padded, workspace_bytes
