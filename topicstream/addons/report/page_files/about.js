@@ -24,7 +24,8 @@ function timeView() {
 function aboutView() {
   const box = el("div", null, el("h2", null, "The model")), facts = el("div", { class: "facts" });
   const fact = (value, name, hint) => facts.append(el("div", { title: hint || "" }, el("b", null, value), el("span", { class: "soft" }, name)));
-  fact(whole(D.K), D.K === 1 ? "topic" : "topics");
+  const number = allTopics().split(" ");
+  fact(number[0], number.slice(1).join(" "));
   if (D.docs) fact(whole(D.docs), D.docs === 1 ? "training document" : "training documents", D.leftOut ? `and ${whole(D.leftOut)} without a known word, which count in no mean` : "");
   fact(whole(D.words), "words in the vocabulary");
   if (D.heldout) fact(whole(D.heldout.perplexity), `held-out perplexity, ${counted(D.heldout.docs, "document")}`, D.heldout.measured);

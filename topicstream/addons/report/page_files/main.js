@@ -84,7 +84,7 @@ async function main() {
     $("failed").textContent = `The data of this report cannot be read: ${e.message}`;
     return;
   }
-  const facts = [counted(D.K, "topic")];
+  const facts = [allTopics()];
   if (D.docs) facts.push(counted(D.docs, "document"));
   if (D.periods.length) facts.push(`${D.periods[0]} to ${D.periods[D.periods.length - 1]}`);
   if (D.heldout) facts.push(`held-out perplexity ${whole(D.heldout.perplexity)}`);
