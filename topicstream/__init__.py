@@ -15,7 +15,8 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as type checkers take it; ``typing`` itself is slow to import
 
-if sys.version_info < (3, 11):  # noqa: UP036 - in one line: the first syntax or import that is too new says nothing
+# in one line, as the first syntax or import that is too new says nothing
+if sys.version_info < (3, 11):  # noqa: UP036
     raise SystemExit(f"topicstream needs Python 3.11 or later; this is {sys.version.split()[0]}")
 
 try:

@@ -58,7 +58,8 @@ class Array(NamedTuple):
         # a tenth of a second, which commands that only read options need not spend
         import numpy as np
 
-        return math.prod(map(int, self.shape)) * int(np.dtype(self.dtype).itemsize)  # type: ignore[call-overload]
+        dtype = np.dtype(self.dtype)  # type: ignore[call-overload]
+        return math.prod(map(int, self.shape)) * int(dtype.itemsize)
 
 
 def total_bytes(arrays: Iterable[Array]) -> int:

@@ -213,7 +213,8 @@ def ordered(config: type) -> list[dataclasses.Field[Any]]:
 
 def names_tagged(config: type, tag: str, *values: str) -> tuple[str, ...]:
     """Return the names of the options that carry a tag, or one of some values of it."""
-    tags = {name: field.metadata.get(tag) for name, field in config.__dataclass_fields__.items()}  # type: ignore[attr-defined]
+    fields = config.__dataclass_fields__  # type: ignore[attr-defined]
+    tags = {name: field.metadata.get(tag) for name, field in fields.items()}
     return tuple(name for name, value in tags.items() if (value in values if values else value))
 
 
@@ -482,7 +483,8 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
                 raise busy from e
 
         returns = inspect.signature(function).return_annotation
-        call.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]
+        returning = signature.replace(return_annotation=returns)
+        call.__signature__ = returning  # type: ignore[attr-defined]
         call.__annotations__ = {f.name: f.type for f in dataclasses.fields(kind)} | {
             "return": returns
         }

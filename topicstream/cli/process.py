@@ -70,4 +70,6 @@ def reserve_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, mode)
-            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+            way = "w" if fd else "r"
+            stream = open(fd, way, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)

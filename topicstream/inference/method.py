@@ -129,7 +129,8 @@ class Method(ABC):
     """Memory that the limit leaves for data that grow with the documents."""
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
-        self.rows, self.options = rows, self.Options(**options)
+        self.rows = rows
+        self.options = self.Options(**options)
 
     def warn_of_length(self, known_words: float, documents: int) -> list[str]:
         """Warn of documents that are too short, by their known words in all: a line, or none."""

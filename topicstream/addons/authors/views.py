@@ -65,7 +65,8 @@ class OfAuthors(ModelView):
 
 def author_names(table: StoredTable, rows: Any) -> list[str]:
     """Look up the names of authors."""
-    names: list[str] = table.names.take(pa.array(rows, pa.int64())).to_pylist()  # type: ignore[union-attr]
+    assert table.names is not None
+    names: list[str] = table.names.take(pa.array(rows, pa.int64())).to_pylist()
     return names
 
 

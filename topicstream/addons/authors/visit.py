@@ -577,4 +577,6 @@ def visit_pairs(
     moves = np.zeros(delta.shape[1], np.float32) if how.sync else delta.reshape(-1)
     delta[:] = _ZERO
     tables.change[:] = _ZERO
-    return _visit_documents(block, rows, tables, old, new, delta, moves, how, looks, own)  # type: ignore[no-any-return]
+    return _visit_documents(  # type: ignore[no-any-return]
+        block, rows, tables, old, new, delta, moves, how, looks, own
+    )

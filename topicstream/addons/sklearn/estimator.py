@@ -91,7 +91,11 @@ def _as_value_errors() -> Iterator[None]:
 
 
 @dataclass(eq=False, repr=False)
-class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TopicModel(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Topics of a document-word matrix, learnt by any engine of topicstream, streamed from disk.
 
     ``X`` is an array or sparse matrix [documents, words] of counts or non-negative weights, or the

@@ -118,7 +118,9 @@ class Markup(Reader):
     about = "TEI XML or HTML, one document a file (or TEI element of a teiCorpus)"
     suffixes = (".html", ".htm", ".xhtml", ".tei")
     signature = re.compile(
-        rb"(?is)(?:\xef\xbb\xbf)?\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!doctype[^>\[]*(?:\[.*?\]\s*)?>\s*)*<(?:\w+:)?(?:TEI(?:\.2)?|teiCorpus(?:\.2)?|html)[\s>]"
+        rb"(?is)(?:\xef\xbb\xbf)?\s*"
+        rb"(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!doctype[^>\[]*(?:\[.*?\]\s*)?>\s*)*"
+        rb"<(?:\w+:)?(?:TEI(?:\.2)?|teiCorpus(?:\.2)?|html)[\s>]"
     )
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:

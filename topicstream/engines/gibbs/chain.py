@@ -142,7 +142,9 @@ def count_moves(
         first[value[j]] += each
     at = 0
     for u in range(len(first)):
-        at, first[u] = at + first[u], at
+        moves = first[u]
+        first[u] = at
+        at += moves
     for j in range(0, n, 2):
         u = value[j]
         i = value[j + 1]

@@ -69,7 +69,8 @@ def bin_values() -> np.ndarray:
 @kernel(inline="always")
 def bin_of(value: float) -> Int:
     """Find the bin of a float32 > 0, negative below the lowest."""
-    return min((np.int64(np.float32(value).view(np.int32)) >> _SHIFT) - _FIRST, BINS - 1)  # type: ignore[return-value]
+    upper_bits = np.int64(np.float32(value).view(np.int32)) >> _SHIFT
+    return min(upper_bits - _FIRST, BINS - 1)  # type: ignore[return-value]
 
 
 @kernel

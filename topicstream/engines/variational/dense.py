@@ -275,7 +275,9 @@ def _bound(
             if not z[j] > np.float32(LEAST_Z):
                 i = cells.first + j
                 fit += counts[i] * _hard_cell(src, words[i], used, alpha, work)
-    return document_bound(fit, n, used, alpha, src.topics, prior, work)  # type: ignore[no-any-return]
+    return document_bound(  # type: ignore[no-any-return]
+        fit, n, used, alpha, src.topics, prior, work
+    )
 
 
 @kernel

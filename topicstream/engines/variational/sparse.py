@@ -276,7 +276,9 @@ def _bound(
                 fit += counts[i] * _hard_top(
                     of.src, words[i], columns, count, now.used, most, scratch
                 )
-    return document_bound(fit, now.n, now.used, columns.alpha, count, prior, scratch.scores)  # type: ignore[no-any-return]
+    return document_bound(  # type: ignore[no-any-return]
+        fit, now.n, now.used, columns.alpha, count, prior, scratch.scores
+    )
 
 
 @kernel

@@ -21,7 +21,8 @@ from topicstream.ingestion.parse.reader import readers
 from topicstream.ingestion.parse.rejects import BadFile
 
 _MARKS = re.compile(
-    r"_(SUCCESS|metadata|common_metadata|temporary|delta_log|spark_metadata|(started|committed)(_.*)?)|.*\.crc|dataset_(dict|infos?)\.json"
+    r"_(SUCCESS|metadata|common_metadata|temporary|delta_log|spark_metadata)"
+    r"|_(started|committed)(_.*)?|.*\.crc|dataset_(dict|infos?)\.json"
 )
 _ABOUT = {
     "readme",
@@ -219,7 +220,8 @@ def matrix_form(place: Path) -> str | None:
 
 
 VOCAB_NAME = re.compile(
-    r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))(\.(txt|tsv|dat))?$"
+    r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))"
+    r"(\.(txt|tsv|dat))?$"
 )
 HEADER = re.compile(rb"[^\n]*\t|[^\s,;]+[,;]\S")
 """A first line on standard input that may be one of a table."""

@@ -381,7 +381,8 @@ class Source(Input):
             have += len(parts[-1])
         if have > n:
             size = len(parts[-1]) - (have - n)
-            parts[-1], self._ahead = parts[-1][:size], parts[-1][size:]
+            self._ahead = parts[-1][size:]
+            parts[-1] = parts[-1][:size]
         if not have and self.damage and self.strict:
             raise BadFile(self.name, 0, self.damage)
         return b"".join(parts)

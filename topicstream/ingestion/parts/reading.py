@@ -190,4 +190,5 @@ class Reading:
 
     def _commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
         self.working.commit(seconds, done=done, durable=durable)
-        self._last, self._last_bytes = time.monotonic(), self.working.state.consumed
+        self._last = time.monotonic()
+        self._last_bytes = self.working.state.consumed

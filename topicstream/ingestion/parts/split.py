@@ -30,7 +30,8 @@ PARTS_BEFORE = "#parts before"
 """Column of a batch whose texts are pieces of longer ones: how many parts lie before each."""
 CHAPTER = (  # a line by itself, as in the novels of Project Gutenberg
     r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)[ \t]*(?:第[一二三四五六七八九十百千〇零\d]{1,12}[章回卷节節話]"
-    r"|(?i:(?:chapter|kapitel|chapitre|cap(?:í|Í|i)tulo|capitolo|hoofdstuk|book|volume|part|act|livre|buch|teil"
+    r"|(?i:(?:chapter|kapitel|chapitre|cap(?:í|Í|i)tulo|capitolo|hoofdstuk"
+    r"|book|volume|part|act|livre|buch|teil"
     r"|глава|Глава|ГЛАВА|часть|Часть|ЧАСТЬ)[ \t]+(?:[ivxlcdm]+|\d+)\b"
     r"|[^\s\d]{4,16}[ \t]+(?:kapitel|teil|buch|partie)\b))[^\n]{0,60}$"
 )

@@ -49,7 +49,8 @@ class PubMed(Reader):
     name = "pubmed"
     about = "PubMed / MEDLINE XML"
     signature = re.compile(
-        rb"(?s)\s*(?=<).*?<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)[\s/>]"
+        rb"(?s)\s*(?=<).*?"
+        rb"<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)[\s/>]"
     )
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:

@@ -121,7 +121,8 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
             inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_OR_KEYWORD)
             for i in range(len(kinds) + 1)
         ]
-        setattr(typed, "__signature__", inspect.Signature(named))  # noqa: B010  (what numba counts arguments by)
+        # numba counts the arguments by it
+        setattr(typed, "__signature__", inspect.Signature(named))  # noqa: B010
         return intrinsic(typed)
 
     return made

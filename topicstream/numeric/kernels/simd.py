@@ -341,7 +341,8 @@ def _row(b: Builder, p: Value, i: int) -> Value:
 def _exchange(b: Builder, values: list[Value], i: int, j: int) -> None:
     x = values[i]
     y = values[j]
-    values[i], values[j] = extreme(b, "umax", x, y), extreme(b, "umin", x, y)
+    values[i] = extreme(b, "umax", x, y)
+    values[j] = extreme(b, "umin", x, y)
 
 
 @emit("void", "int64", *[vector] * 16)

@@ -521,7 +521,8 @@ class MergedRound(Round):
             self._end += size
         at = offset
         for array in arrays:
-            view = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+            octets = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            view = memoryview(octets)  # type: ignore[arg-type]
             while len(view):
                 n = os.pwrite(self._file.fileno(), view, at)
                 view = view[n:]

@@ -42,7 +42,8 @@ class Storage:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: object, folder: Path | None = None) -> None:
-        self._size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize  # type: ignore[call-overload]
+        itemsize = np.dtype(dtype).itemsize  # type: ignore[call-overload]
+        self._size = int(np.prod(shape, dtype=np.int64)) * itemsize
         self.mapped = folder is not None
         self._map: mmap.mmap | None = None
         self._file: IO[bytes] | None = None
@@ -56,7 +57,8 @@ class Storage:
             self._map = mmap.mmap(self._file.fileno(), max(self._size, 1))
             memory = np.frombuffer(self._map, np.uint8)
             start = 0
-        self.array: np.ndarray = memory[start : start + self._size].view(dtype).reshape(shape)  # type: ignore[call-overload]
+        typed = memory[start : start + self._size].view(dtype)  # type: ignore[call-overload]
+        self.array: np.ndarray = typed.reshape(shape)
 
     def release_pages(self, first: int = 0, stop: int | None = None) -> None:
         """Return the pages of mapped rows to the system, preserving their values.

@@ -328,7 +328,8 @@ def topics_moved(work: Path, number: int, table: Table, beta: float) -> float | 
     float or None
         None if the topics of the pass before are not there.
     """
-    (words, topics) = (table.n_rows, table.columns)
+    words = table.n_rows
+    topics = table.columns
     before = topics_file(work, number - 1)
     largest = 0.0
     known = before.exists() and before.stat().st_size == Array((words, topics), np.float32).nbytes
