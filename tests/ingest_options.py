@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,41 @@ VALUES: dict[str, dict[str, Any]] = {
     "checkpoint_bytes": {"checkpoint_bytes": 1 << 12},
     "checkpoint_seconds": {"checkpoint_seconds": 1.0},
 }
+
+PACKS = {
+    "fields": "format text_field id_field meta na date_format encoding list_separator on_error",
+    "other formats": "delimiter quotechar escapechar comment skip_lines header tei_elements "
+    "weighted binarize transpose first_id words vector_field stride",
+    "pieces": "split strip_gutenberg max_document piece_bytes checkpoint_bytes "
+    "checkpoint_seconds workers mem_limit",
+    "side files": "meta_files links on_duplicate",
+    "side files by row": "key keep_text",
+    "tokens": "normalize min_length numbers fold_accents join_hyphens keep drop_tags drop_urls "
+    "drop_mentions entities stopwords replace stem unspaced",
+    "pattern": "lowercase pattern ngrams",
+    "phrases learned": "phrase_threshold min_tokens",
+    "phrases": "phrases stopwords_from",
+    "tokenized": "tokenized",
+    "words": "min_df max_df min_count max_vocab drop_top drop_words",
+    "vocabulary": "vocab heldout",
+    "held out by": "heldout_by",
+    "append": "append grow_vocab",
+}
+"""Options that go together, none of which hides what another does: tests of two ingests in a row
+try a pack at a time.
+"""
+
+
+def pack_options(pack: str, leave_out: Container[str] = ()) -> dict[str, Any]:
+    """Join the values of a pack's options; each of them may name fields of metadata."""
+    options: dict[str, Any] = {"min_df": 1, "heldout": 0}
+    for name in PACKS[pack].split():
+        if name not in leave_out:
+            fields = [options.get("meta"), VALUES[name].get("meta")]
+            options |= VALUES[name]
+            if any(fields):
+                options["meta"] = ",".join(dict.fromkeys(filter(None, fields)))
+    return options
 
 
 def names_of_options() -> list[str]:

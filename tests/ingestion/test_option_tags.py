@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from tests.ingest_options import (
     ABSENT,
     INTERNAL,
     OF_OTHER_INPUTS,
+    PACKS,
     VALUES,
     names_of_options,
+    pack_options,
     write_inputs,
     write_records,
 )
@@ -48,38 +51,60 @@ def test_every_option_says_what_depends_on_it():
     )
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with a store, and what its bytes are."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_inputs(folder)
+    write_records(folder / "a.jsonl", 0, 60)
+    topicstream.ingest(folder / "a.jsonl", folder / "s.zarr", **BASE)
+    return folder, digest(folder / "s.zarr")
+
+
 @pytest.mark.parametrize("name", [n for n in names_of_options() if n not in ("append", "force")])
-def test_finished_before_is_said_of_the_same_store_alone(here, name):
+def test_finished_before_is_said_of_the_same_store_alone(finished, monkeypatch, name):
+    folder, before = finished
+    monkeypatch.chdir(folder)
     options = BASE | VALUES[name]
     if name == "grow_vocab":
         options.pop("append")
-    topicstream.ingest(Path("a.jsonl"), "s.zarr", **BASE)
     try:
-        again = topicstream.ingest(Path("a.jsonl"), "s.zarr", **options)
+        again = topicstream.ingest(folder / "a.jsonl", "s.zarr", **options)
     except TopicsError as error:
         assert "exists" in str(error) or error.exit_code in (2, 3)
-        return
-    assert again["finished_before"]
-    before = digest(Path("s.zarr"))
-    topicstream.ingest(Path("a.jsonl"), "s.zarr", **options | {"force": True})
+    else:
+        assert again["finished_before"]
+        topicstream.ingest(Path("a.jsonl"), "t.zarr", **options | {"force": True})
+        assert digest(Path("t.zarr")) == before
     assert digest(Path("s.zarr")) == before
 
 
-@pytest.mark.parametrize("name", [n for n in names_of_options() if n != "force"])
-def test_an_append_may_repeat_an_option_or_leave_it_to_the_store(here, name):
-    options = BASE | VALUES[name]
-    if name in OF_OTHER_INPUTS:
-        with pytest.raises(TopicsError):
-            topicstream.ingest(Path("a.jsonl"), "s.zarr", **options | {"append": True})
-        return
-    topicstream.ingest(Path("a.jsonl"), "s.zarr", **options | {"append": True})
-    topicstream.ingest(Path("a.jsonl"), "t.zarr", **options | {"append": True})
-    topicstream.ingest(Path("b.jsonl"), "s.zarr", **options | {"append": True})
+def test_every_option_is_in_a_pack():
+    packed = [name for names in PACKS.values() for name in names.split()]
+    assert sorted([*packed, "force", *OF_OTHER_INPUTS]) == sorted(names_of_options())
+
+
+def is_recalled(name: str) -> bool:
     tag = IngestConfig.__dataclass_fields__[name].metadata
-    if tag["decides"] == "tokenizer" or "recalled" in tag or "new_store" in tag:
-        # as "file:line" is an id where there is no other, the file has the same name
-        topicstream.ingest(Path("b.jsonl"), "t.zarr", append=True)
-        assert cells_by_id(Path("t.zarr")) == cells_by_id(Path("s.zarr"))
+    return tag["decides"] == "tokenizer" or "recalled" in tag or "new_store" in tag
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_an_append_may_repeat_an_option_or_leave_it_to_the_store(here, pack):
+    options = pack_options(pack) | {"append": True}
+    topicstream.ingest(Path("a.jsonl"), "s.zarr", **options)
+    shutil.copytree("s.zarr", "t.zarr")
+    topicstream.ingest(Path("b.jsonl"), "s.zarr", **options)
+    # as "file:line" is an id where there is no other, the file has the same name
+    repeated = {name: value for name, value in options.items() if not is_recalled(name)}
+    topicstream.ingest(Path("b.jsonl"), "t.zarr", **repeated)
+    assert cells_by_id(Path("t.zarr")) == cells_by_id(Path("s.zarr"))
+
+
+@pytest.mark.parametrize("name", sorted(OF_OTHER_INPUTS))
+def test_an_option_of_another_format_is_refused(here, name):
+    with pytest.raises(TopicsError):
+        topicstream.ingest(Path("a.jsonl"), "s.zarr", **BASE | VALUES[name] | {"append": True})
 
 
 @pytest.mark.parametrize(
