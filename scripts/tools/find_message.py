@@ -13,6 +13,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,21 @@ def strings_of(node: ast.AST, function: str) -> Iterator[tuple[ast.expr, str]]:
             yield from strings_of(child, inside)
 
 
+@cache
+def list_strings(package: Path) -> list[tuple[str, int, str, list[str]]]:
+    """List the strings of a package: file, line, function, constant parts."""
+    return [
+        (
+            str(path.relative_to(package.parent)),
+            node.lineno,
+            function,
+            [words_of(part) for part in constant_parts(node)],
+        )
+        for path in sorted(package.rglob("*.py"))
+        for node, function in strings_of(ast.parse(path.read_text()), "")
+    ]
+
+
 def words_of(text: str) -> str:
     """Return a text without the placeholders of templates, white space as one blank."""
     return re.sub(r"\s+", " ", re.sub(r"\{[^{}]*\}", " ", text)).strip()
@@ -67,16 +83,12 @@ def find_places(message: str, package: Path = ROOT / "topicstream") -> list[Plac
     """Return the strings that explain most of a message, the best first."""
     message = words_of(message)
     places = []
-    for path in sorted(package.rglob("*.py")):
-        for node, function in strings_of(ast.parse(path.read_text()), ""):
-            parts = [words_of(part) for part in constant_parts(node)]
-            said = [part for part in parts if len(part) >= LEAST and part in message]
-            if any(message in part for part in parts):  # a user may quote less than all
-                said = [message]
-            if said:
-                name = str(path.relative_to(package.parent))
-                text = " … ".join(parts)
-                places.append(Place(sum(map(len, said)), name, node.lineno, function, text))
+    for name, line, function, parts in list_strings(package):
+        said = [part for part in parts if len(part) >= LEAST and part in message]
+        if any(message in part for part in parts):  # a user may quote less than all
+            said = [message]
+        if said:
+            places.append(Place(sum(map(len, said)), name, line, function, " … ".join(parts)))
     places.sort(key=lambda place: (-place.explained, place.file, place.line))
     return [place for place in places if 4 * place.explained >= places[0].explained]
 

@@ -77,7 +77,7 @@ def digest(target):
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("turns", few_quick([24, 250], [24]))
+@pytest.mark.parametrize("turns", few_quick([12, 250], [12]))
 def test_any_order_and_one_to_eight_threads_give_one_hash(kind, held, turns):
     mass = np.random.default_rng(3).random(ROWS) * 10 + 1 if held else None
     hashes = set()
@@ -118,8 +118,16 @@ def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("bound", [0, 20_000, 1 << 30])
-@pytest.mark.parametrize(("factor", "tokens"), [(1.0, TOKENS), (0.3, 1e10), (1.0, 1e12)])
+@pytest.mark.parametrize(
+    ("bound", "factor", "tokens"),
+    [
+        (0, 0.3, 1e10),
+        (20_000, 1.0, TOKENS),
+        (20_000, 0.3, 1e10),
+        (20_000, 1.0, 1e12),
+        (1 << 30, 1.0, TOKENS),
+    ],
+)
 def test_deltas_that_merge_as_blocks_end_give_the_same_bits(
     kind, held, bound, factor, tokens, tmp_path
 ):
@@ -127,7 +135,7 @@ def test_deltas_that_merge_as_blocks_end_give_the_same_bits(
     mass = np.random.default_rng(3).random(ROWS) * 10 + 1 if held else None
     rule = Rule.ADD if factor == 1.0 else Rule.BLEND
     hashes = set()
-    for turn in range(4):
+    for turn in (0, 1, 3):
         target = table(kind, mass, rule=rule)
         merge = MergeSpace(bound, tmp_path) if turn else None
         deltas = target.new_round(RoundSpace(BLOCKS, tmp_path, merge), 300, tokens)
