@@ -13,7 +13,7 @@ from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, PackedRows, Shape, Visit, padded
 from topicstream.engines.gibbs.chain import Chain
 from topicstream.numeric.kernels.packed import copy_rows, topic_bits
-from topicstream.numeric.tables.packed import RowPiece
+from topicstream.numeric.tables.slots import RowPiece
 
 
 def random_block(seed: int, docs: int, words: int, length: int) -> Block:

@@ -32,7 +32,6 @@ standard deviation over seeds.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gzip
 import json
 import re
@@ -42,66 +41,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, csr_matrix, vstack
+from scipy.sparse import csr_array
 
 import topicstream
-from topicstream.addons.views.intrusion import IntrusionView
-from topicstream.base.progress import Silent
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import SampledCorpus
-from topicstream.engines import find
 from topicstream.evaluation.keys import other_corpus
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.setup import default_start, shape_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from compare_methods import METHODS, compare_methods, known_counts
-
-
-def raw(a: argparse.Namespace, corpus: str) -> Path:
-    """The file of a corpus: counts where it has them."""
-    files = [Path(a.data, corpus, name) for name in ("docword.txt.gz", "docs.jsonl.gz")]
-    return next(file for file in files if file.exists())
-
-
-def store(a: argparse.Namespace, corpus: str, heldout: str, **options: Any) -> Path:
-    """A store of a corpus with this share set aside."""
-    path = Path(a.work, f"{corpus}-{heldout.rstrip('%')}.zarr")
-    if not path.exists():
-        topicstream.ingest([raw(a, corpus)], path, heldout=heldout, progress=False, **options)
-    return path
-
-
-def fit(corpus: Path, model: Path, options: dict[str, Any], **settings: Any) -> Any:
-    """A training on one thread in the place of any model that is there.
-
-    options: the engine's, and ``algo``.
-    """
-    given = {name: value for name, value in options.items() if name != "algo"}
-    common: dict[str, Any] = {
-        "algo": options["algo"],
-        "threads": 1,
-        "force": True,
-        "progress": False,
-    }
-    return topicstream.train(corpus, model, options=given, **common | settings)
-
-
-def spread(values: Any, digits: int = 0) -> str:
-    """Mean and standard deviation."""
-    return f"{np.mean(values):.{digits}f}" + (
-        f" ± {np.std(values):.{digits}f}" if len(values) > 1 else ""
-    )
-
-
-def head(*columns: str) -> None:
-    """The head of a table."""
-    print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns), flush=True)
-
-
-def line(*cells: object) -> None:
-    """A row of a table."""
-    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+from paper_tools import fit, head, line, spread, store
+from papers_zeng import ENGINES, FOLDS, Clock, engines, folds, intrusion, starts, stream
 
 
 # -- inference on a stream of documents
@@ -337,27 +288,6 @@ def months(a: argparse.Namespace) -> None:
     )
 
 
-# -- over time
-# --------------------------------------------------------------------------------------------------
-class Enough(Exception):
-    """So many processor seconds are over."""
-
-
-class Clock(Silent):
-    """Processor seconds and held-out perplexity of every pass."""
-
-    def __init__(self, most: float = np.inf) -> None:
-        self.at = [time.process_time()]
-        self.most = most
-        self.heldout: list[float | None] = []
-
-    def end_pass(self, record: Any, passes: int) -> None:
-        self.at.append(time.process_time())
-        self.heldout.append(record["heldout_perplexity"])
-        if self.at[-1] - self.at[0] > self.most:
-            raise Enough
-
-
 def passes(a: argparse.Namespace) -> None:
     """Processor ms of single passes on one thread (median of those within a tenth), and the table's
     MB.
@@ -396,192 +326,6 @@ def passes(a: argparse.Namespace) -> None:
                 size.append([rows[i]["table_bytes"] / 2**20 for i in (0, -1)])
             cells = [spread(column) for column in zip(*near)] + [""] * (len(marks) - len(near[0]))
             line(k, algo, *cells, " and ".join(f"{np.mean(m):.2f}" for m in zip(*size)))
-
-
-def stream(a: argparse.Namespace) -> None:
-    """Held-out perplexity against processor seconds, pass by pass, alpha = 2/K and beta = 0.01."""
-    head("engine", "passes", "processor s: held-out perplexity")
-    for algo in a.only or ("atbp", "stbp", "ovb"):
-        clock = Clock(a.seconds)
-        options = {"algo": algo, "alpha": 2 / a.topics, "beta": 0.01}
-        with contextlib.suppress(Enough):
-            settings: dict[str, Any] = {
-                "topics": a.topics,
-                "tol": 0.0,
-                "eval_every": 1,
-                "passes": 500,
-            }
-            fit(a.store, a.work / f"stream-{algo}", options, **settings, progress=clock)
-        points = [
-            f"{at - clock.at[0]:.0f}: {low:.0f}"
-            for at, low in zip(clock.at[1:], clock.heldout)
-            if low
-        ]
-        line(algo, len(points), ", ".join(points))
-
-
-# -- belief propagation
-# --------------------------------------------------------------------------------------------------
-ENGINES: dict[str, dict[str, Any]] = {
-    "bp sync": {"algo": "bp", "schedule": "sync"},
-    "bp async": {"algo": "bp"},
-    "cvb0": {"algo": "cvb0"},
-    "sibp": {"algo": "sibp"},
-    "atbp": {"algo": "atbp"},
-    "stbp": {"algo": "stbp"},
-    "vb point": {"algo": "vb", "phi": "point"},
-    "vb": {"algo": "vb"},
-    "mvi L=8": {"algo": "mvi"},
-    "sparse-bp": {"algo": "sparse-bp"},
-    "sparse-bp, the paper's update": {
-        "algo": "sparse-bp",
-        "message_bits": "32",
-        "step": 1.0,
-        "band": -1.0,
-        "learn_priors": False,
-    },
-}
-
-
-def engines(a: argparse.Namespace) -> None:
-    """Held-out perplexity of halves, mean and spread over seeds."""
-    for name in a.corpora:
-        corpus = store(a, name, "50%")
-        head("engine", "passes", "held-out perplexity, folded in by BP", "by VB", "processor s")
-        for engine in a.only or ENGINES:
-            runs = np.array(
-                [
-                    halves(a, corpus, a.work / "halves", ENGINES[engine], seed)
-                    for seed in range(a.runs)
-                ]
-            )
-            line(engine, *(spread(column) for column in runs[:, :3].T), f"{runs[:, 3].mean():.1f}")
-
-
-FROM_BEST = ("bp async", "atbp", "vb point", "vb", "mvi L=8", "sparse-bp")
-
-
-def starts(a: argparse.Namespace) -> None:
-    """Held-out perplexity of halves by start, the engine's own in bold: by BP, by VB, passes."""
-    corpus = store(a, a.corpora[0], "50%")
-    names = ("documents", "best", "random")
-    head("engine", *(cell for name in names for cell in (f"`{name}`", "by VB", "passes")))
-    for engine in a.only or ENGINES:
-        kind = find(ENGINES[engine]["algo"])
-        shape = shape_of(Corpus.open(corpus), a.topics)
-        own = default_start(kind(shape, kind.Options()))
-        cells: list[str] = []
-        for name in names:
-            if name == "best" != own and engine not in FROM_BEST:
-                cells += ["", "", ""]
-                continue
-            a.start = name
-            runs = np.array(
-                [
-                    halves(a, corpus, a.work / "starts", ENGINES[engine], seed)
-                    for seed in range(a.runs)
-                ]
-            )
-            made, by_bp, by_vb = (spread(column) for column in runs[:, :3].T)
-            cells += [f"**{by_bp}**" if name == own else by_bp, by_vb, made]
-        line(engine, *cells)
-
-
-def halves(
-    a: argparse.Namespace, corpus: Path, model: Path, engine: dict[str, Any], seed: int
-) -> list[float]:
-    """Passes, perplexity folded in by BP and by VB, processor seconds of one training."""
-    options = (
-        engine
-        | {"alpha": 2 / a.topics, "beta": 0.01}
-        | ({"sparsity": a.topics} if "step" in engine else {})
-    )
-    begin = time.process_time()
-    done = fit(
-        corpus, model, options, topics=a.topics, tol=1.0, passes=200, start=a.start, seed=seed
-    )
-    seconds = time.process_time() - begin
-    scores = [
-        topicstream.evaluate(model, corpus, heldout=True, fold_in=way, threads=1, progress=False)[
-            "heldout"
-        ]["perplexity"]
-        for way in ("bp", "vb")
-    ]
-    return [done.passes, *scores, seconds]
-
-
-FOLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "bp": ({"algo": "bp", "learn_priors": False}, {"passes": 100, "tol": 1.0}),
-    "vb": ({"algo": "vb"}, {"passes": 100, "tol": 1.0}),
-    "vb point": ({"algo": "vb", "phi": "point"}, {"passes": 100, "tol": 1.0}),
-    "gs": ({"algo": "gs", "learn_priors": False}, {"passes": 300, "tol": 0.0}),
-}
-SMALL = {"alpha": 0.01, "beta": 0.01}
-
-
-def matrix(path: Path) -> Any:
-    """Counts of the training documents [D, W]."""
-    corpus = Corpus.open(path)
-    parts = [
-        (b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)
-    ]
-    return vstack(
-        [csr_matrix((c, w, p), (len(p) - 1, corpus.n_words)) for p, w, c in parts]
-    ).tocsr()
-
-
-def folds(a: argparse.Namespace) -> None:
-    """Held-out perplexity (document completion, 80/20, folded in by BP) by number of topics, mean
-    and spread over folds.
-    """
-    x = matrix(store(a, a.corpora[0], "0"))
-    fold = np.random.default_rng(0).permutation(x.shape[0]) % 10
-    words = [f"w{v}" for v in range(x.shape[1])]
-    train = a.work / "fold.zarr"
-    test = a.work / "fold-test.zarr"
-    model = a.work / "fold-model"
-    found: dict[tuple[str, int], list[float]] = {}
-    spent = dict.fromkeys(FOLDS, 0.0)
-    for n in range(a.folds):
-        for path, part in ((train, x[fold != n]), (test, x[fold == n])):
-            topicstream.ingest(part, path, vocabulary=words, force=True, progress=False)
-        for name in a.only or FOLDS:
-            options, settings = FOLDS[name]
-            for k in a.by:
-                begin = time.process_time()
-                fit(train, model, SMALL | options, topics=k, start=a.start, **settings)
-                spent[name] += time.process_time() - begin
-                scored = topicstream.evaluate(
-                    model, train, heldout=test, threads=1, progress=False
-                )["heldout"]
-                found.setdefault((name, k), []).append(scored["perplexity"])
-    head("engine", *(f"K = {k}" for k in a.by), "processor s")
-    for name in a.only or FOLDS:
-        line(name, *(spread(found[name, k]) for k in a.by), f"{spent[name]:.0f}")
-
-
-def intrusion(a: argparse.Namespace) -> None:
-    """Word intrusion (Chang et al. 2009): sheets of every engine, and how many questions a machine
-    answers right, which takes the word whose mean NPMI with the other five is least (Lau, Newman
-    and Baldwin 2014)."""
-    corpus = store(a, a.corpora[0], "0")
-    x = matrix(corpus)
-    x.data[:] = 1
-    ids = {w: i for i, w in enumerate(Corpus.open(corpus).words.to_pylist())}
-    head("engine", "questions", "right")
-    for name, (options, settings) in FOLDS.items():
-        model = a.work / "intrusion"
-        fit(corpus, model, SMALL | options, topics=a.topics, **settings)
-        right = []
-        for seed in range(a.runs):
-            for row in IntrusionView(model, intrusion="words", seed=seed).table.to_pylist():
-                own = x[:, [ids[row[f"word_{n}"]] for n in range(1, 7)]]
-                both = np.maximum((own.T @ own).toarray() / x.shape[0], 1e-12)
-                single = np.diagonal(both)
-                npmi = np.log(both / np.outer(single, single)) / -np.log(both)
-                np.fill_diagonal(npmi, 0)
-                right.append(npmi.sum(1).argmin() + 1 == row["place"])
-        line(name, len(right), f"{np.mean(right):.0%}")
 
 
 TABLES = (

@@ -71,6 +71,10 @@ TARGETS = {
         "tests/engines/test_gibbs_packed.py",
         "tests/numeric/test_packed_table.py",
     ],
+    "numeric/tables/slots.py": [
+        "tests/engines/test_gibbs_packed.py",
+        "tests/numeric/test_packed_table.py",
+    ],
 }
 """A file whose arithmetic decides numbers -> the tests that cover it."""
 

@@ -101,18 +101,18 @@ def _heed_signals() -> None:
         signal.signal(signum, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("signum", CODES)
 @pytest.mark.parametrize(
-    "line",
+    ("signum", "more"),
     [
-        ["ingest", "in.jsonl", "--out", "o.zarr"],
-        ["ingest", "in.jsonl", "--out", "o.zarr", "--phrases", "0.1"],
-        ["ingest", "in.jsonl", "--out", "o.zarr", "--meta", "authors"],
-        ["ingest", "in.jsonl", "--out", "o.zarr", "--meta-file", "side.jsonl"],
+        *((signum, []) for signum in CODES),
+        (signal.SIGTERM, ["--phrases", "0.1"]),
+        (signal.SIGTERM, ["--meta", "authors"]),
+        (signal.SIGTERM, ["--meta-file", "side.jsonl"]),
     ],
-    ids=["plain", "phrases", "axes", "side"],
+    ids=[*(f"plain-{signum.name}" for signum in CODES), "phrases", "axes", "side"],
 )
-def test_a_signal_in_a_query_of_a_command(tmp_path, line, signum):
+def test_a_signal_in_a_query_of_a_command(tmp_path, more, signum):
+    line = ["ingest", "in.jsonl", "--out", "o.zarr", *more]
     write_jsonl(tmp_path / "in.jsonl", documents(60))
     write_jsonl(tmp_path / "side.jsonl", [{"id": d["id"], "x": "1"} for d in documents(60)])
     process = subprocess.Popen(

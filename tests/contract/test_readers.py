@@ -33,7 +33,7 @@ from topicstream.ingestion.parse.reader import reader_named
 from topicstream.ingestion.parts.tasks import pieces, pieces_of
 
 WORDS = 50
-SIZES = [1, 100, 1000, 8 << 20]
+SIZES = [1, 1000, 8 << 20]
 EXAMPLES = {"paragraphs": PARAGRAPHS, "warc": WARC}
 
 

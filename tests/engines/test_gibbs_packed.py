@@ -26,7 +26,7 @@ from topicstream.numeric.kernels.packed import (
     sort_by_count,
     topic_bits,
 )
-from topicstream.numeric.tables import packed as slots
+from topicstream.numeric.tables import slots
 from topicstream.numeric.tables.packed import PackedTable
 
 SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")

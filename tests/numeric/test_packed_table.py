@@ -11,8 +11,9 @@ from topicstream.base.errors import StoreError
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.merging import MergeSpace, Merging
-from topicstream.numeric.tables.packed import PIECE, PackedTable
+from topicstream.numeric.tables.packed import PackedTable
 from topicstream.numeric.tables.rounds import RoundSpace
+from topicstream.numeric.tables.slots import PIECE
 from topicstream.numeric.tables.table import Sizes
 
 SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")

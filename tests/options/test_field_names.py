@@ -148,6 +148,8 @@ LINES = {
 @pytest.mark.parametrize("asked", FORMS)
 def test_queries(trained, line, asked, capsys, monkeypatch):
     monkeypatch.chdir(trained)
+    for written in ("t.csv", "a.csv", "r.html"):
+        Path(written).unlink(missing_ok=True)
     name = unicodedata.normalize(asked, TITLE)
     assert run(line.format(name, name).split()) == 0
     said = capsys.readouterr()

@@ -15,6 +15,11 @@ import numpy as np
 from topicstream.numeric.kernels.arrays import Array, Bytes, Cells, Int, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 
+SHORT_TEXT = 25.0
+"""Tokens of a mean document below which texts are short
+(docs/internals/decisions/short-texts.md).
+"""
+
 
 class AxisRows(NamedTuple):
     """The rows of one axis that a block touches.

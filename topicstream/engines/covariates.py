@@ -19,9 +19,9 @@ Dirichlet-multinomial has for a document of mean length n:
 
 It adds as much to the sum of a as to that of b A, so it moves shares, and not A.
 
- Steps of Newton's method are made
-at the ends of passes, ``FIRST`` in a row and then one in ``EVERY``. The matrix is the pooled one of
-all topics, M = sum_d b_d A_d x_d x_d', scaled by what each topic has of each column:
+Steps of Newton's method are made at the ends of passes, ``FIRST`` in a row and then one in
+``EVERY``. The matrix is the pooled one of all topics, M = sum_d b_d A_d x_d x_d', scaled by what
+each topic has of each column:
 
     g_k = sum_d x_d (a_dk - b_d alpha_dk) - (lambda_k - m_k) / s^2
     h_kf = sum_d b_d alpha_dk |x_df| sum_e |x_de|
@@ -60,13 +60,14 @@ Louis (1982). Finding the observed information matrix when using the EM algorith
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from topicstream.corpus.block import Block, CovariateRows
 from topicstream.engines.deviations import excess_of_terms, fit_deviations
 from topicstream.engines.shapes import BlockShape, Buffer, PriorShape, Shape
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import FREE, Pull, digamma, exp, logs, trigamma
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.tables.spec import padded, quantum_of
@@ -139,118 +140,169 @@ def _fall(count: float, prior: float) -> float:
     return fall  # type: ignore[no-any-return]
 
 
-@kernel
-def add_documents(
-    theta: Array,
-    active: Array,
-    order: Longs,
-    ends: Longs,
-    indptr: Longs,
-    columns: Ints,
-    values: Floats,
-    alphas: Floats,
-    held: bool,
-    gradient: Doubles,
-    curvature: Doubles,
-    slope: Doubles,
-    spread: Doubles,
-    squares: Doubles,
-    information: Doubles,
-    pooled: Doubles,
-    sums: Doubles,
-    share: float,
-    length_of_all: float,
-) -> None:
-    """Add a block's documents to the sums behind g, h, J, I and M (symbols: see the module).
+class TopicCounts(NamedTuple):
+    """A block's documents, ordered by their row of covariates.
 
-    Parameters
+    Attributes
     ----------
     theta, active
         Counts of a document's topics, [D, L], and the topics, uint16[D, L]; ``active`` without
         columns: topic j is column j.
     order, ends
         int64[D], documents by their row x; int64[U], where those of each row end.
-    indptr, columns, values
-        The distinct rows x (``CovariateRows``).
-    alphas
-        float32[U, >= K], alpha of each of them.
-    held
-        Whether ``slope`` and ``spread`` are needed.
-    gradient, curvature
-        float64[F, K], sums of x (a - b alpha) and of b alpha |x| sum |x|, added to.
-    slope, spread
-        float64[F, K], sums of alpha x and of alpha |x| sum |x|, added to.
-    squares, information
-        float64[F, K], sums of x^2 times a document's squared gradient, and of x^2 times its
-        information, added to.
-    pooled
-        float64[F, F], added to.
-    sums
-        float64[2 K + 2], sums of alpha and of a over the documents, their number, and the sum of b,
-        added to.
-    share, length_of_all
-        ``mean_weight``, and the tokens of a mean document.
     """
-    topics = gradient.shape[1]
+
+    theta: Array
+    active: Array
+    order: Longs
+    ends: Longs
+
+
+class DistinctRows(NamedTuple):
+    """The distinct rows x of a block (``CovariateRows``), and alpha of each, float32[U, >= K]."""
+
+    indptr: Longs
+    columns: Ints
+    values: Floats
+    alphas: Floats
+
+
+class StepSums(NamedTuple):
+    """Sums over documents that a step of the coefficients needs; documents are added to them.
+
+    Attributes
+    ----------
+    gradient, curvature
+        float64[F, K], of x (a - b alpha) and of b alpha |x| sum |x|.
+    slope, spread
+        float64[F, K], of alpha x and of alpha |x| sum |x|.
+    squares, information
+        float64[F, K], of x^2 times a document's squared gradient, and of x^2 times its information.
+    pooled
+        float64[F, F], of b A x x'.
+    totals
+        float64[2 K + 2], of alpha and of a over the documents, their number, and the sum of b.
+    """
+
+    gradient: Doubles
+    curvature: Doubles
+    slope: Doubles
+    spread: Doubles
+    squares: Doubles
+    information: Doubles
+    pooled: Doubles
+    totals: Doubles
+
+
+class MeanWeight(NamedTuple):
+    """``mean_weight`` of the quasi-likelihood, and the tokens of a mean document."""
+
+    share: float
+    length: float
+
+
+class RowSums(NamedTuple):
+    """Sums over the documents of one row, float64[K] each: a, squared gradients, information."""
+
+    own: Doubles
+    squared: Doubles
+    known: Doubles
+
+
+@kernel(inline="always")
+def _sum_documents(
+    first: Int, stop: Int, counts: TopicCounts, alpha_of: Floats, weights: MeanWeight, row: RowSums
+) -> tuple[float, float, float, float, float]:
+    """Sum a of each topic and b over the documents of a row, which has the prior ``alpha_of``.
+
+    Returns
+    -------
+    The documents with tokens, and the sums of b, b^2, what b falls by, and the weights' part of b.
+    """
+    (theta, active, order, _) = counts
+    (own, squared, known) = row
+    topics = len(own)
     each = active.shape[1] == 0
     width = min(theta.shape[1], topics) if each else theta.shape[1]
-    own = np.empty(topics)
-    squared = np.empty(topics)
-    known = np.empty(topics)
+    own[:] = 0.0
+    squared[:] = 0.0
+    known[:] = 0.0
+    total = 0.0
+    for k in range(topics):
+        total += np.float64(alpha_of[k])
+    below = 0.0
+    below_squared = 0.0
+    flat = 0.0
+    multinomial = 0.0
+    docs = 0.0
+    for i in range(first, stop):
+        d = order[i]
+        length = 0.0
+        for j in range(width):
+            count = np.float64(theta[d, j])
+            k = j if each else np.int64(active[d, j])  # type: ignore[assignment]
+            if count > 0.0 and k < topics:
+                length += count
+        if length == 0.0:
+            continue
+        # w_d, in which a document counts for at most LONGEST mean ones
+        weight = weights.share * (1.0 + total) / (weights.length + total)
+        weight *= min(1.0, LONGEST * weights.length / length)
+        # b_d
+        rise = _rise(length, total) + weight * length / total
+        docs += 1.0
+        below += rise
+        below_squared += rise * rise
+        flat += _fall(length, total)
+        multinomial += weight * length / total
+        # a_dk, its squared gradient, and its information less what is missing (Louis 1982)
+        for j in range(width):
+            count = np.float64(theta[d, j])
+            k = j if each else np.int64(active[d, j])  # type: ignore[assignment]
+            if count > 0.0 and k < topics:
+                alpha = np.float64(alpha_of[k])
+                a = alpha * _rise(count, alpha) + weight * count
+                own[k] += a
+                a = min(a, LARGEST)
+                squared[k] += a * (a - 2.0 * rise * alpha)
+                known[k] += alpha * alpha * _fall(count, alpha)
+                if count < 1.0:
+                    known[k] -= (1.0 + weight) * count * (1.0 - count)
+    return docs, below, below_squared, flat, multinomial
+
+
+@kernel
+def add_documents(
+    counts: TopicCounts, rows: DistinctRows, sums: StepSums, weights: MeanWeight, held: bool
+) -> None:
+    """Add a block's documents to the sums behind g, h, J, I and M (symbols: see the module).
+
+    held: whether ``slope`` and ``spread`` are needed.
+    """
+    (indptr, columns, values, alphas) = rows
+    (gradient, curvature, slope, spread, squares, information, pooled, totals) = sums
+    ends = counts.ends
+    topics = gradient.shape[1]
+    row = RowSums(np.empty(topics), np.empty(topics), np.empty(topics))
+    (own, squared, known) = row
     first = np.int64(0)
     for u in range(len(ends)):
         if ends[u] == first:
             continue
-        own[:] = 0.0
-        squared[:] = 0.0
-        known[:] = 0.0
-        total = 0.0
-        for k in range(topics):
-            total += np.float64(alphas[u, k])
-        # a of each topic and b, summed over the documents of the row
-        below = 0.0
-        below_squared = 0.0
-        flat = 0.0
-        multinomial = 0.0
-        docs = 0.0
-        for i in range(first, ends[u]):
-            d = order[i]
-            length = 0.0
-            for j in range(width):
-                count = np.float64(theta[d, j])
-                k = j if each else np.int64(active[d, j])  # type: ignore[assignment]
-                if count > 0.0 and k < topics:
-                    length += count
-            if length == 0.0:
-                continue
-            weight = share * (1.0 + total) / (length_of_all + total)
-            weight *= min(1.0, LONGEST * length_of_all / length)
-            rise = _rise(length, total) + weight * length / total
-            docs += 1.0
-            below += rise
-            below_squared += rise * rise
-            flat += _fall(length, total)
-            multinomial += weight * length / total
-            for j in range(width):
-                count = np.float64(theta[d, j])
-                k = j if each else np.int64(active[d, j])  # type: ignore[assignment]
-                if count > 0.0 and k < topics:
-                    alpha = np.float64(alphas[u, k])
-                    a = alpha * _rise(count, alpha) + weight * count
-                    own[k] += a
-                    a = min(a, LARGEST)
-                    squared[k] += a * (a - 2.0 * rise * alpha)
-                    known[k] += alpha * alpha * _fall(count, alpha)
-                    if count < 1.0:
-                        known[k] -= (1.0 + weight) * count * (1.0 - count)
+        docs, below, below_squared, flat, multinomial = _sum_documents(
+            first, ends[u], counts, alphas[u], weights, row
+        )
         first = ends[u]
         if docs == 0.0:
             continue
-        sums[2 * topics] += docs
-        sums[2 * topics + 1] += below
+        total = 0.0
         for k in range(topics):
-            sums[k] += docs * np.float64(alphas[u, k])
-            sums[topics + k] += own[k]
+            total += np.float64(alphas[u, k])
+        totals[2 * topics] += docs
+        totals[2 * topics + 1] += below
+        for k in range(topics):
+            totals[k] += docs * np.float64(alphas[u, k])
+            totals[topics + k] += own[k]
         norm = 0.0
         for j in range(indptr[u], indptr[u + 1]):
             norm += abs(np.float64(values[j]))
@@ -258,6 +310,7 @@ def add_documents(
             f = columns[j]
             x = np.float64(values[j])
             reach = abs(x) * norm
+            # g_k, h_kf, J and I of the column
             for k in range(topics):
                 alpha = np.float64(alphas[u, k])
                 gradient[f, k] += x * (own[k] - below * alpha)
@@ -268,6 +321,7 @@ def add_documents(
                 if held:
                     slope[f, k] += x * docs * alpha
                     spread[f, k] += reach * docs * alpha
+            # M
             for i in range(indptr[u], indptr[u + 1]):
                 pooled[f, columns[i]] += below * total * x * np.float64(values[i])
 
@@ -446,26 +500,14 @@ def count_prior(
     order = np.argsort(rows.pattern, kind="stable")
     ends = np.cumsum(np.bincount(rows.pattern, minlength=len(rows.indptr) - 1))
     nothing = np.zeros((len(theta), 0), np.uint16)
+    coefficients = [stats[f"prior_{name}"].reshape(entries) for name in StepSums._fields[:6]]
+    pooled = stats["prior_pooled"].reshape(prior.columns, prior.columns)
     add_documents(
-        theta,
-        nothing if active is None else active,
-        order,
-        ends,
-        rows.indptr,
-        rows.columns,
-        rows.values,
-        alphas,
+        TopicCounts(theta, nothing if active is None else active, order, ends),
+        DistinctRows(rows.indptr, rows.columns, rows.values, alphas),
+        StepSums(*coefficients, pooled, stats["prior_sums"]),
+        MeanWeight(prior.mean_weight, max(shape.length, 1.0)),
         held,
-        stats["prior_gradient"].reshape(entries),
-        stats["prior_curvature"].reshape(entries),
-        stats["prior_slope"].reshape(entries),
-        stats["prior_spread"].reshape(entries),
-        stats["prior_squares"].reshape(entries),
-        stats["prior_information"].reshape(entries),
-        stats["prior_pooled"].reshape(prior.columns, prior.columns),
-        stats["prior_sums"],
-        prior.mean_weight,
-        max(shape.length, 1.0),
     )
 
 

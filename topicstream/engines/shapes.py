@@ -8,12 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from topicstream.corpus.block import AxisShape, Block
+from topicstream.corpus.block import SHORT_TEXT, AxisShape, Block
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.spec import DOCUMENTS, WORDS, bytes_of
-
-SHORT = 25.0
-"""Tokens of a mean document (docs/internals/decisions/short-texts.md)."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ class Shape:
     @property
     def short(self) -> bool:
         """Return True if documents of counts are as short as titles."""
-        return not self.weighted and self.length < SHORT
+        return not self.weighted and self.length < SHORT_TEXT
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.base.memory import MemoryLimit, Room
-from topicstream.engines.shapes import SHORT
+from topicstream.corpus.block import SHORT_TEXT
 from topicstream.inference.documents import Documents
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.local_step import inverse_norms, padded_floats
@@ -134,7 +134,7 @@ class Method(ABC):
 
     def warn_of_length(self, known_words: float, documents: int) -> list[str]:
         """Warn of documents that are too short, by their known words in all: a line, or none."""
-        if not self.poor_on_short or not 0 < known_words < SHORT * documents:
+        if not self.poor_on_short or not 0 < known_words < SHORT_TEXT * documents:
             return []
         return [
             f"warning: documents have {known_words / documents:.1f} known words on average, and "

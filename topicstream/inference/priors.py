@@ -13,7 +13,6 @@ import pyarrow as pa
 from topicstream.base.text import counted
 from topicstream.corpus.block import CovariateRows
 from topicstream.corpus.columns import mark_missing
-from topicstream.engines.covariates import block_priors
 from topicstream.inference.documents import DocumentPriors, Documents
 from topicstream.model.design import Unseen, group_rows
 from topicstream.model.topic_model import TopicModel
@@ -25,6 +24,9 @@ def document_priors(rows: CovariateRows, coefficients: np.ndarray) -> DocumentPr
 
     coefficients: float64[F, K].
     """
+    # an engine's kernels, which few models need
+    from topicstream.engines.covariates import block_priors
+
     out = np.empty((len(rows.indptr) - 1, padded(coefficients.shape[1])), np.float32)
     return DocumentPriors(block_priors(rows, coefficients, out), rows.pattern)
 

@@ -128,7 +128,7 @@ def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Ta
         pa.array(model.shares),
         words,
         pa.ListArray.from_arrays(offsets, pa.array(p)),
-        pa.array(model.kinds),
+        pa.array(np.array(model.kinds)),  # a list would load dateutil
     ]
     return pa.table(columns, names=["topic", "share", "words", "p", "kind"])
 

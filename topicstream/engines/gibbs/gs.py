@@ -24,11 +24,14 @@ coef, sums
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.engines.base import LANES, BlockShape, Buffer, Out, PackedRows, Visit, padded
+from topicstream.engines.gibbs.buckets import Draws, Results
 from topicstream.engines.gibbs.chain import Chain
-from topicstream.numeric.kernels.arrays import Array, Doubles, Ints, Longs
+from topicstream.numeric.kernels.arrays import Array, Cells, Doubles, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import close_document, log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.packed import entry_bytes, expand_packed
@@ -78,32 +81,49 @@ def pick(row: Ints, coef: Doubles, beta: float, sums: Doubles, x: float) -> int:
     return chosen
 
 
+class TopicWeights(NamedTuple):
+    """Tokens of a topic and what is cached of them (symbols: the module's docstring)."""
+
+    n_t: Doubles
+    coef: Doubles
+    sums: Doubles
+
+
+class DocumentTopics(NamedTuple):
+    """Tokens of the present document by topic, and the topics that have some, int64[K] each."""
+
+    n_td: Longs
+    topics: Longs
+
+
+class Priors(NamedTuple):
+    """Priors: alpha, float64[K], beta, and the mass beta W."""
+
+    alpha: Doubles
+    beta: float
+    mass: float
+
+
 @kernel
 def sweep(
-    indptr: Longs,
-    words: Ints,
-    counts: Ints,
+    cells: Cells,
     z: Array,
     rows: Ints,
-    n_t: Doubles,
-    coef: Doubles,
-    sums: Doubles,
-    alpha: Doubles,
-    beta: float,
-    mass: float,
-    seed: int,
-    pass_number: int,
-    first_doc: int,
-    n_td: Longs,
-    topics: Longs,
-    topic_bins: Doubles,
-    lengths: Doubles,
-    figures: Doubles,
+    weights: TopicWeights,
+    document: DocumentTopics,
+    priors: Priors,
+    draws: Draws,
+    results: Results,
 ) -> None:
     """Sweep a block once (symbols: the module's docstring).
 
-    mass: beta W; figures: of ``Chain.sweep``, no buckets.
+    results: of ``Chain.sweep``, no buckets.
     """
+    (indptr, words, counts) = cells
+    (n_t, coef, sums) = weights
+    (n_td, topics) = document
+    (alpha, beta, mass) = priors
+    (topic_bins, lengths, figures) = results
     n_topics_all = len(alpha)
     alpha_sum = alpha.sum()
     loglik = doc_loglik = 0.0
@@ -120,7 +140,7 @@ def sweep(
         if n_d == 0:
             continue
         # counts of the document, and coef_t for all topics
-        state = stream(seed, pass_number, first_doc + d)
+        state = stream(draws.seed, draws.pass_number, draws.first_doc + d)
         n_td[:] = 0
         for j in range(i, i + n_d):
             n_td[z[j]] += 1
@@ -226,25 +246,14 @@ class GibbsSampling(Chain):
         beta = float(params["beta"][0])
         self._spread(visit.rows["phi"], dense, out)
         sweep(
-            block.indptr,
-            block.words,
-            block.counts,
+            block.cells,
             out.state["z"],
             dense,
-            n_t,
-            out.array("coefficients"),
-            out.array("sums"),
-            params["alpha"],
-            beta,
-            beta * self.shape.words,
-            key.seed,
-            key.pass_number,
-            block.first_doc,
-            whole[0],
-            whole[1],
-            stats["topic_bins"],
-            stats["lengths"],
-            figures,
+            TopicWeights(n_t, out.array("coefficients"), out.array("sums")),
+            DocumentTopics(whole[0], whole[1]),
+            Priors(params["alpha"], beta, beta * self.shape.words),
+            Draws(key.seed, key.pass_number, block.first_doc),
+            Results(stats["topic_bins"], stats["lengths"], figures),
         )
 
     def _spread(self, phi: PackedRows, dense: np.ndarray, out: Out) -> None:

@@ -13,13 +13,14 @@ import math
 
 import numpy as np
 
-from topicstream.numeric.kernels.dirichlet import log_gamma
-
 LANES = 16
 
 
 def _rise(x: np.ndarray, y: np.ndarray) -> float:
     """Sum lgamma(x[i]) - lgamma(y[i]) over i."""
+    # kernels, which commands that only read a model need not load
+    from topicstream.numeric.kernels.dirichlet import log_gamma
+
     return math.fsum((log_gamma(x) - log_gamma(y)).tolist())
 
 
