@@ -500,12 +500,20 @@ def count_prior(
     order = np.argsort(rows.pattern, kind="stable")
     ends = np.cumsum(np.bincount(rows.pattern, minlength=len(rows.indptr) - 1))
     nothing = np.zeros((len(theta), 0), np.uint16)
-    coefficients = [stats[f"prior_{name}"].reshape(entries) for name in StepSums._fields[:6]]
-    pooled = stats["prior_pooled"].reshape(prior.columns, prior.columns)
+    sums = StepSums(
+        stats["prior_gradient"].reshape(entries),
+        stats["prior_curvature"].reshape(entries),
+        stats["prior_slope"].reshape(entries),
+        stats["prior_spread"].reshape(entries),
+        stats["prior_squares"].reshape(entries),
+        stats["prior_information"].reshape(entries),
+        stats["prior_pooled"].reshape(prior.columns, prior.columns),
+        stats["prior_sums"],
+    )
     add_documents(
         TopicCounts(theta, nothing if active is None else active, order, ends),
         DistinctRows(rows.indptr, rows.columns, rows.values, alphas),
-        StepSums(*coefficients, pooled, stats["prior_sums"]),
+        sums,
         MeanWeight(prior.mean_weight, max(shape.length, 1.0)),
         held,
     )
