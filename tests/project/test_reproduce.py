@@ -90,7 +90,8 @@ def test_the_marked_tables_name_commands_that_exist():
     for table in tables:
         script, what, *_ = shlex.split(table.command)
         text = (ROOT / "scripts" / "benchmarks" / script).read_text()
-        assert f"def {what}(" in text
+        # defined there, or in a module beside it and named in its list of tables
+        assert re.search(rf"^(def {what}\(|    {what},$)", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", sorted(p.name for p in reproduce.PAGES.glob("*.md")))
