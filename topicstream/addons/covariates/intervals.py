@@ -33,7 +33,7 @@ from scipy.special import digamma, polygamma
 
 from topicstream.corpus.block import Block, CovariateRows
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.covariates import LARGEST, LONGEST
+from topicstream.engines.covariate_sums import LARGEST, LONGEST
 from topicstream.evaluation.covariates import covariate_views
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
