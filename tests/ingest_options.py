@@ -66,7 +66,7 @@ INTERNAL = {
 ABSENT = {"segmenter", "lemmas", "scheduler"}
 """What needs a package that the tests do not install, or a cluster."""
 
-OF_OTHER_INPUTS = {"layer", "patches"}
+OF_OTHER_INPUTS = {"layer", "patches", "first_id", "transpose", "stride"}
 """Options that are refused with JSON lines."""
 
 VALUES: dict[str, dict[str, Any]] = {
@@ -150,7 +150,7 @@ VALUES: dict[str, dict[str, Any]] = {
 PACKS = {
     "fields": "format text_field id_field meta na date_format encoding list_separator on_error",
     "other formats": "delimiter quotechar escapechar comment skip_lines header tei_elements "
-    "weighted binarize transpose first_id words vector_field stride",
+    "weighted binarize words vector_field",
     "pieces": "split strip_gutenberg max_document piece_bytes checkpoint_bytes "
     "checkpoint_seconds workers mem_limit",
     "side files": "meta_files links on_duplicate",
