@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-from bench_train import QUIET, curve, enwiki, peer
 from measure import full, heading, table
+from train_quality import QUIET, curve, enwiki, peer
 
 from topicstream import ingest
 from topicstream.corpus.reader import Corpus

@@ -36,8 +36,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-from bench_train import curve, peer
 from measure import Figures, full, heading, table
+from train_quality import curve, peer
 
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find

@@ -37,8 +37,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-from bench_train import curve, enwiki, peer
 from measure import full, heading, table
+from train_quality import curve, enwiki, peer
 
 import topicstream
 from topicstream.base.files.durable import read_json
