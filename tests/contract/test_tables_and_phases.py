@@ -136,7 +136,8 @@ def test_a_model_stores_named_tables(corpus, tmp_path):
     ]
     chunk = next((tmp_path / "m" / "table-theta-2").glob("c/*/0"))
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
-    with pytest.raises(StoreError, match="checksum"):
+    # an older handle is open, too: either may have met it
+    with pytest.raises(StoreError, match=r"checksum; .* or open the model again"):
         again.table("theta").gather(np.arange(3))
 
 

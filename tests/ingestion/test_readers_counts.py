@@ -364,13 +364,13 @@ def test_whole_numbers_of_a_real_matrix_are_counts(
 @pytest.mark.parametrize(
     ("name", "text", "options", "said"),
     [
-        ("docword.txt", "1\n2\n2\n1 1 2\n1 2 1\n", {"first_id": 0}, "--first-id 0: .* as docword"),
         (
-            "a.mtx",
-            "%%MatrixMarket matrix coordinate integer general\n1 2 2\n1 1 2\n1 2 1\n",
-            {"first_id": 1},
-            "--first-id 1: .* as mtx, whose first word has a fixed number; leave it out",
+            "a.jsonl",
+            '{"text": "a b"}\n',
+            {"first_id": 0},
+            "--first-id 0: .* as jsonl, which leaves no choice of the first number; leave it out",
         ),
+        ("a.csv", "text\na b\n", {"first_id": 1}, "--first-id 1: .* as csv"),
         ("a.jsonl", '{"text": "a b"}\n', {"transpose": True}, "--transpose: .*no matrix"),
         ("a.csv", "text\na b\n", {"stride": 8}, "--stride 8: .* as csv, which has no pixels"),
     ],

@@ -52,7 +52,7 @@ def test_bytes_of_sums_that_merge():
     assert place_bytes(1 << 16, dense=False, ordered=True) == 14
     assert place_bytes((1 << 16) + 1, dense=False, ordered=False) == 8
     assert merging_bytes(1000, 16, 20, 6) == Merging(
-        28 * 1000, 1000 * 20 * 6 * 9 // 8, 16 * 20 * 14
+        20 * 1000, 1000 * 20 * 6 * 9 // 8, 16 * 20 * 14
     )
     assert merging_bytes(1000, 16, 32, 12).range == 16 * 32 * 24
 

@@ -91,10 +91,22 @@ def rewriting_behind(error: Exception, earlier: Iterable[Opening] = ()) -> Busy 
 def explain_damage(problem: str) -> TopicsError:
     """Return the error for a file that is missing or damaged, or for the rewriting behind it.
 
+    A folder may be open twice, before and after a rewriting. Which of the two has met the problem
+    is not known then, and the error names both causes.
+
     problem: begins with the path of the file.
     """
     error = StoreError(problem)
-    return rewriting_behind(error) or error
+    rewritten = rewriting_behind(error)
+    if rewritten is None:
+        return error
+    for opening in list(_openings):
+        if opening.is_named_in(problem) and not opening.was_rewritten():
+            return StoreError(
+                f"{problem}; or open the {opening.noun} again, if you opened it before it was "
+                f"rewritten"
+            )
+    return rewritten
 
 
 def _manifest_identity(folder: Path) -> tuple[int, int, int] | None:

@@ -39,8 +39,8 @@ EACH = "each"
 READ_BY = {
     "layer": (("h5ad",), "which has no layers"),
     "first_id": (
-        ("svmlight", "ldac"),
-        "whose first word has a fixed number",
+        ("svmlight", "ldac", "docword", "mtx"),
+        "which leaves no choice of the first number",
     ),
     "transpose": (("mtx", "tenx", "npz", "h5ad"), "which is no matrix to transpose"),
     "stride": (("images",), "which has no pixels"),
