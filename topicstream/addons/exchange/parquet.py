@@ -123,7 +123,10 @@ def write(job: Export) -> dict[str, float]:
 
 
 def write_csv(job: Export) -> dict[str, float]:
-    """p(word | topic) of every word, for spreadsheets; unusual kinds are named in the head."""
+    """Write the probability of every word in each topic, for spreadsheets.
+
+    Heads of columns name the kind of a topic that is no ordinary one.
+    """
     model = job.model
     names = [
         f"topic_{k}" + (f"_{mark}" if (mark := mark_kind(kind)) else "")
