@@ -22,11 +22,14 @@ from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method
 from topicstream.inference.methods.vb import sparse_step
 from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.arrays import RowCells, TopicWeights
 from topicstream.numeric.kernels.local_step import (
     DIRICHLET,
     EVEN,
     FROM_PRIOR,
     POINT,
+    LocalRule,
+    LocalScratch,
     fixed_point,
     inverse_norms,
     local_step,
@@ -72,20 +75,14 @@ class Made:
     def step(self, indptr=None, rows=None, counts=None, base=None, tol=1e-3, inner=100):
         indptr = self.indptr if indptr is None else indptr
         out = np.empty((len(indptr) - 1, self.topics), np.float32)
-        local_step(
+        cells = RowCells(
             indptr,
             self.rows if rows is None else rows,
             self.counts if counts is None else counts,
-            self.base if base is None else base,
-            self.beta,
-            self.inverse,
-            self.alpha,
-            DIRICHLET if self.dirichlet else POINT,
-            self.begin,
-            tol,
-            inner,
-            out,
         )
+        weights = TopicWeights(self.base if base is None else base, self.beta, self.inverse)
+        rule = LocalRule(DIRICHLET if self.dirichlet else POINT, self.begin, tol, inner)
+        local_step(cells, weights, self.alpha, rule, out)
         return out
 
 
@@ -118,29 +115,18 @@ def test_stops_when_little_moves():
     alpha = made.alpha[:5].astype(np.float64)
     for d in (3, 5, 6):
         cells = slice(made.indptr[d], made.indptr[d + 1])
-        own = np.empty(48 * 16, np.float32)
-        x = np.empty(80, np.float32)
-        z = np.empty(80, np.float32)
-        t, acc, n = (np.empty(16, np.float32) for _ in range(3))
+        sizes = (48 * 16, 80, 80, 16, 16, 16)
+        scratch = LocalScratch(*(np.empty(n, np.float32) for n in sizes))
+        weights = TopicWeights(made.base, BETA, made.inverse)
         # 0.37e-3: far from where either twin's change lands
         for tol in (0.2, 0.02, 0.37e-3):
             made_iterations = fixed_point(
                 made.rows[cells],
                 made.counts[cells],
-                made.base,
-                BETA,
-                made.inverse,
+                weights,
                 made.alpha,
-                POINT,
-                EVEN,
-                tol,
-                100,
-                own,
-                x,
-                z,
-                t,
-                acc,
-                n,
+                LocalRule(POINT, EVEN, tol, 100),
+                scratch,
             )
             assert made_iterations == twin(made.x(d), made.own(d), alpha, tol, 100)[1]
 
@@ -168,27 +154,17 @@ def test_a_document_in_pieces_has_the_same_bits(dirichlet):
     cells = slice(made.indptr[6], made.indptr[7])
     found = []
     for rows in (8, 16, 40, 64):
-        own, x, z = (np.full(n, np.nan, np.float32) for n in (rows * 32, rows + 32, rows + 32))
-        t, acc, n = (np.empty(32, np.float32) for _ in range(3))
+        sizes = (rows * 32, rows + 32, rows + 32, 32, 32, 32)
+        scratch = LocalScratch(*(np.full(n, np.nan, np.float32) for n in sizes))
         fixed_point(
             made.rows[cells],
             made.counts[cells],
-            made.base,
-            made.beta,
-            made.inverse,
+            TopicWeights(made.base, made.beta, made.inverse),
             made.alpha,
-            dirichlet,
-            EVEN,
-            1e-3,
-            100,
-            own,
-            x,
-            z,
-            t,
-            acc,
-            n,
+            LocalRule(dirichlet, EVEN, 1e-3, 100),
+            scratch,
         )
-        found.append(n)
+        found.append(scratch.n)
     assert all((f == found[0]).all() for f in found)
 
 
@@ -202,17 +178,10 @@ def test_few_words_over_many_topics_keep_their_topics():
     alpha = np.full(topics, 0.001)
     out = np.empty((1, topics), np.float32)
     local_step(
-        np.array([0, 1]),
-        np.zeros(1, np.int64),
-        np.array([0.02], np.float32),
-        own,
-        0.0,
-        np.ones(topics, np.float32),
+        RowCells(np.array([0, 1]), np.zeros(1, np.int64), np.array([0.02], np.float32)),
+        TopicWeights(own, 0.0, np.ones(topics, np.float32)),
         padded_floats(alpha, topics),
-        DIRICHLET,
-        EVEN,
-        0.0,
-        3,
+        LocalRule(DIRICHLET, EVEN, 0.0, 3),
         out,
     )
     wanted, _ = twin(np.array([0.02]), own.astype(np.float64), alpha, 0.0, 3, True)
@@ -293,7 +262,7 @@ def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch,
     original = completion.score_cells
 
     def keep(*args):
-        seen.append((args[0], args[6].copy()))
+        seen.append((args[0], args[2].copy()))
         original(*args)
 
     monkeypatch.setattr(completion, "score_cells", keep)
@@ -341,7 +310,7 @@ def test_eval_by_vb_scores_with_what_infer_answers_by_vb(raw, trained, tmp_path,
     topicstream.infer(model, corpus, out=tmp_path / "h.parquet", parts=("heldout",), method="vb")
     original = completion.score_cells
     monkeypatch.setattr(
-        completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a)
+        completion, "score_cells", lambda *a: seen.append(a[2].copy()) or original(*a)
     )
     by_vb = score_model(model, corpus, split=None, fold_in="vb")
     score_model(TopicModel.open(trained, memory_limit=-1), corpus, split=None, fold_in="vb")
@@ -368,7 +337,7 @@ def test_words_of_another_vocabulary_are_summed_in_the_models_order(raw, trained
     original = completion.score_cells
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a)
+            completion, "score_cells", lambda *a: seen.append(a[2].copy()) or original(*a)
         )
         score_model(other, corpus, split=None)
         other.save(tmp_path / "m")
@@ -387,16 +356,10 @@ def test_a_sparse_step_that_keeps_every_topic_is_the_twin_and_ends_with_it(tol):
         first, stop = made.indptr[d : d + 2]
         out = np.empty((1, 10), np.float32)
         sweeps = sparse_step(
-            made.indptr[d : d + 2],
-            made.rows,
-            counts,
-            made.base,
-            0.0,
-            made.inverse,
+            RowCells(made.indptr[d : d + 2], made.rows, counts),
+            TopicWeights(made.base, 0.0, made.inverse),
             made.alpha,
-            False,
-            tol,
-            100,
+            LocalRule(DIRICHLET, EVEN, tol, 100),
             10,
             out,
         )

@@ -35,7 +35,7 @@ from topicstream.inference.methods import find_method
 from topicstream.inference.priors import document_priors
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.weighting import CountedWords, Weights
-from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs
+from topicstream.numeric.kernels.arrays import Doubles, Floats, RowCells, TopicWeights
 from topicstream.numeric.kernels.dirichlet import exponential, log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import PANEL_FLOATS, inverse_norms, probabilities
@@ -129,15 +129,7 @@ def _cells(docs: Documents, chosen: np.ndarray) -> Documents:
 
 @kernel
 def score_cells(
-    indptr: Longs,
-    rows: Longs,
-    counts: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Floats,
-    theta: Floats,
-    loglik: Doubles,
-    tokens: Doubles,
+    cells: RowCells, weights: TopicWeights, theta: Floats, loglik: Doubles, tokens: Doubles
 ) -> None:
     """Score the cells of each document: log-likelihood and tokens.
 
@@ -145,15 +137,15 @@ def score_cells(
 
     Parameters
     ----------
-    indptr, rows, counts
-        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
-    base, beta, inverse
-        p(w|k) = (base + beta) inverse: float32[R, C], a number, float32[KP].
+    weights
+        p(w|k); ``inverse`` is float32[KP].
     theta
         float32[D, K].
     loglik, tokens
         float64[D], results.
     """
+    (indptr, rows, counts) = cells
+    (base, beta, inverse) = weights
     width = len(inverse)
     topics = theta.shape[1]
     most = max(8, PANEL_FLOATS // width // 8 * 8)
@@ -406,7 +398,9 @@ class _Visit:
             return log_likelihood(self.rows, docs, theta)
         ids, cells = np.unique(docs.words, return_inverse=True)
         return _scores_of(
-            docs, cells.astype(np.int64), self.scored.rows(ids), self.rows.beta, self.inverse, theta
+            RowCells(docs.indptr, cells.astype(np.int64), docs.counts),
+            TopicWeights(self.scored.rows(ids), self.rows.beta, self.inverse),
+            theta,
         )
 
 
@@ -428,20 +422,17 @@ def log_likelihood(
 
     ``theta`` is float32[D, K].
     """
-    return _scores_of(docs, *rows.gather(docs), rows.beta, rows.inverse, theta)
+    cells, base = rows.gather(docs)
+    weights = TopicWeights(base, rows.beta, rows.inverse)
+    return _scores_of(RowCells(docs.indptr, cells, docs.counts), weights, theta)
 
 
 def _scores_of(
-    docs: Documents,
-    cells: np.ndarray,
-    base: np.ndarray,
-    beta: float,
-    inverse: np.ndarray,
-    theta: np.ndarray,
+    cells: RowCells, weights: TopicWeights, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    loglik = np.empty(len(docs))
-    tokens = np.empty(len(docs))
-    score_cells(docs.indptr, cells, docs.counts, base, beta, inverse, theta, loglik, tokens)
+    loglik = np.empty(len(theta))
+    tokens = np.empty(len(theta))
+    score_cells(cells, weights, theta, loglik, tokens)
     return loglik, tokens
 
 

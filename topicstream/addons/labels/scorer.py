@@ -41,7 +41,7 @@ from topicstream.evaluation.visiting import known_block
 from topicstream.inference.documents import ragged_rows
 from topicstream.inference.method import TopicRows
 from topicstream.model.topic_model import TopicModel
-from topicstream.numeric.kernels.arrays import Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import Floats, Ints, Longs, RowCells, TopicWeights
 from topicstream.numeric.kernels.dirichlet import log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import (
@@ -50,6 +50,7 @@ from topicstream.numeric.kernels.local_step import (
     LEAST,
     POINT,
     TOLERANCE,
+    LocalRule,
     inverse_norms,
     local_step,
     padded_floats,
@@ -274,9 +275,10 @@ class _Judge:
 
     def _fold_in(self, cells: Cells, inverse: np.ndarray) -> np.ndarray:
         theta = np.empty((len(cells[0]) - 1, self.model.n_topics), np.float32)
-        local_step(
-            *cells, self.model.beta, inverse, self.prior, POINT, EVEN, TOLERANCE, INNER, theta
-        )
+        (indptr, rows, counts, base) = cells
+        weights = TopicWeights(base, self.model.beta, inverse)
+        rule = LocalRule(POINT, EVEN, TOLERANCE, INNER)
+        local_step(RowCells(indptr, rows, counts), weights, self.prior, rule, theta)
         return theta
 
     def _judge(self, cells: Cells, inverse: np.ndarray, scores: np.ndarray) -> None:

@@ -40,11 +40,13 @@ from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.evaluation.visiting import known_block, shares_of
 from topicstream.inference.method import TopicRows
 from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.arrays import RowCells, TopicWeights
 from topicstream.numeric.kernels.local_step import (
     EVEN,
     INNER,
     POINT,
     TOLERANCE,
+    LocalRule,
     local_step,
     padded_floats,
 )
@@ -499,6 +501,7 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     grid = corpus.grid(
         block_cells(model.n_topics), block_docs(model.n_topics), heldout=True, axes=["links"]
     )
+    rule = LocalRule(POINT, EVEN, TOLERANCE, INNER)
     loglik = np.zeros(2)
     tokens = 0.0
     docs = 0
@@ -507,7 +510,9 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
         links = block.rows("links")
         seen, rest, scored = split_documents(known_block(block, index), of_block, word_keys, split)
         (observed, base) = rows.gather(seen)
-        (others, of_others) = rows.gather(rest)
+        of_observed = TopicWeights(base, rows.beta, rows.inverse)
+        (others, base) = rows.gather(rest)
+        of_others = TopicWeights(base, rows.beta, rows.inverse)
         topics = table.gather(links.ids)
         for d in np.flatnonzero(scored & (np.diff(links.indptr) > 0)).tolist():
             linked = links.local[links.indptr[d] : links.indptr[d + 1]]
@@ -515,26 +520,16 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
             other = slice(*rest.indptr[d : d + 2])
             message = link_message(model, topics[linked], np.array([len(linked)]))[0]
             n = float(seen.counts[own].sum()) + model.alpha.sum()
-            one = (
-                np.array([0, own.stop - own.start]),
-                observed[own],
-                seen.counts[own],
-                base,
-                rows.beta,
-                rows.inverse,
-            )
-            cut = (
-                np.array([0, other.stop - other.start]),
-                others[other],
-                rest.counts[other],
-                of_others,
+            one = RowCells(np.array([0, own.stop - own.start]), observed[own], seen.counts[own])
+            cut = RowCells(
+                np.array([0, other.stop - other.start]), others[other], rest.counts[other]
             )
             for i, prior in enumerate((model.alpha + weight * n * message, model.alpha)):
                 theta = np.empty((1, model.n_topics), np.float32)
                 ll = np.empty(1)
                 tk = np.empty(1)
-                local_step(*one, padded_floats(prior, width), POINT, EVEN, TOLERANCE, INNER, theta)
-                score_cells(*cut, rows.beta, rows.inverse, theta, ll, tk)
+                local_step(one, of_observed, padded_floats(prior, width), rule, theta)
+                score_cells(cut, of_others, theta, ll, tk)
                 loglik[i] += ll[0]
             tokens += tk[0]
             docs += 1

@@ -17,11 +17,13 @@ import numpy as np
 from topicstream.base.options import option
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method
+from topicstream.numeric.kernels.arrays import RowCells, TopicWeights
 from topicstream.numeric.kernels.local_step import (
     EVEN,
     INNER,
     POINT,
     TOLERANCE,
+    LocalRule,
     local_step,
     own_local_step,
 )
@@ -59,8 +61,9 @@ class BP(Method):
         r = self.rows
         out = np.empty((len(docs), r.topics), np.float32)
         cells, base = r.gather(docs)
-        step = (docs.indptr, cells, docs.counts, base, r.beta, r.inverse)
-        how = (POINT, EVEN, self.options.tol, self.options.inner, out)
+        own = RowCells(docs.indptr, cells, docs.counts)
+        weights = TopicWeights(base, r.beta, r.inverse)
+        rule = LocalRule(POINT, EVEN, self.options.tol, self.options.inner)
         if docs.priors is None:
-            return out, local_step(*step, r.alpha, *how)
-        return out, own_local_step(*step, *docs.priors, *how)
+            return out, local_step(own, weights, r.alpha, rule, out)
+        return out, own_local_step(own, weights, *docs.priors, rule, out)

@@ -21,7 +21,7 @@ weighed again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,13 +29,14 @@ from topicstream.base.options import option
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.gibbs import require_prior
-from topicstream.numeric.kernels.arrays import Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import Floats, Ints, Longs, RowCells, TopicWeights
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import (
     DIRICHLET,
     INNER,
     LEAST,
     VB_TOLERANCE,
+    LocalRule,
     clear_rows,
     digamma_norms,
     dirichlet_rows,
@@ -54,23 +55,53 @@ ALWAYS = 5
 EVERY = 10
 
 
+class SparseScratch(NamedTuple):
+    """Arrays that a document is worked on in, with topics selected cell by cell.
+
+    weights, selected  float32[cells + 8, KP], flat: a cell's weights, and those that it keeps
+    x, z  float32[cells + 32], counts and normalisers
+    t, acc, n  float32[KP], as in ``LocalScratch``
+    p, work  float32[KP], float32[KP + 16]: a cell's weights times t, and the selection's own
+    """
+
+    weights: Floats
+    selected: Floats
+    x: Floats
+    z: Floats
+    t: Floats
+    acc: Floats
+    n: Floats
+    p: Floats
+    work: Floats
+
+
 @kernel
-def _select(
-    cells: int,
-    x: Floats,
-    weights: Floats,
-    t: Floats,
-    most: int,
-    p: Floats,
-    work: Floats,
-    selected: Floats,
-    acc: Floats,
-) -> None:
+def sparse_scratch(indptr: Longs, width: int) -> SparseScratch:
+    """Make the arrays for the longest of some documents."""
+    longest = 1
+    for d in range(len(indptr) - 1):
+        longest = max(longest, indptr[d + 1] - indptr[d])
+    return SparseScratch(
+        np.empty((longest + 8) * width, np.float32),
+        np.empty((longest + 8) * width, np.float32),
+        np.empty(longest + 32, np.float32),
+        np.empty(longest + 32, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.zeros(width, np.float32),
+        np.zeros(width + 16, np.float32),
+    )
+
+
+@kernel
+def _select(cells: int, most: int, scratch: SparseScratch) -> None:
     """Select the largest weights of each row.
 
     selected = weights where weights * t is among the ``most`` largest of its row, else 0. ``acc``
-    is as in ``sweep``.
+    is as in ``sweep_cells``.
     """
+    (weights, selected, x, _, t, acc, _, p, work) = scratch
     width = len(t)
     least = splat(SMALLEST)
     for j in range(cells):
@@ -88,65 +119,51 @@ def _select(
 
 @kernel
 def sparse_step(
-    indptr: Longs,
-    rows: Longs,
-    counts: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Floats,
+    cells: RowCells,
+    topic_weights: TopicWeights,
     alpha: Floats,
-    from_prior: bool,
-    tol: float,
-    inner: int,
+    rule: LocalRule,
     most: int,
     shares: Floats,
 ) -> int:
-    """Run ``local_step`` with at most ``most`` topics a cell.
+    """Run ``local_step`` by DIRICHLET with at most ``most`` topics a cell.
 
     The other arguments are those of ``local_step``.
     """
+    (indptr, rows, counts) = cells
+    (base, beta, inverse) = topic_weights
     width = len(inverse)
     topics = shares.shape[1]
-    longest = 1
-    for d in range(len(indptr) - 1):
-        longest = max(longest, indptr[d + 1] - indptr[d])
-    weights = np.empty((longest + 8) * width, np.float32)
-    selected = np.empty((longest + 8) * width, np.float32)
-    x = np.empty(longest + 32, np.float32)
-    z = np.empty(longest + 32, np.float32)
-    t = np.empty(width, np.float32)
-    acc = np.empty(width, np.float32)
-    n = np.empty(width, np.float32)
-    p = np.zeros(width, np.float32)
-    work = np.zeros(width + 16, np.float32)
+    scratch = sparse_scratch(indptr, width)
+    (weights, selected, x, z, t, acc, n, _, _) = scratch
     alpha_sum = 0.0
     for k in range(topics):
         alpha_sum += np.float64(alpha[k])
     sweeps = 0
     for d in range(len(indptr) - 1):
         first = indptr[d]
-        cells = indptr[d + 1] - indptr[d]
+        length = indptr[d + 1] - indptr[d]
         tokens = 0.0
         # weights_jk = (phi_wk + beta) inverse_k for the cells j of the document
-        fill(rows[first : first + cells], base, beta, inverse, weights)
-        take_counts(counts, first, cells, x)
-        for j in range(cells):
+        fill(rows[first : first + length], base, beta, inverse, weights)
+        take_counts(counts, first, length, x)
+        for j in range(length):
             tokens += x[j]
         # start: t_k = 1 for each topic, or the weights of the prior
         for k in range(width):
             n[k] = 0.0
             t[k] = 1.0 if inverse[k] > 0.0 else 0.0
-        if from_prior:
+        if rule.from_prior:
             dirichlet_weights(n, alpha, t)
-        for step in range(1, (inner if cells > 0 else 0) + 1):
+        for step in range(1, (rule.inner if length > 0 else 0) + 1):
             for k in range(0, width, WIDTH):
                 store(acc, k, splat(np.float32(0)))
             # acc_k = sum_j x_j weights_jk / z_j, with z_j = sum_k t_k weights_jk over the topics of
             # cell j. These are selected anew now and then, and kept in between
             if step <= ALWAYS or step % EVERY == 0:
-                _select(cells, x, weights, t, most, p, work, selected, acc)
+                _select(length, most, scratch)
             else:
-                sweep_cells(cells, x, selected, width, t, LEAST, z, acc)
+                sweep_cells(length, x, selected, width, t, LEAST, z, acc)
             sweeps += 1
             # n_k = t_k acc_k: the document's tokens by topic, and how many moved
             moved = splat(np.float32(0))
@@ -155,7 +172,7 @@ def sparse_step(
                 before = load(n, k)
                 moved = moved + larger(after - before, before - after)
                 store(n, k, after)
-            if total(moved) <= tol * tokens:
+            if total(moved) <= rule.tol * tokens:
                 break
             # t_k of the next step, from n_k + alpha_k
             dirichlet_weights(n, alpha, t)
@@ -170,37 +187,21 @@ def sparse_step(
 
 @kernel
 def own_sparse_step(
-    indptr: Longs,
-    rows: Longs,
-    counts: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Floats,
+    cells: RowCells,
+    topic_weights: TopicWeights,
     alphas: Floats,
     row_of: Ints,
-    from_prior: bool,
-    tol: float,
-    inner: int,
+    rule: LocalRule,
     most: int,
     shares: Floats,
 ) -> int:
     """Run ``sparse_step`` where document d has the prior alphas[row_of[d]]."""
+    (indptr, rows, counts) = cells
     sweeps = 0
     for d in range(len(indptr) - 1):
-        sweeps += sparse_step(
-            indptr[d : d + 2],
-            rows,
-            counts,
-            base,
-            beta,
-            inverse,
-            alphas[row_of[d]],
-            from_prior,
-            tol,
-            inner,
-            most,
-            shares[d : d + 1],
-        )
+        one = RowCells(indptr[d : d + 2], rows, counts)
+        alpha = alphas[row_of[d]]
+        sweeps += sparse_step(one, topic_weights, alpha, rule, most, shares[d : d + 1])
     return sweeps
 
 
@@ -268,14 +269,14 @@ class VB(Method):
             cells, base = dirichlet_rows(cells, base, beta, self._norms, len(inverse))
             beta = 0.0
             inverse = self._ones
-        step = (docs.indptr, cells, docs.counts, base, beta, inverse)
-        from_prior = options.begin == "prior"
-        bounds = options.tol, options.inner
+        own = RowCells(docs.indptr, cells, docs.counts)
+        weights = TopicWeights(base, beta, inverse)
+        rule = LocalRule(DIRICHLET, options.begin == "prior", options.tol, options.inner)
+        alpha = self.rows.alpha
         if self.most > 0:
             if docs.priors is None:
-                alpha = self.rows.alpha
-                return out, sparse_step(*step, alpha, from_prior, *bounds, self.most, out)
-            return out, own_sparse_step(*step, *docs.priors, from_prior, *bounds, self.most, out)
+                return out, sparse_step(own, weights, alpha, rule, self.most, out)
+            return out, own_sparse_step(own, weights, *docs.priors, rule, self.most, out)
         if docs.priors is None:
-            return out, local_step(*step, self.rows.alpha, DIRICHLET, from_prior, *bounds, out)
-        return out, own_local_step(*step, *docs.priors, DIRICHLET, from_prior, *bounds, out)
+            return out, local_step(own, weights, alpha, rule, out)
+        return out, own_local_step(own, weights, *docs.priors, rule, out)

@@ -226,6 +226,28 @@ class Cells(NamedTuple):
     counts: Array
 
 
+class RowCells(NamedTuple):
+    """The cells of documents whose words are rows of a gathered table.
+
+    indptr int64[D + 1];  rows int64[nnz], of the table;  counts float32[nnz]
+    """
+
+    indptr: Longs
+    rows: Longs
+    counts: Array
+
+
+class TopicWeights(NamedTuple):
+    """The weights of topics for the rows of a gathered table: (base + beta) inverse, as p(w|k).
+
+    base float32[R, C], K <= C;  inverse float32[KP] or float64[K], as its kernel says
+    """
+
+    base: Floats
+    beta: float
+    inverse: Array
+
+
 class CellsByWord(NamedTuple):
     """The cells of a block, by word and then by document.
 

@@ -35,10 +35,20 @@ document has the same bits alone and in company, in any block, with any number o
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.numeric.kernels import simd as lanes
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import (
+    Array,
+    Doubles,
+    Floats,
+    Ints,
+    Longs,
+    RowCells,
+    TopicWeights,
+)
 from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, psi
 from topicstream.numeric.kernels.gather import highest
 from topicstream.numeric.kernels.jit import kernel
@@ -258,33 +268,77 @@ def weigh_topics(n: Floats, alpha: Floats, dirichlet: bool, t: Floats) -> None:
             store(t, k, load(n, k) + load(alpha, k))
 
 
+class LocalRule(NamedTuple):
+    """How a document is iterated (see the module's docstring).
+
+    Attributes
+    ----------
+    dirichlet
+        DIRICHLET or POINT.
+    from_prior
+        FROM_PRIOR or EVEN.
+    tol
+        The share of a document's tokens at which it stops.
+    inner
+        Most inner iterations.
+    """
+
+    dirichlet: bool
+    from_prior: bool
+    tol: float
+    inner: int
+
+
+class LocalScratch(NamedTuple):
+    """Arrays that a document is worked on in.
+
+    own  float32[a multiple of 8 rows, KP], flat: a longer document goes through it in pieces
+    x, z  float32[those rows + 32]
+    t, acc, n  float32[KP]; n is the result of ``fixed_point``
+    """
+
+    own: Floats
+    x: Floats
+    z: Floats
+    t: Floats
+    acc: Floats
+    n: Floats
+
+
+@kernel
+def local_scratch(indptr: Longs, width: int) -> LocalScratch:
+    """Make the arrays for the longest of some documents, bounded by PANEL_FLOATS."""
+    longest = 0
+    for d in range(len(indptr) - 1):
+        longest = max(longest, indptr[d + 1] - indptr[d])
+    most = max(8, min(-(-longest // 8) * 8, PANEL_FLOATS // width // 8 * 8))
+    return LocalScratch(
+        np.empty(most * width, np.float32),
+        np.empty(most + 32, np.float32),
+        np.empty(most + 32, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+    )
+
+
 @kernel
 def fixed_point(
     rows: Longs,
     counts: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Floats,
+    weights: TopicWeights,
     alpha: Floats,
-    dirichlet: bool,
-    from_prior: bool,
-    tol: float,
-    inner: int,
-    own: Floats,
-    x: Floats,
-    z: Floats,
-    t: Floats,
-    acc: Floats,
-    n: Floats,
+    rule: LocalRule,
+    scratch: LocalScratch,
 ) -> int:
     """Iterate n of one document and return the number of inner iterations.
 
     See the module's docstring.
 
-    rows: int64[m] of base, one a cell; counts: float32[m]; own: float32[a multiple of 8 rows, KP]
-    flat, the document goes through it in pieces where it is longer; x, z: float32[those rows + 32];
-    t, acc: float32[KP] -> n: float32[KP].
+    rows: int64[m] of the weights, one a cell; counts: float32[m] -> scratch.n.
     """
+    (base, beta, inverse) = weights
+    (own, x, z, t, acc, n) = scratch
     width = len(inverse)
     cells = len(rows)
     most = len(own) // width
@@ -295,13 +349,13 @@ def fixed_point(
     for k in range(width):
         n[k] = 0.0
         t[k] = 1.0 if inverse[k] > 0.0 else 0.0
-    if from_prior:
-        weigh_topics(n, alpha, dirichlet, t)
+    if rule.from_prior:
+        weigh_topics(n, alpha, rule.dirichlet, t)
     # a document that fits is expanded once
     if cells <= most:
         fill(rows, base, beta, inverse, own)
         take_counts(counts, 0, cells, x)
-    for i in range(inner):
+    for i in range(rule.inner):
         # acc_k = sum_j (x_j / z_j) own_jk, piece by piece
         for k in range(0, width, WIDTH):
             store(acc, k, splat(np.float32(0)))
@@ -318,74 +372,41 @@ def fixed_point(
             before = load(n, k)
             moved = moved + larger(after - before, before - after)
             store(n, k, after)
-        if total(moved) <= tol * tokens:
+        if total(moved) <= rule.tol * tokens:
             return i + 1
-        weigh_topics(n, alpha, dirichlet, t)
-    return inner
+        weigh_topics(n, alpha, rule.dirichlet, t)
+    return rule.inner
 
 
 @kernel
 def local_step(
-    indptr: Longs,
-    rows: Longs,
-    counts: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Floats,
-    alpha: Floats,
-    dirichlet: bool,
-    from_prior: bool,
-    tol: float,
-    inner: int,
-    shares: Floats,
+    cells: RowCells, weights: TopicWeights, alpha: Floats, rule: LocalRule, shares: Floats
 ) -> int:
     """Compute theta of every document and return the inner iterations.
 
-    shares: float32[D, K].
-
-    indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C], K <= C
-    <= KP; inverse, alpha: float32[KP], zero in padding.
+    Parameters
+    ----------
+    weights
+        ``inverse`` is float32[KP], zero in the padding; C <= KP.
+    alpha
+        float32[KP], zero in the padding.
+    shares
+        float32[D, K], result.
     """
-    width = len(inverse)
+    (indptr, rows, counts) = cells
     topics = shares.shape[1]
-    # one panel of rows for all documents, bounded by PANEL_FLOATS
-    longest = 0
-    for d in range(len(indptr) - 1):
-        longest = max(longest, indptr[d + 1] - indptr[d])
-    most = max(8, min(-(-longest // 8) * 8, PANEL_FLOATS // width // 8 * 8))
-    own = np.empty(most * width, np.float32)
-    x = np.empty(most + 32, np.float32)
-    z = np.empty(most + 32, np.float32)
-    t = np.empty(width, np.float32)
-    acc = np.empty(width, np.float32)
-    n = np.empty(width, np.float32)
+    scratch = local_scratch(indptr, len(weights.inverse))
+    n = scratch.n
     alpha_sum = 0.0
     for k in range(topics):
         alpha_sum += np.float64(alpha[k])
     sweeps = 0
     for d in range(len(indptr) - 1):
         # iterate n of the document; one without cells has its prior
-        cells = slice(indptr[d], indptr[d + 1])
+        own = slice(indptr[d], indptr[d + 1])
         mass = alpha_sum
         if indptr[d + 1] > indptr[d]:
-            sweeps += fixed_point(
-                rows[cells],
-                counts[cells],
-                base,
-                beta,
-                inverse,
-                alpha,
-                dirichlet,
-                from_prior,
-                tol,
-                inner,
-                own,
-                x,
-                z,
-                t,
-                acc,
-                n,
-            )
+            sweeps += fixed_point(rows[own], counts[own], weights, alpha, rule, scratch)
             for k in range(topics):
                 mass += np.float64(n[k])
         else:
@@ -398,40 +419,22 @@ def local_step(
 
 @kernel
 def own_local_step(
-    indptr: Longs,
-    rows: Longs,
-    counts: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Floats,
+    cells: RowCells,
+    weights: TopicWeights,
     alphas: Floats,
     row_of: Ints,
-    dirichlet: bool,
-    from_prior: bool,
-    tol: float,
-    inner: int,
+    rule: LocalRule,
     shares: Floats,
 ) -> int:
     """Run ``local_step`` where document d has the prior alphas[row_of[d]].
 
     alphas: float32[A, KP]; row_of: int32[D]. The other arguments are those of ``local_step``.
     """
+    (indptr, rows, counts) = cells
     sweeps = 0
     for d in range(len(indptr) - 1):
-        sweeps += local_step(
-            indptr[d : d + 2],
-            rows,
-            counts,
-            base,
-            beta,
-            inverse,
-            alphas[row_of[d]],
-            dirichlet,
-            from_prior,
-            tol,
-            inner,
-            shares[d : d + 1],
-        )
+        one = RowCells(indptr[d : d + 2], rows, counts)
+        sweeps += local_step(one, weights, alphas[row_of[d]], rule, shares[d : d + 1])
     return sweeps
 
 
