@@ -15,6 +15,7 @@ import topicstream
 from tests.small_store import store
 from topicstream.engines.base import About, Shape, padded
 from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.arrays import Cells
 from topicstream.training.starts import best as tries
 from topicstream.training.starts import sample as samples
 from topicstream.training.starts.best import short_training
@@ -94,8 +95,9 @@ def test_a_short_training_equals_its_plain_twin():
     totals = phi.sum(0, dtype=np.float64)
     work = np.empty((40, padded(TOPICS)), np.float32), np.empty(padded(TOPICS), np.float32)
     work[0][:] = (sample.lengths / TOPICS)[:, None]
-    cells = sample.indptr, sample.words, sample.counts
-    got = short_training(*cells, phi, np.empty_like(phi), totals, *work, TOPICS, 0.1, 0.01, 4)
+    cells = Cells(sample.indptr, sample.words, sample.counts)
+    tables = tries.TryTables(phi, np.empty_like(phi), totals, *work)
+    got = short_training(cells, tables, TOPICS, 0.1, 0.01, 4)
     want, perplexity = twin(documents, start[:, :TOPICS], 0.1, 0.01, 4)
     np.testing.assert_allclose(phi[:, :TOPICS], want, atol=2e-4)
     np.testing.assert_allclose(totals[:TOPICS], want.sum(0), rtol=1e-5)
@@ -261,7 +263,8 @@ def test_recurring_topics_win_by_one_per_cent(recurring, chosen, monkeypatch):
     perplexities = {0: 120.0, 1: 100.0, 2: 110.0}
     begun = []
 
-    def short_training(indptr, words, counts, phi, *_, sweeps):
+    def short_training(cells, tables, *_, sweeps):
+        phi = tables.phi
         if sweeps == 10:
             phi[:] = -1.0
             return recurring

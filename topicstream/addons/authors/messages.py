@@ -150,14 +150,24 @@ class Size(NamedTuple):
     topics: int
 
 
+class PairStart(NamedTuple):
+    """The start of messages.
+
+    alpha float32[K];  rounds  steps of a document's mixture;  first_doc  number of the block's
+    first document, on which draws depend
+    """
+
+    alpha: Floats
+    rounds: int
+    seed: int
+    first_doc: int
+
+
 @kernel
 def start_pairs(
     block: DocumentBlock,
     rows: WordTopics,
-    alpha: Floats,
-    rounds: int,
-    seed: int,
-    first_doc: int,
+    start: PairStart,
     out: Messages,
     delta: Floats,
     change: Floats,
@@ -177,6 +187,7 @@ def start_pairs(
     """
     (indptr, words, counts, aptr, authors, pptr, mptr) = block
     (base, index, totals) = rows
+    (alpha, rounds, seed, first_doc) = start
     (pairs, messages) = out
     topics = change.shape[1]
     seeded = len(base) > 0

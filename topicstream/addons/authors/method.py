@@ -12,7 +12,7 @@ held still), without iteration. A document that names no author of the model is 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,22 +22,31 @@ from topicstream.base.errors import InputError, StoreError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.bp import BP, BPOptions
-from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs, address_of
+from topicstream.numeric.kernels.arrays import (
+    Doubles,
+    Floats,
+    Longs,
+    RowCells,
+    TopicWeights,
+    address_of,
+)
 from topicstream.numeric.kernels.dirichlet import log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.sums import dot_rows, sum_floats
 
 
+class AuthorLists(NamedTuple):
+    """The authors of documents: int64[D + 1], and rows of their mixtures, int64[E]."""
+
+    indptr: Longs
+    rows: Longs
+
+
 @kernel
 def spread_authors(
-    indptr: Longs,
-    rows: Longs,
-    counts: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Floats,
-    aptr: Longs,
-    authors: Longs,
+    cells: RowCells,
+    weights: TopicWeights,
+    authors: AuthorLists,
     theta: Floats,
     gained: Doubles,
     explained: Doubles,
@@ -49,12 +58,8 @@ def spread_authors(
 
     Parameters
     ----------
-    indptr, rows, counts
-        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
-    base, beta, inverse
-        p(w|k) = (base + beta) inverse: float32[R, >= K], a number, float32[>= K].
-    aptr, authors
-        int64[D+1], int64[E]: rows of theta of each document's authors.
+    weights
+        p(w|k); ``inverse`` is float32[>= K].
     theta
         float32[A, K].
     gained
@@ -67,6 +72,9 @@ def spread_authors(
     float
         Sum of x log(mean over the document's authors of p(w|a)).
     """
+    (indptr, rows, counts) = cells
+    (base, beta, inverse) = weights
+    (aptr, local) = authors
     topics = theta.shape[1]
     loglik = 0.0
     word_weights = np.empty(topics, np.float32)
@@ -84,7 +92,7 @@ def spread_authors(
             for k in range(topics):
                 word_weights[k] = (base[w, k] + b) * inverse[k]
             for e in range(n):
-                a = authors[aptr[d] + e]
+                a = local[aptr[d] + e]
                 said[e] = dot_rows(theta_ + 4 * topics * a, weights_, topics)
             total = sum_floats(said, n)
             if total <= np.float32(0):
@@ -92,7 +100,7 @@ def spread_authors(
             share = counts[i] / total
             loglik += float(counts[i]) * log(total / n)
             for e in range(n):
-                a = authors[aptr[d] + e]
+                a = local[aptr[d] + e]
                 explained[aptr[d] + e] += share * said[e]
                 for k in range(topics):
                     gained[a, k] += share * theta[a, k] * word_weights[k]
@@ -144,8 +152,7 @@ class Authors(Method):
         counts = np.maximum(self._table.gather(ids), 0.0).astype(np.float64) + self.rows.alpha64
         theta = (counts / np.maximum(counts.sum(1, keepdims=True), 1e-300)).astype(np.float32)
         at, base = self.rows.gather(docs)
-        beta = self.rows.beta
-        inverse = self.rows.inverse
+        weights = TopicWeights(base, self.rows.beta, self.rows.inverse)
         sizes = np.bincount(pairs[:, 0], minlength=len(docs))
         ends = np.concatenate(([0], np.cumsum(sizes)))
         for d in np.flatnonzero((sizes > 0) & (np.diff(docs.indptr) > 0)):
@@ -154,16 +161,10 @@ class Authors(Method):
             gained = np.zeros((len(mine), self.rows.topics))
             one = np.arange(len(mine))
             ptr = np.array([0, cells.stop - cells.start])
-            own = np.array([0, len(mine)])
             spread_authors(
-                ptr,
-                at[cells],
-                docs.counts[cells],
-                base,
-                beta,
-                inverse,
-                own,
-                one,
+                RowCells(ptr, at[cells], docs.counts[cells]),
+                weights,
+                AuthorLists(np.array([0, len(mine)]), one),
                 theta[mine],
                 gained,
                 np.zeros(len(mine)),

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from topicstream.addons.authors.method import spread_authors
+from topicstream.addons.authors.method import AuthorLists, spread_authors
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.memory import MemoryLimit, Room
 from topicstream.base.options import option
@@ -40,6 +40,7 @@ from topicstream.evaluation.visiting import known_block
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.arrays import RowCells, TopicWeights
 from topicstream.numeric.kernels.local_step import INNER, TOLERANCE
 from topicstream.numeric.parallel import in_order
 
@@ -211,9 +212,13 @@ class _TestAuthors:
         explained = np.zeros(len(piece.local))
         # ids of documents that are not scored are in no row: whatever stands there is never read
         own = self.theta[np.minimum(mine, len(used) - 1)]
-        authors = piece.aptr, piece.local, own, gained, explained
         spread_authors(
-            seen.indptr, cells, seen.counts, base, self.rows.beta, self.rows.inverse, *authors
+            RowCells(seen.indptr, cells, seen.counts),
+            TopicWeights(base, self.rows.beta, self.rows.inverse),
+            AuthorLists(piece.aptr, piece.local),
+            own,
+            gained,
+            explained,
         )
         return mine, own, gained, explained
 

@@ -6,6 +6,8 @@ Equations and symbols: ``addons/authors/messages.py``. ``visit_pairs`` makes the
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.addons.authors.messages import (
@@ -21,6 +23,7 @@ from topicstream.numeric.kernels.arrays import (
     Bytes,
     Float,
     Floats,
+    Int,
     Ints,
     Longs,
     address_of,
@@ -33,6 +36,51 @@ from topicstream.numeric.kernels.sums import sum_row
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
+
+
+class WordRows(NamedTuple):
+    """Rows of phi and what is known to change in them, flat float32.
+
+    phi    word u's row begins at row[u] width
+    moves  the change of phi to reckon with, and delta, the block's: word u's row is at u width
+    """
+
+    phi: Floats
+    row: Longs
+    moves: Floats
+    delta: Floats
+    width: int
+
+
+class BlockVisit(NamedTuple):
+    """A visit of a block: what its steps read and write.
+
+    old, new float32, messages of the cells;  mass  sum alpha
+    """
+
+    block: DocumentBlock
+    words: WordRows
+    tables: AuthorTopics
+    old: Floats
+    new: Floats
+    mass: float
+    how: Update
+
+
+class PairLists(NamedTuple):
+    """A document's pairs before and now, ascending, and the rows of its authors, int32 each."""
+
+    was: Ints
+    now: Ints
+    writers: Ints
+
+
+class Cell(NamedTuple):
+    """A cell's count, where its old messages begin, and where its word's row of delta begins."""
+
+    x: Float
+    at: Int
+    here: Int
 
 
 @kernel(inline="always")
@@ -177,19 +225,7 @@ def _load_sums(tables: AuthorTopics, how: Update, own: Document, size: Size) -> 
 
 
 @kernel
-def _score_topics(
-    d: int,
-    block: DocumentBlock,
-    phi: Floats,
-    index: Longs,
-    moves: Floats,
-    width: int,
-    old: Floats,
-    mass: float,
-    how: Update,
-    own: Document,
-    size: Size,
-) -> None:
+def _score_topics(d: int, visit: BlockVisit, own: Document, size: Size) -> None:
     """Score the topics by the cells of document d.
 
         score_k = sum x (phi_wk + beta) / (lam_k + W beta) / p(w)
@@ -197,8 +233,8 @@ def _score_topics(
     p(w) is that of the present pairs.
     """
     own = borrow(own)
-    block = borrow(block)
-    how = borrow(how)
+    (block, words, _, old, _, mass, how) = borrow(visit)
+    (phi, index, moves, _, width) = words
     own.score[:] = _ZERO
     for k in range(size.topics):
         own.inverse[k] = _ONE / np.float32(own.lam_all[k])
@@ -219,20 +255,11 @@ def _score_topics(
 
 
 @kernel
-def _choose_pairs(
-    was: Ints,
-    now: Ints,
-    writers: Ints,
-    tables: AuthorTopics,
-    mass: float,
-    how: Update,
-    own: Document,
-    size: Size,
-) -> None:
+def _choose_pairs(visit: BlockVisit, pairs: PairLists, own: Document, size: Size) -> None:
     """Choose the strongest pairs of a document by an estimate of the tokens of each."""
     own = borrow(own)
-    tables = borrow(tables)
-    how = borrow(how)
+    (was, now, writers) = borrow(pairs)
+    (_, _, tables, _, _, mass, how) = borrow(visit)
     # an outside pair would have (T_ak + alpha_k + gain) / (n_a + sum alpha) score_k tokens
     for a in range(size.authors):
         row = writers[a]
@@ -272,22 +299,15 @@ def _match_pairs(was: Ints, now: Ints, own: Document) -> int:
 
 @kernel(inline="always")
 def _return_shares(
-    x: float,
-    at: int,
-    here: int,
-    gone: int,
-    was: Ints,
-    old: Floats,
-    writers: Ints,
-    change: Floats,
-    delta: Floats,
-    sync: bool,
-    own: Document,
+    cell: Cell, gone: int, visit: BlockVisit, pairs: PairLists, own: Document
 ) -> None:
     """Take the shares of a cell's pairs that are gone out of the sums.
 
     They leave the sums at once, or (sync) are only excluded from them.
     """
+    (x, at, here) = cell
+    (_, words, tables, old, _, _, how) = visit
+    (was, _, writers) = pairs
     topics = len(own.slot_of)
     for e in range(gone):
         pair = was[own.gone[e]]
@@ -295,13 +315,13 @@ def _return_shares(
         k = pair % topics
         s = own.slot_of[k]
         share = x * old[at + own.gone[e]]
-        if sync:
+        if how.sync:
             own.na[a] += share
             if s >= 0:
                 own.m[s] += share
         else:
-            change[writers[a], k] -= share
-            delta[here + k] -= share
+            tables.change[writers[a], k] -= share
+            words.delta[here + k] -= share
             own.n_a[a] -= share
             if s >= 0:
                 own.lam[s] -= share
@@ -340,31 +360,22 @@ def _move_sums(
 @kernel
 def _visit_cells(
     d: int,
-    block: DocumentBlock,
-    phi: Floats,
-    index: Longs,
-    moves: Floats,
-    delta: Floats,
-    width: int,
-    was: Ints,
-    writers: Ints,
-    change: Floats,
-    old: Floats,
-    new: Floats,
+    visit: BlockVisit,
+    pairs: PairLists,
     gone: int,
-    mass: float,
-    how: Update,
     own: Document,
     size: Size,
     loglik: float,
 ) -> float:
     """Compute the new messages of document d, and add their log-likelihood to ``loglik``.
 
-    phi, delta, moves: flat; moves: the change of phi to reckon with. gone: old pairs that are gone.
+    gone: old pairs that are gone.
     """
     own = borrow(own)
-    block = borrow(block)
-    how = borrow(how)
+    pairs = borrow(pairs)
+    visit = borrow(visit)
+    (block, words, _, old, new, mass, how) = visit
+    (phi, index, moves, delta, width) = words
     count = size.pairs
     for i in range(block.indptr[d], block.indptr[d + 1]):
         x = np.float32(block.counts[i])
@@ -381,7 +392,7 @@ def _visit_cells(
             for j in range(count):
                 own.o[j] = x * old[at + own.source[j]] if own.source[j] >= 0 else _ZERO
             _collect(size, own)
-            _return_shares(x, at, here, gone, was, old, writers, change, delta, how.sync, own)
+            _return_shares(Cell(x, at, here), gone, visit, pairs, own)
         # p_j ~ (T_ak - o_j + alpha_k) / (n_a - na + sum alpha)
         #       (phi_wk - m + beta) / (lam_k - m + W beta)
         total = _weigh(size, own, mass, how.beta, phi, r, moves, c0)
@@ -416,19 +427,19 @@ def _visit_documents(
     block: DocumentBlock,
     rows: WordTopics,
     tables: AuthorTopics,
-    old: Messages,
-    new: Messages,
-    delta: Floats,
-    moves: Floats,
+    messages: tuple[Messages, Messages],
+    changes: tuple[Floats, Floats],
     how: Update,
     looks: Bytes,
     own: Document,
 ) -> float:
     """Visit a block (parameters: ``visit_pairs``).
 
-    moves: the change of phi to reckon with, flat: zeros where every sum is as the pass before left
-    it.
+    messages: the old and the new ones. changes: delta, and the change of phi to reckon with, flat:
+    zeros where every sum is as the pass before left it.
     """
+    (old, new) = messages
+    (delta, moves) = changes
     block = borrow(block)
     tables = borrow(tables)
     how = borrow(how)
@@ -453,6 +464,8 @@ def _visit_documents(
     for a in range(len(have) - 1):
         for k in range(topics):
             own.sums[a] += have[a, k]
+    words = WordRows(phi, index, moves, flat, width)
+    visit = BlockVisit(block, words, tables, old_values, new_values, mass, how)
     loglik = 0.0
     for d in range(len(block.indptr) - 1):
         count = block.pptr[d + 1] - block.pptr[d]
@@ -474,8 +487,8 @@ def _visit_documents(
         now[:] = was
         if looks[d] and count < len(writers) * topics:
             _load_sums(tables, how, own, size)
-            _score_topics(d, block, phi, index, moves, width, old_values, mass, how, own, size)
-            _choose_pairs(was, now, writers, tables, mass, how, own, size)
+            _score_topics(d, visit, own, size)
+            _choose_pairs(visit, PairLists(was, now, writers), own, size)
         # the pairs of the new messages
         _close(slots, own)
         slots = _open(now, writers, topics, own)
@@ -483,26 +496,7 @@ def _visit_documents(
         gone = _match_pairs(was, now, own)
         # new messages, cell by cell
         _load_sums(tables, how, own, size)
-        loglik = _visit_cells(
-            d,
-            block,
-            phi,
-            index,
-            moves,
-            flat,
-            width,
-            was,
-            writers,
-            change,
-            old_values,
-            new_values,
-            gone,
-            mass,
-            how,
-            own,
-            size,
-            loglik,
-        )
+        loglik = _visit_cells(d, visit, PairLists(was, now, writers), gone, own, size, loglik)
         _store_sums(writers, change, how.sync, own, size)
         _close(slots, own)
     return loglik
@@ -578,5 +572,5 @@ def visit_pairs(
     delta[:] = _ZERO
     tables.change[:] = _ZERO
     return _visit_documents(  # type: ignore[no-any-return]
-        block, rows, tables, old, new, delta, moves, how, looks, own
+        block, rows, tables, (old, new), (delta, moves), how, looks, own
     )

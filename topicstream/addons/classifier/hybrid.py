@@ -20,19 +20,15 @@ from topicstream.base.options import option
 from topicstream.inference.documents import Documents, fnv1a
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.gibbs import count_units, draw_topic
-from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs, Words
+from topicstream.numeric.kernels.arrays import Doubles, Floats, RowCells, TopicWeights, Words
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import step, stream
 
 
 @kernel
 def draw_by_shares(
-    indptr: Longs,
-    rows: Longs,
-    x: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Doubles,
+    cells: RowCells,
+    weights: TopicWeights,
     alpha: Doubles,
     keys: Words,
     seed: int,
@@ -45,6 +41,8 @@ def draw_by_shares(
     whose weights are all zero counts nowhere. The arguments are those of ``sample_alone``; here
     ``shares`` is updated.
     """
+    (indptr, rows, x) = cells
+    (base, beta, inverse) = weights
     topics = len(alpha)
     n = np.zeros(topics)
     p = np.zeros(topics)
@@ -102,14 +100,11 @@ class Hybrid(Method):
         theta = self.first.shares(docs)
         cells, base = self.rows.gather(docs)
         inverse = self.rows.inverse[: self.rows.topics].astype(np.float64)
-        prior = (self.rows.beta, inverse, self.rows.alpha64)
         options = self.options
         draw_by_shares(
-            docs.indptr,
-            cells,
-            docs.counts,
-            base,
-            *prior,
+            RowCells(docs.indptr, cells, docs.counts),
+            TopicWeights(base, self.rows.beta, inverse),
+            self.rows.alpha64,
             fnv1a(docs.ids),
             options.seed,
             options.resamples,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,27 +21,32 @@ from topicstream.addons.clusters.gaussian_density import Densities, log_density,
 from topicstream.base.errors import StoreError
 from topicstream.base.machine import one_blas_thread
 from topicstream.model.topic_model import TopicModel
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Longs
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, RowCells
 from topicstream.numeric.kernels.dirichlet import exp, log, logs
 from topicstream.numeric.kernels.jit import kernel
 
 
+class ClusterWords(NamedTuple):
+    """Counts of the clusters' words, and the logarithms of their norms: log p(w|k).
+
+    base float32[R, K];  norms float64[K], log (sum_w base + W beta)
+    """
+
+    base: Floats
+    beta: float
+    norms: Doubles
+
+
 @kernel
 def scores_of(
-    indptr: Longs,
-    rows: Longs,
-    counts: Floats,
-    base: Floats,
-    beta: float,
-    norms: Doubles,
-    first: Doubles,
-    work: Doubles,
-    out: Doubles,
+    cells: RowCells, words: ClusterWords, first: Doubles, work: Doubles, out: Doubles
 ) -> None:
     """Score documents under every cluster, cell by cell.
 
     out[d] = first + sum over the cells of document d of x (log(base[row] + beta) - log norm).
     """
+    (indptr, rows, counts) = cells
+    (base, beta, norms) = words
     for d in range(len(indptr) - 1):
         of = out[d]
         of[:] = first
@@ -102,12 +107,8 @@ class ClusterView:
         fit = np.empty(docs)
         shares = np.empty((docs, topics), np.float32)
         scores_of(
-            indptr,
-            rows,
-            counts,
-            base,
-            self._beta,
-            self._norms,
+            RowCells(indptr, rows, counts),
+            ClusterWords(base, self._beta, self._norms),
             self._first,
             np.empty(topics),
             scores,

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,16 @@ from topicstream.corpus.reader import Corpus
 from topicstream.inference.documents import Documents, fnv1a
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.token_topics import token_topics
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs, Words
+from topicstream.numeric.kernels.arrays import (
+    Array,
+    Doubles,
+    Floats,
+    Int,
+    Ints,
+    RowCells,
+    TopicWeights,
+    Words,
+)
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 
@@ -95,29 +104,29 @@ def _prior(alpha: Doubles, out: Floats) -> None:
         out[k] = alpha[k] / total if total > 0.0 else 1.0 / len(alpha)
 
 
+class Sweeps(NamedTuple):
+    """The seed of the draws, and the sweeps before and after which shares are averaged."""
+
+    seed: int
+    burn: int
+    averaged: int
+
+
 @kernel
 def sample_alone(
-    indptr: Longs,
-    rows: Longs,
-    x: Floats,
-    base: Floats,
-    beta: float,
-    inverse: Doubles,
+    cells: RowCells,
+    weights: TopicWeights,
     alpha: Doubles,
     keys: Words,
-    seed: int,
-    burn: int,
-    sweeps: int,
+    plan: Sweeps,
     shares: Floats,
 ) -> None:
     """Sample every document of a block by itself.
 
     Parameters
     ----------
-    indptr, rows, x
-        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
-    base, beta, inverse
-        p(w|k) = (base + beta) inverse: float32[R, K], a number, float64[K] of 1 / (lam + W beta).
+    weights
+        p(w|k); ``inverse`` is float64[K], 1 / (lam + W beta).
     alpha
         float64[K].
     keys
@@ -125,6 +134,9 @@ def sample_alone(
     shares
         float32[D, K], result.
     """
+    (indptr, rows, x) = cells
+    (base, beta, inverse) = weights
+    (seed, burn, sweeps) = plan
     topics = len(alpha)
     # room for the longest document: p(w|k) of its cells, and z of its tokens
     longest = 0
@@ -193,46 +205,55 @@ def divide_mass(weight: float, mass: float) -> float:
     return weight / mass if mass > 0.0 else 0.0
 
 
-@kernel
-def sample_together(
-    indptr: Longs,
-    rows: Longs,
-    x: Floats,
-    z: Ints,
-    base: Floats,
-    extra: Doubles,
-    totals: Doubles,
-    beta: float,
-    width: float,
-    alpha: Doubles,
-    seed: int,
-    key: int,
-    burn: int,
-    sweeps: int,
-    shares: Floats,
-) -> None:
-    """Sample all documents at once, and sum over the sweeps in place.
+class GrowingCounts(NamedTuple):
+    """Counts of topics that the tokens of new documents add to.
 
-    Parameters
+    Attributes
     ----------
-    indptr, rows, x
-        The cells: int64[D+1], int64[nnz] (rows of base), float32[nnz].
-    z
-        int32[tokens], topics of documents that have them, which extra and totals hold already. -1
-        for all tokens of a document: to be drawn.
     base
         float32[U, K], the rows of the words that occur.
     extra
         float64[U, K]. It gains base and beta, then the new tokens.
     totals
         float64[K], sizes of the topics. They gain the new tokens.
+    beta
+        Of each word.
     width
         W beta.
+    """
+
+    base: Floats
+    extra: Doubles
+    totals: Doubles
+    beta: float
+    width: float
+
+
+@kernel
+def sample_together(
+    cells: RowCells,
+    z: Ints,
+    counts: GrowingCounts,
+    alpha: Doubles,
+    key: int,
+    plan: Sweeps,
+    shares: Floats,
+) -> None:
+    """Sample all documents at once, and sum over the sweeps in place.
+
+    Parameters
+    ----------
+    z
+        int32[tokens], topics of documents that have them, which ``counts`` holds already. -1 for
+        all tokens of a document: to be drawn.
     key
         uint64, stream of the draws.
     shares
         float32[D, K], result.
     """
+    (indptr, rows, x) = cells
+    (base, extra, totals, beta, width) = counts
+    (seed, burn, sweeps) = plan
     topics = len(alpha)
     n = np.zeros((len(indptr) - 1, topics), np.float32)
     coef = np.zeros(topics)
@@ -427,17 +448,12 @@ class Gibbs(Method):
                     np.array([0, len(local)]), local, docs.counts[cells], base[used], key
                 )
             return out
-        prior = (self.rows.beta, self._inverse, self.rows.alpha64)
         sample_alone(
-            docs.indptr,
-            rows,
-            docs.counts,
-            base,
-            *prior,
+            RowCells(docs.indptr, rows, docs.counts),
+            TopicWeights(base, self.rows.beta, self._inverse),
+            self.rows.alpha64,
             keys,
-            options.seed,
-            options.burn,
-            options.sweeps,
+            Sweeps(options.seed, options.burn, options.sweeps),
             out,
         )
         return out
@@ -454,21 +470,14 @@ class Gibbs(Method):
         shares = np.empty((len(indptr) - 1, r.topics), np.float32)
         totals = np.array(r.model.totals, np.float64)
         width = r.model.n_words * r.beta
+        extra = np.zeros((len(base), r.topics))
         sample_together(
-            indptr,
-            rows.astype(np.int64),
-            x,
+            RowCells(indptr, rows.astype(np.int64), x),
             mark_undrawn_tokens(x),
-            base,
-            np.zeros((len(base), r.topics)),
-            totals,
-            r.beta,
-            width,
+            GrowingCounts(base, extra, totals, r.beta, width),
             r.alpha64,
-            options.seed,
             key,
-            options.burn,
-            options.sweeps,
+            Sweeps(options.seed, options.burn, options.sweeps),
             shares,
         )
         return shares
@@ -544,21 +553,14 @@ class Gibbs1(Method):
         totals = extra.sum(axis=0) + sums
         shares = np.empty((len(lengths), topics), np.float32)
         options = self.options
+        beta = self.rows.beta
         sample_together(
-            indptr,
-            ids,
-            x,
+            RowCells(indptr, ids, x),
             z,
-            still,
-            extra,
-            totals,
-            self.rows.beta,
-            words * self.rows.beta,
+            GrowingCounts(still, extra, totals, beta, words * beta),
             self.rows.alpha64,
-            options.seed,
             np.uint64(1),
-            options.burn,
-            options.sweeps,
+            Sweeps(options.seed, options.burn, options.sweeps),
             shares,
         )
         self._answers = split_by_block(blocks_held, shares[-sum(map(len, blocks_held)) :])

@@ -20,7 +20,7 @@ import numpy as np
 
 from topicstream.base.memory import Array, total_bytes
 from topicstream.engines.base import About, BlockShape, Engine, Shape, padded
-from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import Cells, Doubles, Floats, Ints
 from topicstream.numeric.kernels.dirichlet import exp, log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.simd import WIDTH, fma, load, splat, store, total
@@ -168,8 +168,8 @@ def learn_best_topics(
     """
     from scipy.sparse import csr_array  # a tenth of a second, which other starts need not spend
 
-    words, local = np.unique(sample.words, return_inverse=True)
-    local = local.astype(np.int32)
+    words, rows = np.unique(sample.words, return_inverse=True)
+    local: Ints = rows.astype(np.int32)
     mean = word_shares(sample.mask_counts(n_w))
     width = padded(topics)
     shares = np.empty((tries, topics, len(sample)), np.float32)
@@ -178,20 +178,10 @@ def learn_best_topics(
         totals = phi.sum(axis=0, dtype=np.float64)
         theta = np.empty((len(sample), width), np.float32)
         theta[:] = (sample.lengths / topics)[:, None]
-        perplexity = short_training(
-            sample.indptr,
-            local,
-            sample.counts,
-            phi,
-            np.empty_like(phi),
-            totals,
-            theta,
-            np.empty(width, np.float32),
-            topics,
-            ALPHA,
-            BETA,
-            sweeps,
-        )
+        cells = Cells(sample.indptr, local, sample.counts)
+        share = np.empty(width, np.float32)
+        tables = TryTables(phi, np.empty_like(phi), totals, theta, share)
+        perplexity = short_training(cells, tables, topics, ALPHA, BETA, sweeps)
         return TriedTopics(float(perplexity), phi, totals), theta
 
     def one(number: int) -> TriedTopics:
@@ -263,20 +253,29 @@ def choose_recurring(shares: np.ndarray) -> np.ndarray:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
+class TryTables(NamedTuple):
+    """The tables that a short training works on, padding zero.
+
+    Attributes
+    ----------
+    phi, nxt
+        float32[U, KP]. phi holds the seeds on entry and the topics' counts on return.
+    totals
+        float64[KP], column sums of phi, on entry and on return.
+    theta, share
+        float32[D, KP], on entry tokens of documents / K; float32[KP], work space.
+    """
+
+    phi: Floats
+    nxt: Floats
+    totals: Doubles
+    theta: Floats
+    share: Floats
+
+
 @kernel
 def short_training(
-    indptr: Longs,
-    words: Ints,
-    counts: Doubles,
-    phi: Floats,
-    nxt: Floats,
-    totals: Doubles,
-    theta: Floats,
-    share: Floats,
-    topics: int,
-    alpha: float,
-    beta: float,
-    sweeps: int,
+    cells: Cells, tables: TryTables, topics: int, alpha: float, beta: float, sweeps: int
 ) -> float:
     """Run ``sweeps`` sweeps of smoothed PLSA over a sample and return the last perplexity.
 
@@ -286,14 +285,8 @@ def short_training(
 
     Parameters
     ----------
-    indptr, words, counts
-        The sample: int64[D+1], int32 (rows of phi), float64.
-    phi, nxt
-        float32[U, KP], padding zero. phi holds the seeds on entry and the topics' counts on return.
-    totals
-        float64[KP], column sums of phi, on entry and on return.
-    theta, share
-        float32[D, KP], on entry tokens of documents / K; float32[KP], work space.
+    cells
+        The sample; ``words`` are rows of phi, ``counts`` float64.
     topics
         K.
     alpha, beta
@@ -304,6 +297,8 @@ def short_training(
     Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on
     Pattern Analysis and Machine Intelligence 35(5), 1121-1134.
     """
+    (indptr, words, counts) = cells
+    (phi, nxt, totals, theta, share) = tables
     docs = len(indptr) - 1
     width = phi.shape[1]
     inverse = np.empty(width, np.float32)
