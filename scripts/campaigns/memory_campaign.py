@@ -2,7 +2,8 @@
 limit.
 
     python scripts/campaigns/memory_campaign.py [--cells 50e6 | --corpus big.zarr]
-        [--only atbp gs ...] [--starts documents warm ...] [--topics 10 100 1000]
+        [--named | --vectors 64] [--only atbp gs ...] [--starts documents warm ...]
+        [--topics 10 100 1000]
         [--limits 512M 2G least] [--tables disk] [--max-seconds 600] [--work FOLDER]
 
 A run must finish its pass, or refuse before it starts (code 5); the kernel must never kill it. One
@@ -28,6 +29,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import MemoryGroup, heading, table
 
@@ -37,6 +40,7 @@ from topicstream.engines.base import Engine
 
 TOPICS = [sys.executable, "-m", "topicstream.cli.main"]
 GRACE = 180  # seconds for the checkpoint after a SIGINT
+NAMES = ("authors", "labels", "links")
 
 
 @dataclass(frozen=True)
@@ -121,10 +125,34 @@ def has_to(name: str, topics: int, limit: str) -> bool:
 
 
 def suits(kind: type[Engine], corpus: Path) -> bool:
-    """Tell whether an engine can train on the corpus, which has words and perhaps names."""
+    """Tell whether an engine can train on the corpus, which has words, names or vectors."""
     from topicstream import Corpus
 
-    return not kind.about.dense and set(kind.about.axes) <= Corpus.open(corpus).axes.keys()
+    store = Corpus.open(corpus, dense=True)
+    return kind.about.dense == bool(store.width) and set(kind.about.axes) <= store.axes.keys()
+
+
+def make_corpus(args: argparse.Namespace, folder: Path, topics: int) -> Path:
+    """Make a corpus of about so many cells: of words alone, with names, or of vectors."""
+    tool = str(Path(__file__).parents[1] / "tools" / "make_corpus.py")
+    store = folder / f"corpus-{topics}.zarr"
+    make = [sys.executable, tool, "--cells", str(args.cells)]
+    if args.vectors:
+        raw = folder / "vectors.npy"
+        rows = int(args.cells) // args.vectors
+        np.save(raw, np.random.Generator(np.random.Philox(1)).normal(size=(rows, args.vectors)))
+        more = []
+    elif args.named:
+        raw = folder / "named.jsonl"
+        subprocess.run([*make, "--named", str(raw), "--names", str(topics)], check=True)
+        more = [option for name in NAMES for option in ("--meta", f"{name}={name}")]
+        more += ["--min-df", "1"]  # many words, whose tables are large
+    else:
+        subprocess.run([*make, "--out", str(store)], check=True)
+        return store
+    subprocess.run([*TOPICS, "ingest", str(raw), "--out", str(store), "-q", *more], check=True)
+    raw.unlink()
+    return store
 
 
 def training(
@@ -160,6 +188,36 @@ def said(result: Result, limit: str) -> str:
     return f"**{result.how.upper()}** ({last[:160]})"
 
 
+def try_limit(
+    args: argparse.Namespace,
+    command: list[str],
+    combination: tuple[str, int, str],
+    limit: str,
+    work: Path,
+) -> tuple[list[object], bool]:
+    """Run one combination within a limit: the row of the table, and whether it went wrong."""
+    name, topics, _ = combination
+    model = work / "model"
+    shutil.rmtree(model, ignore_errors=True)
+    least = limit == "least"
+    limit = "512M" if least else limit
+    given = [*command, "--model", str(model), "--mem-limit"]
+    result = run([*given, limit], model, limit, args.max_seconds)
+    named = re.search(r"smallest limit that would do is (\S+?);", result.said)
+    if least and named:
+        limit = named[1]
+        result = run([*given, limit], model, limit, args.max_seconds)
+    refused_for_memory = result.how == "refused" and "of disk" not in result.said
+    wrong = result.how in ("killed", "failed") or (
+        refused_for_memory and has_to(name, topics, limit)
+    )
+    peak = f"{result.process_peak / 2**20:.0f}" if result.process_peak else ""
+    outcome = said(result, limit) + (" **(has to do)**" if wrong else "")
+    group_peak = f"{result.group_peak / 2**20:.0f}"
+    shutil.rmtree(model, ignore_errors=True)
+    return [*combination, limit, outcome, peak, group_peak, result.plan], wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -168,6 +226,8 @@ def main() -> int:
         "--cells", type=float, default=50e6, help="size of the corpus that is made (default 50e6)"
     )
     parser.add_argument("--corpus", type=Path, help="a store instead")
+    parser.add_argument("--named", action="store_true", help="with authors, labels and links")
+    parser.add_argument("--vectors", type=int, help="of so many numbers, instead of words")
     parser.add_argument("--only", nargs="*", default=[], help="engines")
     parser.add_argument("--topics", nargs="*", type=int, default=[10, 100, 1000])
     parser.add_argument("--starts", nargs="*", default=[""], help="starts (default: the engine's)")
@@ -193,47 +253,22 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=args.work) as temporary:
         work = Path(temporary)
         corpus = args.corpus
-        if corpus is None:
-            corpus = work / "corpus.zarr"
-            make = [
-                sys.executable,
-                str(Path(__file__).parents[1] / "tools" / "make_corpus.py"),
-                "--cells",
-                str(args.cells),
-            ]
-            subprocess.run([*make, "--out", str(corpus)], check=True)
-        names = args.only or [n for n, kind in engines().items() if suits(kind, corpus)]
-        names.sort(key=keeps_dense_messages)
-        combinations = itertools.product(sorted(args.topics), names, args.starts)
-        for topics, name, start in combinations:
-            command = training(args, corpus, name, topics, start)
-            # the kernels are compiled once outside the group: what the compiler takes is not what
-            # is measured
-            refused = ["--model", str(work / "refused"), "--mem-limit", "1M"]
-            subprocess.run([*command, *refused], capture_output=True, check=False)
-            for limit in args.limits:
-                model = work / "model"
-                shutil.rmtree(model, ignore_errors=True)
-                least = limit == "least"
-                limit = "512M" if least else limit
-                given = [*command, "--model", str(model), "--mem-limit"]
-                result = run([*given, limit], model, limit, args.max_seconds)
-                named = re.search(r"smallest limit that would do is (\S+?);", result.said)
-                if least and named:
-                    limit = named[1]
-                    result = run([*given, limit], model, limit, args.max_seconds)
-                refused_for_memory = result.how == "refused" and "of disk" not in result.said
-                wrong = result.how in ("killed", "failed") or (
-                    refused_for_memory and has_to(name, topics, limit)
-                )
-                bad += wrong
-                peak = f"{result.process_peak / 2**20:.0f}" if result.process_peak else ""
-                outcome = said(result, limit) + (" **(has to do)**" if wrong else "")
-                group_peak = f"{result.group_peak / 2**20:.0f}"
-                row = [name, topics, start, limit, outcome, peak, group_peak, result.plan]
-                rows.append(row)
-                print("| " + " | ".join(map(str, row)) + " |", file=sys.stderr, flush=True)
-                shutil.rmtree(model, ignore_errors=True)
+        for topics in sorted(args.topics):
+            if corpus is None or (args.named and args.corpus is None):
+                corpus = make_corpus(args, work, topics)
+            names = args.only or [n for n, kind in engines().items() if suits(kind, corpus)]
+            names.sort(key=keeps_dense_messages)
+            for name, start in itertools.product(names, args.starts):
+                command = training(args, corpus, name, topics, start)
+                # the kernels are compiled once outside the group: what the compiler takes is not
+                # what is measured
+                refused = ["--model", str(work / "refused"), "--mem-limit", "1M"]
+                subprocess.run([*command, *refused], capture_output=True, check=False)
+                for limit in args.limits:
+                    row, wrong = try_limit(args, command, (name, topics, start), limit, work)
+                    rows.append(row)
+                    bad += wrong
+                    print("| " + " | ".join(map(str, row)) + " |", file=sys.stderr, flush=True)
         columns = [
             "engine",
             "K",
@@ -250,7 +285,7 @@ def main() -> int:
         else:
             from topicstream import Corpus
 
-            store = Corpus.open(corpus)
+            store = Corpus.open(corpus, dense=True)
             heading(
                 "Memory campaign",
                 f"One pass (and the start) of every engine inside a memory cgroup of exactly "

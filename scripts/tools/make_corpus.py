@@ -5,6 +5,8 @@ vary.
     through the block writer
     python scripts/tools/make_corpus.py --cells 10e6 --docword docword.txt      UCI bag of words
     text (.gz by name, - for stdout)
+    python scripts/tools/make_corpus.py --cells 1e6 --named named.jsonl --names 300   JSON lines of
+    texts with authors, labels and links to documents before
 
 Word w has the weight 1 / (w + 2.7)^1.07.  A topic lifts every word by a gamma-distributed factor; a
                                            document mixes a few
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -342,6 +345,33 @@ def write_docword(corpus: Corpus, name: str) -> tuple[int, int]:
     return cells, tokens
 
 
+def write_named(corpus: Corpus, name: str, names: int) -> tuple[int, int]:
+    """Write JSON lines: two authors and two labels of ``names`` each, links to documents before."""
+    vocabulary = word_names(corpus.phi.shape[1])
+    draw_names = np.random.Generator(np.random.Philox(corpus.seed))
+    cells = 0
+    tokens = 0
+    with open(name, "w") as out:
+        for first, lengths, words, counts in corpus:
+            ends = np.cumsum(lengths)
+            for doc, end in enumerate(ends, first):
+                mine = slice(end - lengths[doc - first], end)
+                text = np.repeat(words[mine], counts[mine])
+                authors, labels = draw_names.integers(0, names, (2, 2))
+                links = draw_names.integers(0, doc, min(doc, 3))
+                record = {
+                    "id": str(doc),
+                    "text": " ".join(vocabulary[word] for word in text),
+                    "authors": [f"author {author}" for author in authors],
+                    "labels": [f"label {label}" for label in labels],
+                    "links": [str(link) for link in links],
+                }
+                out.write(json.dumps(record) + "\n")
+            cells += len(words)
+            tokens += int(counts.sum())
+    return cells, tokens
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -365,6 +395,8 @@ def main() -> None:
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--out", type=Path, help="a corpus store")
     target.add_argument("--docword", help="a docword text file; - for standard output")
+    target.add_argument("--named", help="a file of JSON lines with authors, labels and links")
+    parser.add_argument("--names", type=int, default=100, help="authors, and labels, of --named")
     args = parser.parse_args()
     began = time.monotonic()
     phi = planted(args.topics, args.words, args.seed)
@@ -373,6 +405,8 @@ def main() -> None:
     if args.out is not None:
         cells, tokens = write_store(corpus, args.out, args.heldout, args.dates)
         np.save(f"{args.out}.phi.npy", phi)
+    elif args.named is not None:
+        cells, tokens = write_named(corpus, args.named, args.names)
     else:
         cells, tokens = write_docword(corpus, args.docword)
         if args.docword != "-":

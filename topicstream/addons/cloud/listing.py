@@ -1,4 +1,4 @@
-"""Lists of a bucket of S3 with keys that obstore cannot read.
+"""Lists of a bucket with keys that obstore cannot read.
 
 obstore refuses a whole list for one key with an empty part, ``.`` or ``..`` in it. So such a list
 is requested by a signed address and parsed here.
@@ -6,22 +6,21 @@ is requested by a signed address and parsed here.
 
 from __future__ import annotations
 
-import datetime
 import http.client
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
-VALID = datetime.timedelta(minutes=15)
-"""The time for which a signed address may be used."""
+from topicstream.addons.cloud.signing import sign_list
+
 SECONDS = 120.0
 """Seconds without a byte that end a request."""
 PAGE = 1000
-"""Objects of a page of a list, of which S3 gives no more."""
+"""Objects of a page of a list, of which S3 and Google give no more."""
 MOST_BYTES = 32 << 20
 """Bytes of a page: a thousand keys of 1,024 bytes, each escaped, take less."""
 ENDLESS = "the list repeats a continuation token"
@@ -37,35 +36,97 @@ def is_readable(key: str) -> bool:
     )
 
 
-def list_all_keys(library: Any, bucket: str, folder: str, options: dict[str, Any]) -> list[Entry]:
-    """List every object below a folder of a bucket of S3, whatever its key.
+@dataclass(frozen=True)
+class Dialect:
+    """The words in which a provider's lists are asked for and answered.
+
+    Attributes
+    ----------
+    query
+        What every page is asked with.
+    most
+        The parameter that limits the objects of a page.
+    entry, key, size, e_tag
+        The element of an object, and its members.
+    following, token
+        The element that names the next page, and the parameter that asks for it.
+    """
+
+    query: dict[str, str]
+    most: str
+    entry: str
+    key: str
+    size: str
+    e_tag: str
+    following: str
+    token: str
+
+
+AMAZON = Dialect(
+    {"list-type": "2"},
+    most="max-keys",
+    entry="Contents",
+    key="Key",
+    size="Size",
+    e_tag="ETag",
+    following="NextContinuationToken",
+    token="continuation-token",
+)
+"""Also Google's."""
+AZURE = Dialect(
+    {"restype": "container", "comp": "list"},
+    most="maxresults",
+    entry="Blob",
+    key="Name",
+    size="Properties/Content-Length",
+    e_tag="Properties/Etag",
+    following="NextMarker",
+    token="marker",
+)
+
+
+def list_all_keys(
+    library: Any, store: Any, folder: str, options: dict[str, Any]
+) -> list[Entry] | None:
+    """List every object below a folder of a bucket, whatever its key.
 
     Parameters
     ----------
     library
         obstore, whose errors are raised.
+    store
+        Its store of the bucket.
     folder
         The key of the folder, "" for the bucket.
     options
         Of its stores.
 
+    Returns
+    -------
+    list of Entry or None
+        None where lists cannot be signed with the credentials of the environment.
+
     Raises the error of obstore where a list cannot be read, or begins again and again.
     """
+    dialect = AZURE if isinstance(store, library.store.AzureStore) else AMAZON
     entries: list[Entry] = []
     tokens = set[str]()
-    query = {"list-type": "2", "max-keys": str(PAGE)}
+    query = {**dialect.query, dialect.most: str(PAGE)}
     if folder:
         query["prefix"] = f"{folder}/"
     while True:
-        page = parse_page(library, _request(library, _sign(library, bucket, query, options)))
-        entries += _read_entries(page)
-        following = page.findtext("NextContinuationToken")
-        if page.findtext("IsTruncated") != "true" or following is None:
+        request = sign_list(library, store, query, options)
+        if request is None:
+            return None
+        page = parse_page(library, _request(library, request))
+        entries += _read_entries(page, dialect)
+        following = page.findtext(dialect.following)
+        if page.findtext("IsTruncated", "true") != "true" or not following:
             return entries
         if following in tokens:
             raise library.exceptions.GenericError(ENDLESS)
         tokens.add(following)
-        query["continuation-token"] = following
+        query[dialect.token] = following
 
 
 def parse_page(library: Any, answer: bytes) -> ElementTree.Element:
@@ -86,47 +147,25 @@ def parse_page(library: Any, answer: bytes) -> ElementTree.Element:
     return page
 
 
-def _read_entries(page: ElementTree.Element) -> Iterator[Entry]:
+def _read_entries(page: ElementTree.Element, dialect: Dialect) -> Iterator[Entry]:
     """Yield the objects of a page of a list."""
-    for element in page.iter("Contents"):
+    for element in page.iter(dialect.entry):
+        key = element.find(dialect.key)
+        name = "" if key is None else key.text or ""
+        # Azure writes so what XML has no letters for
+        encoded = key is not None and key.get("Encoded") == "true"
         yield {
-            "path": element.findtext("Key", ""),
-            "size": int(element.findtext("Size", "0")),
-            "e_tag": element.findtext("ETag"),
+            "path": unquote(name) if encoded else name,
+            "size": int(element.findtext(dialect.size, "0")),
+            "e_tag": element.findtext(dialect.e_tag),
         }
 
 
-def _sign(library: Any, bucket: str, query: dict[str, str], options: dict[str, Any]) -> str:
-    """Make the signed address of a page of a list.
-
-    obstore signs addresses of objects alone, so the query goes where it expects the endpoint.
-    """
-    # what obstore appends as the key becomes the value of a parameter that servers ignore
-    place = f"{_bucket_endpoint(bucket)}?{urlencode(query, quote_via=quote, safe='')}&x-id="
-    if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in ("1", "true"):
-        return place
-    config = {"endpoint": place, "virtual_hosted_style_request": "true"}
-    store = library.store.from_url(f"s3://{bucket}", config=config, **options)
-    return str(library.sign(store, "GET", "list", VALID))
-
-
-def _bucket_endpoint(bucket: str) -> str:
-    """Return the web address of a bucket, as obstore finds it."""
-    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    endpoint = next(filter(None, map(os.environ.get, names)), "")
-    if not endpoint:
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-        endpoint = f"https://s3.{region}.amazonaws.com"
-    elif os.environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "").lower() in ("1", "true"):
-        return endpoint.rstrip("/")
-    return f"{endpoint.rstrip('/')}/{bucket}"
-
-
-def _request(library: Any, address: str) -> bytes:
+def _request(library: Any, request: urllib.request.Request) -> bytes:
     """Request a page of a list, or raise an error as obstore words it."""
     failed = library.exceptions.GenericError
     try:
-        with urllib.request.urlopen(address, timeout=SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             content: bytes = answer.read(MOST_BYTES + 1)
             return content
     except urllib.error.HTTPError as error:

@@ -118,7 +118,7 @@ _FAULTS = (
     (
         r"status code: 40[13]",
         "access denied; check the credentials in the environment, or AWS_SKIP_SIGNATURE=true "
-        "for a public bucket",
+        "(GOOGLE_, AZURE_) for a public bucket",
     ),
 )
 """Patterns of servers' errors, and the explanation of each."""
@@ -281,14 +281,14 @@ def list_below(address: str) -> list[str]:
 
 
 def _list_entries(library: Any, store: Any, folder: str) -> list[Entry]:
-    """List the objects below a folder, of S3 also those that obstore cannot read."""
+    """List the objects below a folder, also those that obstore cannot read."""
     try:
         return list(_read_pages(library, library.list(store, folder or None)))
     except library.exceptions.InvalidPathError:
-        bucket = getattr(store, "config", {}).get("bucket")
-        if not isinstance(store, library.store.S3Store) or bucket is None:
+        entries = list_all_keys(library, store, folder, _store_options())
+        if entries is None:
             raise
-        return list_all_keys(library, bucket, folder, _store_options())
+        return entries
 
 
 def _read_pages(library: Any, pages: Iterable[list[Entry]]) -> Iterator[Entry]:
