@@ -5,8 +5,8 @@
 One process that costs little stands for the bucket: it lists pages of a thousand keys and answers
 each request after ``--delay`` seconds. Prints the wall time of ``topics ingest`` beside its
 processor time, the requests, and the most that waited at once. The arithmetic limit is objects x
-delay / requests in flight, so on a loaded machine take fewer objects and a longer delay: 1,000 at .6
-wait as long as 10,000 at .06.
+delay / requests in flight, so on a loaded machine take fewer objects and a longer delay: 1,000 at
+.6 wait as long as 10,000 at .06.
 """
 
 from __future__ import annotations

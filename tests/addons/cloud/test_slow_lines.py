@@ -19,6 +19,8 @@ from topicstream.base.places import places
 from topicstream.corpus import format as store_format
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
 from topicstream.engines.shapes import Shape
+from topicstream.ingestion.open.inputs import survey_inputs
+from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.plan import plan_ingest
 
 WORDS = ["stars", "galaxy", "telescope", "orbit", "bread", "butter", "flour", "oven"]
@@ -261,6 +263,17 @@ def test_objects_of_a_suffix_are_trusted_after_some(
     assert code == 0, said
     gets = [path for method, path in line.requests if method == "GET" and ".jsonl" in path]
     assert 40 <= len(gets) <= 47
+
+
+def test_no_more_objects_are_fetched_than_are_looked_at(
+    put: Put, line: SlowBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topicstream.ingestion.open.inputs.LOOKED_AT", 5)
+    names = [put(f"raw/{number:03}.jsonl", b'{"text": "stars"}') for number in range(20)]
+    line.requests.clear()
+    survey_inputs(names, ReadOptions())
+    assert len(remote._SOON) == 0
+    assert len([path for method, path in line.requests if method == "GET"]) == 5
 
 
 def test_objects_on_their_way_count_in_the_plan(

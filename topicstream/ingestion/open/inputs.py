@@ -289,9 +289,14 @@ class _ObjectFormats:
             self._seen.setdefault(plain_suffix(name), Counter())[form] += 1
 
     def open_ahead(self, names: Iterable[str]) -> None:
-        """Begin to read objects that are looked at soon."""
+        """Begin to read the objects that are looked at soon, and no others."""
+        coming = Counter[str]()
         for name in names:
-            if name != "-" and self.trusted(name) is None:
+            suffix = plain_suffix(name)
+            coming[suffix] += 1
+            forms = self._seen.get(suffix, Counter())
+            is_looked_at = len(forms) > 1 or forms.total() + coming[suffix] <= LOOKED_AT
+            if name != "-" and is_looked_at:
                 places().open_ahead(name, LOOKED_BYTES)
 
 
