@@ -22,7 +22,7 @@ WORDS = {
     "portuguese": ("ação está avô", "ação esta avo"),
     "english": ("café naïve façade mañana", "cafe naive facade manana"),
     "latin": ("ārma vĭrumque", "arma virumque"),
-    "greek": ("ἄνθρωπος Ελλάδα ϊός", "ανθρωποσ ελλαδα ιοσ"),
+    "greek": ("ἄνθρωπος Ελλάδα ϊός", "ανθρωπος ελλαδα ιος"),
     "russian": ("ёлка мой за́мок", "елка мой замок"),
     "arabic": ("أَحمد إِلى", "احمد الى"),
     "hebrew": ("שָׁלוֹם", "שלום"),

@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -102,11 +103,44 @@ def test_letters_that_compose_only_as_small_ones(letter):
 
 
 def test_the_sigma_at_the_end_of_a_word_is_any_sigma():
-    assert words("ΝΟΜΟΣ νομος νομοσ") == {"νομοσ": 3}
+    assert words("ΝΟΜΟΣ νομος νομοσ") == {"νομος": 3}
+    assert words("ΟΔΌΣ οδο\u0301σ ΟΔΟ\u0301Σ ὁδὸς") == {"οδός": 3, "ὁδὸς": 1}
+    assert words("ΣΟΦΟΣ ςοφος ΣΟΦΟΣ-ΝΟΜΟΣ σισσας Σ ς 5σ", min_length=1) == {
+        "σοφος": 3,
+        "νομος": 1,
+        "σισσας": 1,
+        "σ": 2,
+        "5σ": 1,
+    }
     assert words("νομος", lowercase=False) == {"νομος": 1}
-    assert words("ΤΗΣ της Της νόμος", stopwords=("της",)) == {"νόμοσ": 1}
-    pattern = r"\w+"
-    assert words("ΝΟΜΟΣ νομος", pattern=pattern) == {"νομοσ": 2}
+    assert words("νομος ΝΟΜΟΣ", normalize="none") == {"νομος": 1, "νομοσ": 1}
+    for stop in ("της", "ΤΗΣ", "τησ"):
+        assert words("ΤΗΣ της Της νόμος", stopwords=(stop,)) == {"νόμος": 1}
+        assert words("της νόμος", stopwords=(stop,), pattern=r"[α-ωό]+") == {"νόμος": 1}
+    assert words("ΝΟΜΟΣ νομος νομοσ", pattern=r"\w+") == {"νομος": 3}
+    assert words("νομος\0ΝΟΜΟΣ", tokenized=True) == {"νομος": 2}
+
+
+def test_words_made_of_words_end_in_the_final_sigma():
+    greek = "ΝΕΟΣ ΝΟΜΟΣ νεος νομος"
+    pairs = {"νεος": 2, "νομος": 2, "νεος_νομος": 2, "νομος_νεος": 1}
+    assert words(greek, ngrams=2) == pairs
+    assert words(greek, phrases=("νεος νομος",)) == {"νεος_νομος": 2}
+    assert words(greek, replace=(("ΝΕΟΣ", "ΚΑΙΝΟΣ"),)) == {"καινος": 2, "νομος": 2}
+    joined = {"joined_words": ("κοσμοσ",), "join_hyphens": True}
+    assert words("ΚΟΣ-\nΜΟΣ κοσ-\nμος", **joined) == {"κοσμος": 2}
+
+
+def test_a_store_that_does_not_say_keeps_the_sigma_that_it_has():
+    older = Recipe(stopwords=("της",), stopwords_from="file").to_json()
+    del older["final_sigma"]
+    recipe = Recipe.from_json(older)
+    assert not recipe.final_sigma
+    counted = Tokenizer(recipe).count(array_of(["ΤΗΣ της ΝΟΜΟΣ νομος"]))
+    assert counted.types.take(pa.array(counted.words)).to_pylist() == ["νομοσ"]
+    assert Tokenizer(recipe).as_counted("ΝΟΜΟΣ") == "νομοσ"
+    new = msgspec.structs.replace(recipe, final_sigma=True)
+    assert new.hash() != recipe.hash() and Tokenizer(new).as_counted("ΝΟΜΟΣ") == "νομος"
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])

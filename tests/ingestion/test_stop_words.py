@@ -79,7 +79,7 @@ def test_every_stop_word_can_occur(language):
     counted = Tokenizer(ONE_BY_ONE).count(pa.array(listed, pa.large_string()))
     assert np.diff(counted.indptr).tolist() == [1] * len(listed)
     as_counted = counted.types.take(pa.array(counted.words)).to_pylist()
-    assert [w.replace("σ", "ς") for w in as_counted] == [w.replace("σ", "ς") for w in listed]
+    assert as_counted == listed
     without = msgspec.structs.replace(ONE_BY_ONE, stopwords=tuple(listed))
     assert len(Tokenizer(without).count(pa.array(listed, pa.large_string())).words) == 0
 

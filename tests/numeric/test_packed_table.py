@@ -10,7 +10,7 @@ import pytest
 from topicstream.base.errors import StoreError
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec
 from topicstream.numeric.kernels.constants import Constants
-from topicstream.numeric.tables.merging import MergeSpace, Merging
+from topicstream.numeric.tables.merging import MergedRound, MergeSpace, Merging
 from topicstream.numeric.tables.packed import PackedTable
 from topicstream.numeric.tables.rounds import RoundSpace
 from topicstream.numeric.tables.slots import PIECE
@@ -120,8 +120,18 @@ def test_an_emptied_table_has_no_totals():
     assert table.totals.tolist() == [0] * len(table.totals)
 
 
-def test_sums_of_a_round_that_merge_are_those_of_its_deltas(tmp_path):
+def take_behind_others(deltas, i, take=MergedRound.take):
+    """The sums of a range, behind 100 of topic 1 that are none of them."""
+    ids, delta = take(deltas, i)
+    before = (ids[0], -1, 1, 100)
+    arrays = (ids, delta.ptr, delta.topic, delta.value)
+    longer = [np.append(b, a).astype(a.dtype)[1:] for b, a in zip(before, arrays, strict=True)]
+    return longer[0], SparseDelta(*longer[1:])
+
+
+def test_sums_of_a_round_that_merge_are_those_of_its_deltas(tmp_path, monkeypatch):
     """Row 0 loses 1 of topic 0 to topic 2 by two blocks, row 3 gains topic 1 by the second."""
+    monkeypatch.setattr(MergedRound, "take", take_behind_others)
     table = filled([[4, 0, 2], [5, 6, 0], [1, 0, 7], [2, 2, 2]])
     deltas = table.new_round(RoundSpace(2, merge=MergeSpace(1 << 20, tmp_path)), 4, 1e3)
     moves = (

@@ -122,3 +122,61 @@ def test_a_mapped_array_leaves_memory_and_keeps_its_values(tmp_path):
 def test_an_array_that_the_disk_has_no_room_for_is_an_error_at_once(tmp_path):
     with pytest.raises(OSError):
         Storage((1 << 50,), np.uint8, tmp_path)
+
+
+# -- what the end of a pass finds, by hand
+# --------------------------------------------------------------------------------------------------
+ROWS_BY_HAND = [[2.0, 1.0], [3.0, -0.5], [0.0, 4.0], [1.0, 1.0]]
+"""Rows of masses 3, 2, 5 and 2."""
+
+
+def small_table(mass, row_mass):
+    spec = TableSpec(mass=mass)
+    table = DenseTable(spec, 4, 2, row_mass, None, one_after_another)
+    rows = np.zeros((4, padded(2)), np.float32)
+    rows[:, :2] = ROWS_BY_HAND
+    table.fill(lambda a, b: rows[a:b])
+    return table
+
+
+def test_rows_are_held_to_their_mass_and_the_largest_correction_is_said():
+    table = small_table("row", np.array([3.0, 2.0, 5.0, 2.0]))
+    off, low, endless = table.finish_pass()
+    assert off == pytest.approx(0.25) and low == pytest.approx(-0.25) and endless == 0
+    np.testing.assert_allclose(rows_of(table)[:, :2], [[2, 1], [2, 0], [0, 5], [1, 1]])
+    np.testing.assert_allclose(table.totals[:2], [5, 7])
+    assert table.finish_pass().tolist() == [0, 0, 0]
+
+
+def test_parts_of_rows_are_only_clipped():
+    table = small_table("part", None)
+    off, low, endless = table.finish_pass()
+    assert off == 0 and low == pytest.approx(-0.2) and endless == 0
+    np.testing.assert_allclose(rows_of(table)[:, :2], np.maximum(ROWS_BY_HAND, 0))
+    np.testing.assert_allclose(table.totals[:2], [6, 6])
+    table.clear()
+    assert not table.totals.any()
+
+
+def test_numbers_without_a_mass_stay():
+    table = small_table("none", None)
+    assert table.finish_pass().tolist() == [0, 0, 0]
+    np.testing.assert_allclose(rows_of(table)[:, :2], ROWS_BY_HAND)
+
+
+def test_a_number_without_end_is_said():
+    table = small_table("part", None)
+    table.fill(lambda a, b: np.full((b - a, padded(2)), np.inf, np.float32))
+    assert table.finish_pass()[2] == 1
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5])
+def test_a_group_of_ranges_belongs_to_one_member(monkeypatch, members):
+    """Group g has the ranges g, g + 64, ...: its sums are added up in one place."""
+    monkeypatch.setattr(tables, "RANGE_BYTES", 10 * 4 * padded(TOPICS))
+    table = DenseTable(TableSpec(), WORDS, TOPICS, None, None, one_after_another)
+    assert len(table.edges) == 501
+    owned = np.array([table._owned(m, members) for m in range(members)])
+    assert (owned.sum(axis=0) == 1).all()
+    owner = owned.argmax(axis=0)
+    assert all(len(set(owner[group::64])) == 1 for group in range(64))

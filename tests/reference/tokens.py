@@ -22,9 +22,12 @@ def plain_tokens(
 
     Phrases and n-grams follow the word they end in.
     """
-    sequence = [
-        None if word is None or word in stop else (stem(word) if stem else word)
+    cut = [
+        None if word is None else _spell(word, recipe)
         for word in _words(plain_normal(text, recipe), recipe)
+    ]
+    sequence = [
+        None if word is None or word in stop else (stem(word) if stem else word) for word in cut
     ]
     sequence = _with_phrases(
         sequence, {tuple(phrase.split(" ")) for phrase in recipe.phrases}, joiner
@@ -84,6 +87,27 @@ def _lower(text: str, recipe: Recipe) -> str:
         return text
     small = lower_simply(text)
     return small if recipe.normalize == "none" else small.replace("\u03c2", "\u03c3")
+
+
+def _spell(word: str, recipe: Recipe) -> str:
+    """The word with the sigma that Unicode has at its end: letters with cases stand before it,
+    none behind it, whatever has no case aside.
+    """
+    if not (recipe.lowercase and recipe.normalize != "none" and recipe.final_sigma):
+        return word
+    seen = [i for i, c in enumerate(word) if not _has_no_say(c)]
+    spelt = list(word)
+    for i, c in enumerate(word):
+        before = [k for k in seen if k < i][-1:]
+        behind = [k for k in seen if k > i][:1]
+        cased = [bool(side) and word[side[0]].islower() for side in (before, behind)]
+        if c == "\u03c3" and cased == [True, False]:
+            spelt[i] = "\u03c2"
+    return "".join(spelt)
+
+
+def _has_no_say(c: str) -> bool:
+    return unicodedata.category(c) in ("Mn", "Me", "Cf", "Lm", "Sk") or c in "':.\u2019\u00b7"
 
 
 def _words(text: str, recipe: Recipe) -> Iterator[str | None]:

@@ -241,7 +241,7 @@ def word_limits(config: IngestConfig, documents: int, text: bool) -> WordLimits:
 
 def recipe_fields(config: IngestConfig) -> dict[str, Any]:
     """Return the fields of a ``Recipe`` that options set."""
-    made_elsewhere = ("drop", "tools", "replace", "joined_words")
+    made_elsewhere = ("drop", "tools", "replace", "joined_words", "final_sigma")
     recipe = {
         name: value
         for name in Recipe.__struct_fields__

@@ -77,6 +77,27 @@ def test_robust_variances_and_their_freedoms_are_those_of_the_paper(parts):
     assert (fitted.documents, fitted.clusters, fitted.residual_freedom) == (len(wholes), 30, 27)
 
 
+def test_a_group_of_two_documents_has_one_degree_of_freedom():
+    group = np.arange(60) < 2
+    design = np.column_stack((np.ones(60), group))
+    shares = np.random.default_rng(3).dirichlet([1, 1], 60)
+    _, freedom = bell_mccaffrey(design, np.arange(60), np.array([0.0, 1.0]))
+    assert 1 < freedom < 1.1
+    assert fit(design, shares, np.arange(60)).fit().freedoms[1] == pytest.approx(freedom, rel=1e-4)
+
+
+def test_a_document_may_reach_over_whole_blocks_of_parts():
+    """A block of parts that all belong to the document before it begins none."""
+    design, shares, _ = books(True)
+    wholes = np.repeat(np.arange(10), [2, len(design) - 20, *[2] * 6, 1, 5])
+    whole = fit(design, shares, wholes).fit()
+    cut = fit(design, shares, wholes, pieces=len(design) // 4).fit()
+    assert (cut.documents, cut.clusters) == (len(design), 10)
+    np.testing.assert_allclose(cut.robust, whole.robust, rtol=1e-6)
+    np.testing.assert_allclose(cut.pooled, whole.pooled, rtol=1e-6)
+    np.testing.assert_allclose(cut.freedoms, whole.freedoms, rtol=1e-6)
+
+
 def test_the_pooled_variance_of_parts_has_a_random_effect():
     """Within documents the variance of parts around their mean, between them the rest."""
     design, shares, wholes = books(True)

@@ -25,6 +25,7 @@ from topicstream.numeric.kernels.jit import kernel
 OTHER, SPACE, LETTER, MARK, DIGIT, EMOJI, REGIONAL, IGNORED, UNSPACED = range(9)
 
 CODE_POINTS = 0x110000
+CAPITAL_SIGMA = "\u03a3"
 SIGMA = "\u03c3"
 FINAL_SIGMA = "\u03c2"
 LOWERED = 0x1E960  # behind the last script with two cases (Adlam)
@@ -101,7 +102,7 @@ def lower(text: str) -> str:
     The two characters that ``str.lower`` treats by context or makes two of (capital sigma, dotted
     capital I) are mapped first.
     """
-    return text.replace("\u03a3", "\u03c3").replace("\u0130", "i").lower()
+    return text.replace(CAPITAL_SIGMA, SIGMA).replace("\u0130", "i").lower()
 
 
 def lower_words(text: str, one_sigma: bool) -> str:
@@ -111,6 +112,14 @@ def lower_words(text: str, one_sigma: bool) -> str:
     """
     small = lower(text)
     return small.replace(FINAL_SIGMA, SIGMA) if one_sigma else small
+
+
+def spell_sigmas(word: str) -> str:
+    """Write the sigma at the end of a small word as Greek does, and any other as usual.
+
+    ``str.lower`` has Unicode's rule for capitals: a sigma by itself stays as it is.
+    """
+    return word.replace(FINAL_SIGMA, CAPITAL_SIGMA).replace(SIGMA, CAPITAL_SIGMA).lower()
 
 
 @lru_cache(maxsize=1)

@@ -58,6 +58,7 @@ def learn_joined_words(
     plain = replace(
         recipe,
         join_hyphens=False,
+        final_sigma=False,  # the end of a half is none of a word
         fold_accents=None,
         stopwords=(),
         phrases=(),

@@ -31,7 +31,12 @@ def as_pattern(pattern: str, what: str) -> re.Pattern[str]:
         raise UsageError(f"{what}: {e}") from None
 
 
-_NEWER: dict[str, Json] = {"fold_accents": None, "join_hyphens": False, "joined_words": []}
+_NEWER: dict[str, Json] = {
+    "fold_accents": None,
+    "join_hyphens": False,
+    "joined_words": [],
+    "final_sigma": False,
+}
 """Fields without a say in the hash of a recipe that does not use them."""
 
 
@@ -49,6 +54,8 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 the letters that they stand for (``tokens.normal``).  Either takes the Greek sigma
                 at the end of a word for any sigma when words are lower-cased.  ``none``: text as
                 it is written.  A recipe of a store or model that does not say: ``none``
+    final_sigma  words that are taken so end in the sigma that Greek writes at the end.  Off, as in
+                stores and models that do not say: in the other one
     lowercase   simple lower-casing, character by character (no locale)
     min_length  fewest letters and digits of a word, marks not counted
     numbers     keep words without any letter.  Off: bare numbers say little about a subject and
@@ -126,6 +133,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fold_accents: str | None = None
     join_hyphens: bool = False
     joined_words: tuple[str, ...] = ()
+    final_sigma: bool = True
 
     def __post_init__(self) -> None:
         if self.tokenized and self.pattern is not None:
@@ -160,7 +168,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Raises StoreError for a field this version does not know (its meaning would be lost).
         """
         if isinstance(value, dict):
-            value = {"normalize": "none", **value}
+            value = {"normalize": "none", "final_sigma": False, **value}
         return decode_record(value, cls, "tokenizer recipe")
 
     def hash(self) -> str:
@@ -171,6 +179,8 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         values = {name: value for name, value in self.to_json().items() if name != "tools"}
         if self.normalize == "none":  # as it was before recipes had the field
             del values["normalize"]
+        if not self.one_sigma:  # then it says nothing
+            values["final_sigma"] = False
         for name, absent in _NEWER.items():
             if values[name] == absent:
                 del values[name]

@@ -12,6 +12,7 @@ import html
 import re
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from topicstream.base.text import compose_text
 from topicstream.corpus.vocabulary import string_buffers
 from topicstream.ingestion.tokens import characters
 from topicstream.ingestion.tokens.accents import fold_accents, fold_word
-from topicstream.ingestion.tokens.characters import FINAL_SIGMA, SIGMA, lower_words
+from topicstream.ingestion.tokens.characters import FINAL_SIGMA, SIGMA, lower_words, spell_sigmas
 from topicstream.ingestion.tokens.line_breaks import replace_breaks
 from topicstream.ingestion.tokens.normal import normalize_text, normalize_texts
 from topicstream.ingestion.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
@@ -105,6 +106,8 @@ class Tokenizer:
             stop |= {word.capitalize() for word in stop} | {word.upper() for word in stop}
         self._stop = frozenset(stop)
         self._listing = bool(recipe.ngrams > 1 or recipe.phrases or self._changing)
+        if recipe.one_sigma:  # as the kernel cuts them
+            stop = {word.replace(FINAL_SIGMA, SIGMA) for word in stop}
         self._rules = self._kernel_rules(sorted(word for word in stop if word))
 
     def as_counted(self, word: str) -> str:
@@ -112,7 +115,28 @@ class Tokenizer:
         normal = normalize_text(compose_text(word), self.recipe.normalize)
         if not self._changing:
             normal = fold_word(normal, self.recipe.fold_accents)
-        return lower_words(normal, self.recipe.one_sigma) if self.recipe.lowercase else normal
+        if not self.recipe.lowercase:
+            return normal
+        return self._spell(lower_words(normal, self.recipe.one_sigma))
+
+    def _spell(self, word: str) -> str:
+        """Return a word with its sigmas as the corpus has them."""
+        if not self.recipe.one_sigma:
+            return word
+        if self.recipe.final_sigma:
+            return spell_sigmas(word)
+        return word.replace(FINAL_SIGMA, SIGMA)
+
+    def _spell_types(self, counted: Counted) -> Counted:
+        """Give words that the kernel has cut the sigmas that the corpus has."""
+        if not (self.recipe.one_sigma and self.recipe.final_sigma):
+            return counted
+        some = pc.match_substring(counted.types, SIGMA)
+        if not pc.any(some).as_py():
+            return counted
+        spelt = [spell_sigmas(word) for word in counted.types.filter(some).to_pylist()]
+        types = pc.replace_with_mask(counted.types, some, pa.array(spelt, pa.large_string()))
+        return replace(counted, types=types)
 
     def _kernel_rules(self, stops: list[str]) -> Rules:
         r = self.recipe
@@ -151,7 +175,7 @@ class Tokenizer:
         text.flags.writeable = False  # whoever read it: compiled once
         if self._pattern is not None:
             return self._count_by_pattern(self._pattern, text, offsets)
-        counted = scan_run(text, offsets, self._rules, ask)
+        counted = self._spell_types(scan_run(text, offsets, self._rules, ask))
         if not self._listing:
             return counted
         cells = self._count_sequence(counted.types, counted.words, counted.indptr)
@@ -192,7 +216,7 @@ class Tokenizer:
                 changed = self._lemma(self._tools.lemma, changed)
             if self._tools.stem is not None:
                 changed = self._tools.stem(changed) or changed  # one that would be empty stays
-            changed = fold_word(changed, self.recipe.fold_accents) or changed
+            changed = self._spell(fold_word(changed, self.recipe.fold_accents) or changed)
             self._stems[word] = changed
         return changed
 
@@ -201,10 +225,8 @@ class Tokenizer:
 
         Dictionaries have the sigma at its end as it is written.
         """
-        if not self.recipe.one_sigma:
-            return find_lemma(word) or word
-        written = word.removesuffix(SIGMA) + FINAL_SIGMA if word.endswith(SIGMA) else word
-        return (find_lemma(written) or word).replace(FINAL_SIGMA, SIGMA)
+        written = spell_sigmas(word) if self.recipe.one_sigma else word
+        return self._spell(find_lemma(written) or word)
 
     def _count_by_pattern(
         self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray
@@ -215,14 +237,17 @@ class Tokenizer:
         indptr = np.zeros(offsets.size, np.int64)
         in_words = spaces = 0
         data = text.tobytes()
+        # a pattern sees the sigmas that the corpus has
+        one_sigma = self.recipe.one_sigma and not self.recipe.final_sigma
         for d in range(offsets.size - 1):
             document = data[offsets[d] : offsets[d + 1]].decode()
             spaces += sum(map(str.isspace, document))
             if self.recipe.lowercase:
-                document = lower_words(document, self.recipe.one_sigma)
-            for word in pattern.findall(document):
-                if not word:
+                document = lower_words(document, one_sigma)
+            for cut in pattern.findall(document):
+                if not cut:
                     continue
+                word = self._spell(cut)
                 in_words += len(word) - sum(map(str.isspace, word))
                 sequence.append(-1 if word in self._stop else number.setdefault(word, len(number)))
             indptr[d + 1] = len(sequence)

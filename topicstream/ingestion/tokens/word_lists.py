@@ -18,6 +18,7 @@ from msgspec import structs
 
 from topicstream.base.errors import InputError, UsageError, terminal_safe
 from topicstream.base.records import Json
+from topicstream.ingestion.tokens.characters import spell_sigmas
 from topicstream.ingestion.tokens.normal import compose_strings
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
@@ -98,10 +99,22 @@ def stop_words_with_parts(recipe: Recipe) -> tuple[str, ...]:
     """Add to the stop words of a recipe the parts in which the text has them (``dog's``: dog)."""
     entries = pa.array(sorted(recipe.stopwords), TEXT)
     listed = WordList.of(entries, _before_stop_words(recipe))
-    small = pc.utf8_lower(listed.entries) if recipe.lowercase else listed.entries
-    same = pc.equal(small.take(pa.array(listed.owners)), listed.words)
+    same = _are_as_written(listed, recipe)
     parts = listed.words.filter(pc.invert(same)).to_pylist()
     return tuple(sorted({*recipe.stopwords, *parts}))
+
+
+def _are_as_written(listed: WordList, recipe: Recipe) -> pa.Array:
+    """Mark the words that are an entry as it is written, but for capitals."""
+    small = listed.entries
+    if recipe.lowercase:
+        small = pc.utf8_lower(small)
+    if recipe.one_sigma:
+        small = pa.array([spell_sigmas(word) for word in small.to_pylist()], TEXT)
+    words = listed.words
+    if recipe.one_sigma and not recipe.final_sigma:
+        words = pa.array([spell_sigmas(word) for word in words.to_pylist()], TEXT)
+    return pc.equal(small.take(pa.array(listed.owners)), words)
 
 
 def describe_stop_words(recipe: Recipe, known: Collection[str]) -> dict[str, Json]:
@@ -114,8 +127,7 @@ def describe_replaced(recipe: Recipe) -> dict[str, Json]:
     summary = _describe_unmatched({word for word, _ in recipe.replace}, recipe)
     entries = pa.array(sorted(word for word, _ in recipe.replace), TEXT)
     listed = WordList.of(entries, _before_stop_words(recipe))
-    small = pc.utf8_lower(listed.entries) if recipe.lowercase else listed.entries
-    same = pc.equal(small.take(pa.array(listed.owners)), listed.words)
+    same = _are_as_written(listed, recipe)
     parts: dict[str, list[str]] = {}
     for number in np.flatnonzero(~same.to_numpy(zero_copy_only=False)).tolist():
         entry = listed.entries[int(listed.owners[number])].as_py()
