@@ -170,6 +170,13 @@ def test_a_number_without_end_is_said():
     assert table.finish_pass()[2] == 1
 
 
+def test_the_largest_correction_of_a_pass_is_that_of_all_its_rounds():
+    table = small_table("none", None)
+    for worst in ([0.5, -0.1, 0.0], [0.2, -0.3, 1.0], [0.1, -0.2, 0.0]):
+        table._sum(np.zeros((1, padded(2))), np.array([worst]))
+    assert table.finish_pass().tolist() == [0.5, -0.3, 1]
+
+
 @pytest.mark.parametrize("members", [1, 2, 3, 5])
 def test_a_group_of_ranges_belongs_to_one_member(monkeypatch, members):
     """Group g has the ranges g, g + 64, ...: its sums are added up in one place."""
