@@ -55,6 +55,8 @@ def plant(seed: int, options: argparse.Namespace) -> Planted:
     for k, words in enumerate(np.split(rng.permutation(WORDS), TOPICS)):
         own[k, words] = rng.dirichlet(np.ones(len(words)))
     phi = (1.0 - options.shared) * own + options.shared * shared
+    if options.sparse:
+        phi = rng.dirichlet(np.full(WORDS, options.sparse), TOPICS)
     intercept = rng.normal(np.log(0.2), 0.4, TOPICS)
     groups = rng.normal(0.0, deviation, (len(GROUPS), TOPICS))
     levels = rng.normal(0.0, deviation, (len(LEVELS), TOPICS))
@@ -117,7 +119,9 @@ def study(seed: int, options: argparse.Namespace, counts: dict[str, list[float]]
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "corpus.zarr"
         meta = {name: name for name in ("party", "level", "score")}
-        topicstream.ingest(planted.documents, out=store, meta=meta, min_df=1, progress=False)
+        topicstream.ingest(
+            planted.documents, out=store, meta=meta, min_df=1, max_df=1.0, progress=False
+        )
         given: dict[str, Any] = {"topics": TOPICS, "passes": options.passes, "tol": 0}
         given |= {} if options.means is None else {"covariate_means": options.means}
         formula = "party + level + score"
@@ -153,6 +157,9 @@ def main() -> None:
     parser.add_argument("--deviation", type=float, default=0.5, help="of the true coefficients")
     parser.add_argument(
         "--shared", type=float, default=0.0, help="share of words that all topics have in common"
+    )
+    parser.add_argument(
+        "--sparse", type=float, default=0.0, help="topics from a Dirichlet distribution of this"
     )
     parser.add_argument("--means", type=float, help="--covariate-means of the training")
     parser.add_argument("--null", action="store_true", help="no effects")

@@ -36,8 +36,9 @@ HEAD = (
     "interval; *: beyond it from the reference or mean"
 )
 EXCLUDED = (
-    "the 95 % intervals leave out the error of the topics themselves: where topics share many "
-    "words, they held only 71 to 84 % of the true shares of simulated corpora; a star there is "
+    "the 95 % intervals are about the documents, given these topics: of simulated corpora whose "
+    "topics have words of their own they held 91 to 97 % of the true shares, but where topics "
+    "overlap, shares come out too equal, and of 2,000 documents they held 41 to 87 %; a star is "
     "about a difference between values, where that error cancels"
 )
 PLAIN_HEAD = "predicted shares, the other covariates at their reference or mean"
