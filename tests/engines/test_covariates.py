@@ -61,7 +61,7 @@ def statistics(shape, x, counts, coefficients, active=None, held=True):
     rows = group_rows(sparse_rows(x))
     alphas = block_priors(rows, coefficients, np.empty((len(rows.indptr) - 1, shape.topics)))
     stats = {name: np.zeros(size) for name, size in prior_stats(shape).items()}
-    count_prior(shape, rows, counts.astype(np.float32), active, alphas, stats, held)
+    count_prior(shape, rows, counts.astype(np.float32), active, alphas, stats, {}, held)
     return stats
 
 
@@ -69,7 +69,7 @@ def one_step(shape, x, counts, coefficients, alpha, fixed=0, pull=FREE):
     deviations = initial_deviations(shape.covariates)
     params = {LAMBDA: coefficients.copy(), "alpha": alpha.copy(), DEVIATIONS: deviations}
     stats = statistics(shape, x, counts, coefficients)
-    figures = step_coefficients(shape, params, stats, alpha, fixed, pull)
+    figures = step_coefficients(shape, params, stats, alpha, fixed=fixed, pull=pull)
     return params, figures
 
 

@@ -106,6 +106,7 @@ SUMMARY = """{path}: {described} over {words:word}
 [  seed words   {seeded} of {seed_words} topics]
 [  covariates   {covariates.formula}; alpha is its mean over the training documents]
 [               deviations learned: {deviations}]
+[  regimes      {regimes}]
   alpha        {alpha}
   beta         {beta:g} a word
 [  corpus       {corpus.docs:document}[, {corpus.cells:value}][, {corpus.tokens:,.0f} tokens][, \
@@ -145,6 +146,7 @@ def lines(info: dict[str, Any]) -> list[str]:
         "first_dead": [str(k) for k in dead[:20]],
         "options": _join_settings(info.get("options")),
         "deviations": deviations_text(info.get("covariates")),
+        "regimes": regimes_text(info.get("covariates")),
         "versions": _join_settings(info.get("versions")),
     }
     verified = render("[  verified     all checksums match; content {content_hash:.16}]", info)
@@ -160,6 +162,13 @@ def deviations_text(covariates: Mapping[str, Any] | None) -> str | None:
     terms = [":".join(map(str, term)) for term in parse_formula(covariates["formula"])]
     learned = zip(terms, covariates["learned_sd"], strict=True)
     return ", ".join(f"{term} {sd:.2g}" for term, sd in learned)
+
+
+def regimes_text(covariates: Mapping[str, Any] | None) -> str | None:
+    """Name the regimes of a date, None without any."""
+    columns = [] if covariates is None else covariates["columns"]
+    timed = [column for column in columns if column.get("regimes")]
+    return f"of {timed[0]['column']}: {', '.join(timed[0]['levels'])}" if timed else None
 
 
 def alpha_text(alpha: list[float]) -> str:

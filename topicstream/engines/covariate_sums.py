@@ -57,12 +57,16 @@ class TopicCounts(NamedTuple):
 
 
 class DistinctRows(NamedTuple):
-    """The distinct rows x of a block (``CovariateRows``), and alpha of each, float32[U, >= K]."""
+    """The distinct rows x of a block (``CovariateRows``), and alpha of each, float32[U, >= K].
+
+    periods: int64[U], the period of time that each is of (``engines/regimes.py``), -1: of none.
+    """
 
     indptr: Longs
     columns: Ints
     values: Floats
     alphas: Floats
+    periods: Longs
 
 
 class StepSums(NamedTuple):
@@ -80,6 +84,8 @@ class StepSums(NamedTuple):
         float64[F, F], of b A x x'.
     totals
         float64[2 K + 2], of alpha and of a over the documents, their number, and the sum of b.
+    periods
+        float64[2, T, K], of a and of b alpha over the documents of each period.
     """
 
     gradient: Doubles
@@ -90,6 +96,7 @@ class StepSums(NamedTuple):
     information: Doubles
     pooled: Doubles
     totals: Doubles
+    periods: Doubles
 
 
 class MeanWeight(NamedTuple):
@@ -177,8 +184,8 @@ def add_documents(
 
     held: whether ``slope`` and ``spread`` are needed.
     """
-    (indptr, columns, values, alphas) = rows
-    (gradient, curvature, slope, spread, squares, information, pooled, totals) = sums
+    (indptr, columns, values, alphas, periods) = rows
+    (gradient, curvature, slope, spread, squares, information, pooled, totals, of_periods) = sums
     ends = counts.ends
     topics = gradient.shape[1]
     row = RowSums(np.empty(topics), np.empty(topics), np.empty(topics))
@@ -201,6 +208,10 @@ def add_documents(
         for k in range(topics):
             totals[k] += docs * np.float64(alphas[u, k])
             totals[topics + k] += own[k]
+        if periods[u] >= 0:
+            for k in range(topics):
+                of_periods[0, periods[u], k] += own[k]
+                of_periods[1, periods[u], k] += below * np.float64(alphas[u, k])
         norm = 0.0
         for j in range(indptr[u], indptr[u + 1]):
             norm += abs(np.float64(values[j]))

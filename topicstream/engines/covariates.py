@@ -73,7 +73,18 @@ from topicstream.engines.covariate_sums import (
     TopicCounts,
     add_documents,
 )
-from topicstream.engines.deviations import excess_of_terms, fit_deviations
+from topicstream.engines.deviations import excess_of, excess_of_terms, fit_deviations
+from topicstream.engines.regimes import (
+    HELD,
+    PERIODS,
+    STATES,
+    WEIGHTS,
+    find_regimes,
+    join_periods,
+    move_regimes,
+    regime_params,
+    spread_coefficients,
+)
 from topicstream.engines.shapes import BlockShape, Buffer, PriorShape, Shape
 from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import FREE, Pull, exp, logs
@@ -222,7 +233,19 @@ def prior_params(prior: PriorShape | None, alpha: np.ndarray) -> dict[str, np.nd
     """Return the parameters that covariates add to an engine's."""
     if prior is None:
         return {}
-    return {LAMBDA: initial_coefficients(prior, alpha), DEVIATIONS: initial_deviations(prior)}
+    params = {LAMBDA: initial_coefficients(prior, alpha), DEVIATIONS: initial_deviations(prior)}
+    return params | regime_params(prior)
+
+
+def row_coefficients(
+    prior: PriorShape | None, params: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
+    """Return the coefficients of the columns of rows of covariates, None without any."""
+    if prior is None:
+        return None
+    if prior.regimes is None:
+        return params[LAMBDA]
+    return spread_coefficients(prior, params[LAMBDA], params[STATES])
 
 
 def prior_stats(shape: Shape) -> dict[str, int]:
@@ -231,7 +254,9 @@ def prior_stats(shape: Shape) -> dict[str, int]:
         return {}
     columns = shape.covariates.columns
     entries = columns * shape.topics
-    return {
+    periods = shape.covariates.periods
+    of_periods = {PERIODS: 2 * periods * shape.topics} if periods else {}
+    return of_periods | {
         "prior_gradient": entries,
         "prior_curvature": entries,
         "prior_slope": entries,
@@ -255,6 +280,15 @@ def prior_workspace(shape: Shape, block: BlockShape, dtype: str = "float32") -> 
     }
 
 
+def alphas_of(
+    prior: PriorShape, rows: CovariateRows, params: Mapping[str, np.ndarray], out: np.ndarray
+) -> np.ndarray:
+    """Fill alpha of a block's distinct rows of an engine's run into ``out``."""
+    coefficients = row_coefficients(prior, params)
+    assert coefficients is not None
+    return block_priors(rows, coefficients, out)
+
+
 def block_priors(rows: CovariateRows, coefficients: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Fill alpha of a block's distinct rows into ``out``, float32[U, >= K]."""
     topics = coefficients.shape[1]
@@ -273,8 +307,13 @@ def is_counted(pass_number: int, after: int) -> bool:
 
     ``after`` is the number of passes before priors are learned.
     """
-    since = pass_number - max(after, WAIT)
+    since = passes_since(pass_number, after)
     return 0 < since <= FIRST or (since > FIRST and since % EVERY == 0)
+
+
+def passes_since(pass_number: int, after: int) -> int:
+    """Count the passes since priors are learned, of which ``after`` come before."""
+    return pass_number - max(after, WAIT)
 
 
 def count_prior(
@@ -284,11 +323,12 @@ def count_prior(
     active: np.ndarray | None,
     alphas: np.ndarray,
     stats: Mapping[str, np.ndarray],
+    params: Mapping[str, np.ndarray],
     held: bool = False,
 ) -> None:
     """Add documents to a block's statistics, which ``round_stats`` completes.
 
-    theta, active, held: as of ``add_documents``. alphas: of ``block_priors``.
+    theta, active, held: as of ``add_documents``. alphas: of ``alphas_of``, with the same params.
     """
     prior = shape.covariates
     assert prior is not None
@@ -296,6 +336,11 @@ def count_prior(
     order = np.argsort(rows.pattern, kind="stable")
     ends = np.cumsum(np.bincount(rows.pattern, minlength=len(rows.indptr) - 1))
     nothing = np.zeros((len(theta), 0), np.uint16)
+    periods = np.full(len(rows.indptr) - 1, -1)
+    of_periods = np.zeros((2, 0, shape.topics))
+    if prior.regimes is not None:
+        rows, periods = join_periods(prior, rows, params[STATES])
+        of_periods = stats[PERIODS].reshape(2, prior.periods, shape.topics)
     sums = StepSums(
         stats["prior_gradient"].reshape(entries),
         stats["prior_curvature"].reshape(entries),
@@ -305,10 +350,11 @@ def count_prior(
         stats["prior_information"].reshape(entries),
         stats["prior_pooled"].reshape(prior.columns, prior.columns),
         stats["prior_sums"],
+        of_periods,
     )
     add_documents(
         TopicCounts(theta, nothing if active is None else active, order, ends),
-        DistinctRows(rows.indptr, rows.columns, rows.values, alphas),
+        DistinctRows(rows.indptr, rows.columns, rows.values, alphas, periods),
         sums,
         MeanWeight(prior.mean_weight, max(shape.length, 1.0)),
         held,
@@ -336,8 +382,11 @@ def round_stats(shape: Shape, stats: Mapping[str, np.ndarray]) -> None:
         "prior_information": 4.0 * norm * norm * tokens,
         "prior_pooled": norm * norm * tokens,
         "prior_sums": max(mass, tokens / LEAST_SUM),
+        PERIODS: tokens,
     }
     for name, bound in bounds.items():
+        if name not in stats:
+            continue
         quantum = quantum_of(2.0 * bound)
         figures = stats[name]
         np.divide(figures, quantum, out=figures)
@@ -350,6 +399,7 @@ def step_coefficients(
     params: dict[str, np.ndarray],
     stats: Mapping[str, np.ndarray],
     first_alpha: np.ndarray,
+    since: int = FIRST,
     fixed: int = 0,
     pull: Pull = FREE,
 ) -> dict[str, float]:
@@ -363,6 +413,8 @@ def step_coefficients(
         ``lambda`` and ``alpha`` change in place.
     first_alpha
         float64[K], alpha that training began with: the mean of the intercepts' prior.
+    since
+        Passes since priors are learned (``passes_since``).
     fixed
         The last topics whose alpha does not change.
     pull
@@ -382,6 +434,11 @@ def step_coefficients(
     squares = stats["prior_squares"].reshape(entries)
     information = stats["prior_information"].reshape(entries)
     excess = excess_of_terms(prior, squares, information)
+    found = None
+    if prior.regimes is not None:
+        term = prior.term_of == prior.term_of[prior.regimes.first]
+        of_term = excess_of(term, squares, information)
+        found = find_regimes(prior, coefficients, params[STATES], stats[PERIODS], of_term)
     ridge = (excess / deviations**2)[prior.term_of]
     curvature = stats["prior_curvature"].reshape(entries)
     gradient = stats["prior_gradient"].reshape(entries)
@@ -401,8 +458,15 @@ def step_coefficients(
         deviations[:] = fit_deviations(prior, deviations, coefficients + steps, told)
     steps *= bound_steps(prior, gradient, curvature + ridge[:, None], steps)
     steps[:, shape.topics - fixed :] = 0.0
+    if prior.regimes is not None and since <= HELD:
+        steps[prior.regimes.columns] = 0.0
     coefficients += steps
     params["alpha"][: shape.topics - fixed] = mean[: shape.topics - fixed]
+    if found is not None:
+        (states, weights) = found
+        if since <= HELD:
+            params[WEIGHTS][:] = weights
+        move_regimes(prior, coefficients, params[STATES], states)
     return {
         "alpha_sum": float(params["alpha"].sum()),
         "covariates_moved": float(np.abs(steps).max(initial=0.0)),

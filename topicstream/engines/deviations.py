@@ -24,11 +24,14 @@ def excess_of_terms(prior: PriorShape, squares: np.ndarray, information: np.ndar
     """
     excess = np.ones(len(prior.norms))
     for term in range(1, len(excess) if prior.learns_sd else 0):
-        own = prior.term_of == term
-        told = _sum(information[own])
-        if told > 0.0:
-            excess[term] = min(max(_sum(squares[own]) / told, 0.1), 100.0)
+        excess[term] = excess_of(prior.term_of == term, squares, information)
     return excess
+
+
+def excess_of(own: np.ndarray, squares: np.ndarray, information: np.ndarray) -> float:
+    """Compute J / I of some columns, bool[F]."""
+    told = _sum(information[own])
+    return min(max(_sum(squares[own]) / told, 0.1), 100.0) if told > 0.0 else 1.0
 
 
 def fit_deviations(

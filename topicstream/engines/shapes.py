@@ -14,6 +14,35 @@ from topicstream.numeric.tables.spec import DOCUMENTS, WORDS, bytes_of
 
 
 @dataclass(frozen=True)
+class RegimeShape:
+    """Periods that training divides into regimes (``engines/regimes.py``).
+
+    Attributes
+    ----------
+    first
+        The column of the second regime, or of the second period in rows of covariates.
+    regimes
+        Their number.
+    documents
+        int64[T], the documents of each period.
+    """
+
+    first: int
+    regimes: int
+    documents: np.ndarray
+
+    @property
+    def periods(self) -> int:
+        """Return the number of periods, T."""
+        return len(self.documents)
+
+    @property
+    def columns(self) -> slice:
+        """Return the columns of all regimes but the first."""
+        return slice(self.first, self.first + self.regimes - 1)
+
+
+@dataclass(frozen=True)
 class PriorShape:
     """The covariates that the documents' alpha depends on: alpha_dk = exp(x_d lambda_k).
 
@@ -38,6 +67,8 @@ class PriorShape:
     begin, begin_sd
         float64[F, K], float64[terms], the coefficients and deviations that training begins with,
         or None.
+    regimes
+        Periods that are columns of rows of covariates, but share the coefficients of regimes.
     """
 
     names: tuple[str, ...]
@@ -51,11 +82,23 @@ class PriorShape:
     mean_weight: float = 0.0
     begin: np.ndarray | None = None
     begin_sd: np.ndarray | None = None
+    regimes: RegimeShape | None = None
 
     @property
     def columns(self) -> int:
         """Return the number of columns, F."""
         return len(self.names)
+
+    @property
+    def periods(self) -> int:
+        """Return the number of periods that are divided into regimes, 0 without any."""
+        return 0 if self.regimes is None else self.regimes.periods
+
+    @property
+    def row_columns(self) -> int:
+        """Return the number of columns of rows of covariates."""
+        regimes = self.regimes
+        return self.columns + (0 if regimes is None else regimes.periods - regimes.regimes)
 
     def most_rows(self, docs: int) -> int:
         """Bound the distinct rows of so many documents."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from topicstream.model.design import (
     group_rows,
 )
 from topicstream.model.formula import Covariate
+from topicstream.model.regimes import Regimes
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import checksum
 
@@ -79,7 +81,13 @@ def survey_covariates(corpus: Corpus, formula: str) -> PriorDesign:
                 f"s({column}): a document may have several values of {column}, which make no "
                 f"curve; leave out s()"
             )
-        covariate = Covariate(
+        if listed and factor.regimes:
+            raise InputError(
+                f"{factor}: a document may have several values of {column}, which have no order; "
+                f"regimes are of dates or whole numbers"
+            )
+        coding = partial(Regimes, regimes=factor.regimes, period=factor.period)
+        covariate = (coding if factor.regimes else Covariate)(
             column,
             factor.df,
             counts=counts[column].copy(),

@@ -27,9 +27,9 @@ from topicstream.model.formula import (
     Covariate,
     Design,
     Factor,
-    as_number,
     parse_formula,
 )
+from topicstream.model.regimes import Regimes
 
 MOST_CATEGORIES = 1_000
 MOST_COLUMNS = 1_000
@@ -113,6 +113,8 @@ class CovariateEntry(Record, omit_defaults=True):
     ----------
     documents
         Training documents of each level.
+    regimes, period, starts, weights
+        Of a ``Regimes``, that has so many.
     """
 
     column: str
@@ -128,10 +130,26 @@ class CovariateEntry(Record, omit_defaults=True):
     missing: list[str] = []
     listed: Count = 0
     absent: Count = 0
+    regimes: Count = 0
+    period: str = ""
+    starts: list[int] = []
+    weights: list[dict[str, float]] = []
+
+    def __post_init__(self) -> None:
+        if self.regimes and not len(self.starts) == len(self.levels) == self.regimes:
+            raise ValueError("covariates: not one start for each regime")
 
     def covariate(self) -> Covariate:
         """Return the coding of the column."""
-        return Covariate(
+        own: dict[str, Any] = {}
+        if self.regimes:
+            own = {
+                "regimes": self.regimes,
+                "period": self.period,
+                "starts": list(self.starts),
+                "weights": list(self.weights),
+            }
+        return (Regimes if self.regimes else Covariate)(
             self.column,
             self.df,
             counts=Counter(dict(zip(self.levels, self.documents, strict=False))),
@@ -147,6 +165,7 @@ class CovariateEntry(Record, omit_defaults=True):
             keeps_absent=True,
             absent=self.absent,
             scale=self.scale,
+            **own,
         )
 
 
@@ -166,6 +185,7 @@ def entry_of(covariate: Covariate, df: int) -> CovariateEntry:
         missing=sorted(covariate.missing),
         listed=covariate.listed,
         absent=covariate.absent,
+        **(covariate.entry_fields() if isinstance(covariate, Regimes) else {}),
     )
 
 
@@ -260,16 +280,20 @@ class Unseen:
             )
         for column, number in self.absent.items():
             taken = "its coefficients are 0" if ranges[column].levels else "the mean is taken"
+            if isinstance(ranges[column], Regimes):
+                taken = "the first regime is taken"
             lines.append(
                 f"{column}: {_documents(number, 'has', 'have')} no value, which the model has not "
                 f"met; {taken}"
             )
         for column, number in self.beyond.items():
             covariate = ranges[column]
+            taken = "the effect is held at its end"
+            if isinstance(covariate, Regimes):
+                taken = "the first or the last regime is taken"
             lines.append(
-                f"{column}: {_documents(number, 'lies', 'lie')} outside of {covariate.low:.6g} to "
-                f"{covariate.high:.6g}, the range that the model learned from; the effect is held "
-                f"at its end"
+                f"{column}: {_documents(number, 'lies', 'lie')} outside of "
+                f"{covariate.range_text()}, the range that the model learned from; {taken}"
             )
         return lines
 
@@ -320,6 +344,31 @@ class PriorDesign(Design):
         if any(c.listed or not c.levels for c in unlike):
             return 0
         return prod(len(c.levels) + 1 for c in unlike)
+
+    @property
+    def timed(self) -> Regimes | None:
+        """Return the column that is divided into regimes, None without any."""
+        columns = self.covariates.values()
+        return next((c for c in columns if isinstance(c, Regimes)), None)
+
+    @property
+    def undivided(self) -> tuple[Regimes, int] | None:
+        """Return what training divides into regimes, and its first column, None without any."""
+        for (_, places, _), factors in zip(columns_of_terms(self), self.terms, strict=True):
+            covariate = self.covariates[factors[0]]
+            if isinstance(covariate, Regimes) and not covariate.is_divided:
+                return covariate, places.start
+        return None
+
+    def divided(self, states: np.ndarray, weights: np.ndarray) -> PriorDesign:
+        """Return the design with the regimes that training has found (``Regimes.divided``)."""
+        covariates = {
+            factor: covariate.divided(states, weights)
+            if isinstance(covariate, Regimes) and not covariate.is_divided
+            else covariate
+            for factor, covariate in self.covariates.items()
+        }
+        return PriorDesign.of(self.formula, covariates)
 
     def entry(self, **prior: Any) -> CovariatesEntry:
         """Describe the design for a model's manifest, and the prior of its coefficients."""
@@ -372,6 +421,9 @@ class PriorDesign(Design):
         """Say how documents without a value are coded, a line for each column that has some."""
         lines = []
         for covariate in {c.column: c for c in self.covariates.values()}.values():
+            if isinstance(covariate, Regimes):
+                number = counted(len(covariate.levels), covariate.period or "different number")
+                lines.append(f"{covariate}: of {number} with documents, {covariate.range_text()}")
             if not covariate.absent:
                 continue
             how = (
@@ -420,7 +472,7 @@ def _dictionary_rows(
     elif covariate.df:
         table[-1] = covariate.matrix([covariate.mean])[0]
     without = int(times[-1])
-    if covariate.levels:
+    if covariate.levels and not isinstance(covariate, Regimes):
         place = {level: i for i, level in enumerate(covariate.levels)}
         for row, text in enumerate(texts):
             at = place.get(text, -1)
@@ -430,7 +482,7 @@ def _dictionary_rows(
                 unseen.levels.setdefault(covariate.column, Counter())[text] += int(times[row])
         _note_absent(covariate, without, unseen)
         return table
-    numbers = [as_number(text, covariate.column) for text in texts]
+    numbers = [covariate.number_of(text) for text in texts]
     known = np.array([number is not None for number in numbers], np.bool_)
     x = np.array([number for number in numbers if number is not None], np.float64)
     table[np.flatnonzero(~known)] = table[-1]  # text where numbers were expected

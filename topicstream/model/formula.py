@@ -7,6 +7,8 @@ A formula is a sum of terms; a term is a product of variables:
     a * b        a + b + a:b
     s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as
     stm's ``s()``
+    regimes(x, 5), regimes(x, 5, month)    five regimes of a date (by months) or of whole numbers
+    such as years, whose bounds are learned (model/regimes.py); in a prior only
 
 Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all
 others as categories: one column for each value but the first, the most frequent by default, which
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from math import fsum, isfinite, prod, sqrt
@@ -37,8 +39,13 @@ DAYS = 365.25
 """Mean days of a year."""
 ABSENT = "(missing)"
 """Name of the category of documents without a value."""
+MOST_REGIMES = 20
+PERIODS = ("year", "quarter", "month", "day")
+"""Periods of dates, the coarsest first, of which regimes consist."""
 _FACTOR = re.compile(
-    r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)|(?P<name>[\w.-]+))\s*"
+    r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)"
+    r"|regimes\(\s*(?P<timed>[\w.-]+)\s*,\s*(?P<regimes>\d+)\s*(?:,\s*(?P<period>\w+)\s*)?\)"
+    r"|(?P<name>[\w.-]+))\s*"
 )
 
 
@@ -52,12 +59,21 @@ class Factor:
         The column of the documents' metadata.
     df
         Degrees of freedom of the variable's curve; 0: it enters as it is.
+    regimes
+        Regimes that the variable is divided into; 0: it is not.
+    period
+        What regimes of dates consist of, one of ``PERIODS``; "": chosen by the documents.
     """
 
     column: str
     df: int = 0
+    regimes: int = 0
+    period: str = ""
 
     def __str__(self) -> str:
+        if self.regimes:
+            period = f", {self.period}" if self.period else ""
+            return f"regimes({self.column}, {self.regimes}{period})"
         return self.column if not self.df else f"s({self.column})"
 
 
@@ -81,27 +97,79 @@ def parse_formula(text: str) -> list[Term]:
     terms: dict[Term, None] = {}
     for summand in text.strip().removeprefix("~").split("+"):  # as R writes formulas
         parts = re.split("([*:])", summand)
-        factors = []
-        for part in parts[::2]:
-            match = _FACTOR.fullmatch(part)
-            if match is None:
-                raise UsageError(
-                    f"formula {text!r}: expected a column or s(column) at "
-                    f"{part.strip()[:40]!r}; write for example 'party * s(date)'"
-                )
-            df = int(match["df"] or SMOOTH_DF) if match["smooth"] else 0
-            if df and df < DEGREE:
-                raise UsageError(
-                    f"formula {text!r}: s({match['smooth']}, {df}): a cubic curve has at least "
-                    f"{DEGREE} degrees of freedom"
-                )
-            factors.append(Factor(match["smooth"] or match["name"], df))
+        factors = [_read_factor(text, part) for part in parts[::2]]
         if {"*", ":"} <= set(parts):
             raise UsageError(f"formula {text!r}: write * and : in terms of their own")
         sizes = range(1, len(factors) + 1) if "*" in parts else [len(factors)]
         for size in sizes:
             terms |= dict.fromkeys(combinations(factors, size))
+    _check_regimes(text, terms)
     return sorted(terms, key=len)
+
+
+def _read_factor(formula: str, part: str) -> Factor:
+    """Read a variable of a formula.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+    """
+    match = _FACTOR.fullmatch(part)
+    if match is None:
+        raise UsageError(
+            f"formula {formula!r}: expected a column, s(column) or regimes(column, 5) at "
+            f"{part.strip()[:40]!r}; write for example 'party * s(date)'"
+        )
+    if match["regimes"]:
+        number = int(match["regimes"])
+        period = match["period"] or ""
+        if not 2 <= number <= MOST_REGIMES:
+            raise UsageError(
+                f"formula {formula!r}: {number} regimes; choose 2 to {MOST_REGIMES}, such as "
+                f"regimes({match['timed']}, 5)"
+            )
+        if period not in ("", *PERIODS):
+            raise UsageError(
+                f"formula {formula!r}: {period!r} is no period of dates; choose "
+                f"{', '.join(PERIODS)}"
+            )
+        return Factor(match["timed"], 0, number, period)
+    df = int(match["df"] or SMOOTH_DF) if match["smooth"] else 0
+    if df and df < DEGREE:
+        raise UsageError(
+            f"formula {formula!r}: s({match['smooth']}, {df}): a cubic curve has at least "
+            f"{DEGREE} degrees of freedom"
+        )
+    return Factor(match["smooth"] or match["name"], df)
+
+
+def _check_regimes(formula: str, terms: Iterable[Term]) -> None:
+    """Refuse regimes in products, several of them, and other terms of their column.
+
+    Raises
+    ------
+    UsageError
+        Naming the formula.
+    """
+    factors = dict.fromkeys(factor for term in terms for factor in term)
+    timed = [factor for factor in factors if factor.regimes]
+    if not timed:
+        return
+    if len(timed) > 1:
+        raise UsageError(
+            f"formula {formula!r}: {timed[0]} and {timed[1]}; a formula may have one regimes()"
+        )
+    if any(len(term) > 1 and timed[0] in term for term in terms):
+        raise UsageError(
+            f"formula {formula!r}: {timed[0]} stands in a product; write it as a term of its own"
+        )
+    for factor in factors:
+        if factor.column == timed[0].column and not factor.regimes:
+            raise UsageError(
+                f"formula {formula!r}: {factor.column} stands in {timed[0]} and in {factor}; "
+                f"leave one out"
+            )
 
 
 def _plain_number(text: str) -> float | None:
@@ -208,7 +276,7 @@ class Covariate:
         if self.listed:
             self._code_categories(next(iter(self.counts)))
             return
-        numbers = {value: as_number(value, self.column) for value in self.counts}
+        numbers = {value: self.number_of(value) for value in self.counts}
         known = {value: number for value, number in numbers.items() if number is not None}
         others = numbers.keys() - known.keys()
         distinct = known if others <= NO_NUMBER and known else numbers
@@ -225,6 +293,14 @@ class Covariate:
         else:
             text = next(value for value in numbers if value not in known)
             self._code_categories(text)
+
+    def number_of(self, text: str) -> float | None:
+        """Read a value of a column of numbers or dates, None for other text."""
+        return as_number(text, self.column)
+
+    def range_text(self) -> str:
+        """Describe the range of a column of numbers."""
+        return f"{self.low:.6g} to {self.high:.6g}"
 
     def _code_numbers(self, numbers: dict[str, float]) -> None:
         """Note range, mean and kind of numbers or dates, and place the knots of a curve."""

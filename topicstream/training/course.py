@@ -15,7 +15,7 @@ import numpy as np
 from topicstream.base.errors import TopicsError
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, passes_needed
-from topicstream.engines.covariates import LAMBDA
+from topicstream.engines.covariates import row_coefficients
 from topicstream.model.design import PriorDesign
 from topicstream.model.top import Best
 from topicstream.model.topic_kinds import EMPTY
@@ -100,8 +100,9 @@ class Course:
             without held-out documents.
         """
         if self._engine.about.completion:
+            coefficients = row_coefficients(self._engine.shape.covariates, params)
             perplexity = low = self._heldout.perplexity(
-                tables["phi"], params["alpha"], float(params["beta"][0]), params.get(LAMBDA)
+                tables["phi"], params["alpha"], float(params["beta"][0]), coefficients
             )
         else:
             nats, perplexity = self._heldout.likelihood(tables, params) or (None, None)
@@ -174,9 +175,8 @@ class Course:
             )
         beta = float(params["beta"][0])
         if value is None:
-            value = self._heldout.perplexity(
-                tables["phi"], params["alpha"], beta, params.get(LAMBDA)
-            )
+            coefficients = row_coefficients(self._engine.shape.covariates, params)
+            value = self._heldout.perplexity(tables["phi"], params["alpha"], beta, coefficients)
         if value is None:
             return []
         return warn_of_worse_than_unigram(

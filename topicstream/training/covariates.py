@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isqrt
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from topicstream.base.text import counted
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines, find
-from topicstream.engines.covariates import block_priors
-from topicstream.engines.shapes import PriorShape
+from topicstream.engines.covariates import DEVIATIONS, block_priors
+from topicstream.engines.regimes import STATES, WEIGHTS, initial_states
+from topicstream.engines.shapes import PriorShape, RegimeShape
 from topicstream.evaluation.covariates import CovariateFile, survey_covariates, write_covariates
 from topicstream.model.design import (
     CovariatesEntry,
@@ -70,8 +71,12 @@ def find_design(config: TrainConfig, corpus: Corpus, progress: Progress) -> Prio
             progress.say(f"covariates: {line}")
     else:
         design = entry.design()
+    number = len(design.names) - 1
+    if design.undivided is not None:
+        (regimes, _) = design.undivided
+        number -= len(regimes.levels) - regimes.regimes
     progress.say(
-        f"covariates: {config.covariates}: {counted(len(design.names) - 1, 'coefficient')} a topic "
+        f"covariates: {config.covariates}: {counted(number, 'coefficient')} a topic "
         f"beside the intercept"
     )
     return design
@@ -96,6 +101,10 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
     """
     if design is None:
         return None
+    regimes = _regime_shape(design, topics)
+    patterns = design.patterns
+    if regimes is not None:
+        design = design.divided(initial_states(regimes), np.zeros((0, regimes.periods)))
     columns = len(design.names)
     if columns * topics > MOST_COEFFICIENTS:
         raise InputError(
@@ -114,14 +123,36 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
         tuple(design.names),
         term_of,
         np.array(norms),
-        design.patterns,
+        patterns,
         longest_row(design),
         FIRST_SD if config.covariate_sd is None else config.covariate_sd,
         config.intercept_sd,
         config.covariate_sd is None,
         config.covariate_means,
         *_begin(config, columns, topics),
+        regimes,
     )
+
+
+def _regime_shape(design: PriorDesign, topics: int) -> RegimeShape | None:
+    """Describe the periods that training divides into regimes, None without any.
+
+    Raises
+    ------
+    InputError
+        If there are too many of them for so many topics.
+    """
+    if design.undivided is None:
+        return None
+    covariate, first = design.undivided
+    periods = len(covariate.levels)
+    if periods * topics > MOST_COEFFICIENTS:
+        raise InputError(
+            f"--covariates: {covariate}: {periods:,} periods of {topics:,} topics make "
+            f"{periods * topics:,} sums, at most {MOST_COEFFICIENTS:,} can be kept; use at most "
+            f"{MOST_COEFFICIENTS // periods:,} topics (-K), or a coarser period"
+        )
+    return RegimeShape(first, covariate.regimes, covariate.documents)
 
 
 def _check_price(numbers: int, topics: int) -> None:
@@ -166,16 +197,22 @@ def _begin(
     return coefficients, np.array([entry.intercept_sd, *entry.learned_sd]) if learned else None
 
 
-def entry_of_run(design: PriorDesign, prior: PriorShape, deviations: np.ndarray) -> CovariatesEntry:
-    """Describe the prior of a finished run for its model's manifest.
+def final_design(design: PriorDesign, params: Mapping[str, np.ndarray]) -> PriorDesign:
+    """Return the design of a run's model, with the regimes that it has found."""
+    if design.undivided is None:
+        return design
+    return design.divided(params[STATES].astype(np.int64), params[WEIGHTS])
 
-    ``deviations`` of the terms: float64[terms].
-    """
-    return design.entry(
+
+def entry_of_run(
+    design: PriorDesign, prior: PriorShape, params: Mapping[str, np.ndarray]
+) -> CovariatesEntry:
+    """Describe the prior of a finished run for its model's manifest."""
+    return final_design(design, params).entry(
         slope_sd=prior.slope_sd,
         intercept_sd=prior.intercept_sd,
         mean_weight=prior.mean_weight,
-        learned_sd=deviations[1:].tolist() if prior.learns_sd else [],
+        learned_sd=params[DEVIATIONS][1:].tolist() if prior.learns_sd else [],
     )
 
 

@@ -29,14 +29,13 @@ from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines.base import VectorEngine, passes_needed
-from topicstream.engines.covariates import DEVIATIONS
 from topicstream.model.manifest import Origin, as_origin, origin_of, read_ids
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_kinds import dead_warning, describe_topics
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.training.config import TrainConfig
-from topicstream.training.covariates import TABLE, entry_of_run
+from topicstream.training.covariates import TABLE, entry_of_run, final_design
 from topicstream.training.executor import Executor, Job, MakeExecutor, Remote
 from topicstream.training.plan import Allowance, wider_rounds
 from topicstream.training.rehearsal import rehearsal_config, rehearse
@@ -341,7 +340,8 @@ def _write_tables(writer: ModelWriter, session: Session) -> None:
         writer.write_rows(0, engine.model_rows(session.params))
     if run.design is not None:
         coefficients = session.params[TABLE]
-        columns = iter([pa.array(run.design.names, pa.large_string())])
+        design = final_design(run.design, session.params)
+        columns = iter([pa.array(design.names, pa.large_string())])
         (rows, topics) = coefficients.shape
         writer.add_table(TABLE, rows, topics, names=columns).write_rows(0, coefficients)
     for name in engine.about.stored_params:
@@ -393,7 +393,7 @@ def _origin(session: Session, reason: str) -> Origin:
     if run.design is not None:
         prior = run.engine.shape.covariates
         assert prior is not None
-        manifest["covariates"] = entry_of_run(run.design, prior, session.params[DEVIATIONS])
+        manifest["covariates"] = entry_of_run(run.design, prior, session.params)
     return origin_of(as_origin(manifest), topic_names=topic_names)
 
 

@@ -445,7 +445,8 @@ def _prior_bytes(engine: Engine, block: BlockShape) -> StartMemory:
     prior = engine.shape.covariates
     if prior is None:
         return NOTHING
-    coefficients = Array((12, prior.columns, engine.shape.topics), np.float64)
+    columns = 12 * prior.columns + (2 * prior.row_columns if prior.periods else 0)
+    coefficients = Array((columns, engine.shape.topics), np.float64)
     rows = prior.most_rows(block.docs)
     coded = [Array((block.docs,), np.int32), Array((rows, 1 + prior.longest), np.int64)]
     return StartMemory(coefficients.nbytes, total_bytes(coded))

@@ -22,11 +22,12 @@ from topicstream.engines.base import (
     new_stats,
     phase_of,
 )
+from topicstream.engines.covariates import row_coefficients
 from topicstream.evaluation.covariates import CovariateFile
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.table import Table
 from topicstream.training.course import Course, check_pass
-from topicstream.training.covariates import TABLE, mean_prior, write_rows_of_run
+from topicstream.training.covariates import mean_prior, write_rows_of_run
 from topicstream.training.executor import Job
 from topicstream.training.passes import START, Pass, PassRunner
 from topicstream.training.setup import TrainingRun
@@ -466,7 +467,9 @@ class Session:
         """Set alpha to the mean of the documents' own, where it depends on their covariates."""
         if self._covariates is None:
             return
-        mean = mean_prior(self._covariates, self.run.grid, self.params[TABLE])
+        coefficients = row_coefficients(self.engine.shape.covariates, self.params)
+        assert coefficients is not None
+        mean = mean_prior(self._covariates, self.run.grid, coefficients)
         self.params["alpha"][:] = mean
 
     def end(self, reason: str) -> None:

@@ -23,6 +23,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_sample
 from topicstream.engines import engines, find
 from topicstream.engines.base import TOPICS, About, BlockShape, Engine, Layout, Shape, passes_needed
+from topicstream.engines.covariates import passes_since
+from topicstream.engines.regimes import HELD
 from topicstream.engines.shapes import PriorShape
 from topicstream.model.design import PriorDesign
 from topicstream.model.manifest import read_manifest
@@ -514,6 +516,14 @@ def _warn_of_unlearned_covariates(engine: Engine, passes: int, progress: Progres
         progress.say(
             f"warning: priors are learned after pass {after} and the run has {passes}, so "
             f"--covariates will change nothing; use more --passes, or a lower --learn-after"
+        )
+        return
+    prior = engine.shape.covariates
+    if prior is not None and prior.periods and passes_since(passes, after) <= HELD:
+        least = passes - passes_since(passes, after) + HELD + 1
+        progress.say(
+            f"warning: --covariates: regimes need {least} passes to be found and used, and the "
+            f"run has {passes}; use more --passes"
         )
 
 

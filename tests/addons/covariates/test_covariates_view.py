@@ -16,7 +16,7 @@ from topicstream.addons.covariates.view import (
     predicted_rows,
     values_of,
 )
-from topicstream.base.errors import InputError
+from topicstream.base.errors import InputError, UsageError
 from topicstream.base.progress import Shown
 from topicstream.cli.main import run as run_command
 from topicstream.model.design import CovariateEntry, CovariatesEntry
@@ -157,6 +157,47 @@ def test_curves_stand_at_their_values():
     dates = values_of([{"value": "-0207-03-01"}, {"value": "1999-12-31"}])
     assert dates.tolist()[1].year == 1999 and kind_of(dates) == "date"
     assert kind_of(values_of([{"value": "0.25"}, {"value": "1"}])) == "number"
+
+
+@pytest.fixture(scope="module")
+def regimes(models):
+    given = {"topics": 2, "passes": 24, "algo": "bp", "progress": False}
+    topicstream.train(
+        models / "corpus.zarr", models / "regimes", covariates="regimes(date, 2) + party", **given
+    )
+    return models / "regimes"
+
+
+def test_regimes_are_shown_in_order_of_time(models, regimes, capsys):
+    arguments = ["show", "--covariates", "--model", str(regimes)]
+    assert not run_command([*arguments, "--corpus", str(models / "corpus.zarr")])
+    told = capsys.readouterr().out
+    (names,) = [line for line in told.splitlines() if line.startswith("regimes of date: ")]
+    first, second = names.removeprefix("regimes of date: ").split(", ")
+    assert first.startswith("1990 to ") and second.endswith("2009")
+    assert f"and elsewhere: {second[:4]} " in told
+    assert "the intervals and stars take the change points as given" in told
+    lines = [line for line in told.splitlines() if line.startswith("       date: ")]
+    assert len(lines) == 2
+    assert all(0 < line.index(first) < line.index(second) for line in lines)
+
+
+def test_regimes_are_steps_over_time(models, regimes, tmp_path):
+    picture = tmp_path / "shares.svg"
+    given = {"corpus": models / "corpus.zarr", "covariates": True, "progress": False}
+    rows = topicstream.show(regimes, plot=str(picture), **given)
+    assert "by date" in picture.read_text()
+    dates = [row for row in rows if row["variable"] == "date" and row["topic"] == 0]
+    timed = TopicModel.open(regimes).manifest.covariates.design().timed
+    assert [row["value"] for row in dates] == timed.levels
+    assert [row["documents"] for row in dates] == timed.documents.tolist()
+    edges = timed.edges()
+    assert edges[0] == 1990 and edges[-1] == 2010
+
+
+def test_effects_refuse_regimes(models):
+    with pytest.raises(UsageError, match=r"learned in training .*take date or s\(date\)"):
+        topicstream.effects("regimes(date, 2)", models / "with", models / "corpus.zarr")
 
 
 def test_a_model_without_covariates_is_refused(models):

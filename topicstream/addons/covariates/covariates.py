@@ -178,6 +178,11 @@ def _fit(config: EffectsConfig) -> Effects:
     view = shown.view
     corpus = open_model_corpus(model, config.corpus)
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
+    if timed := [factor for factor in factors if factor.regimes]:
+        raise UsageError(
+            f"formula {config.formula!r}: the regimes of {timed[0]} are learned in training "
+            f"(`train --covariates`); take {timed[0].column} or s({timed[0].column}) here"
+        )
     room = room_beside_scoring(model, config.memory, shown.threads)
     design, sample = _survey(corpus, terms, factors, parse_references(config.reference), room)
     chosen = shown.columns(config.topics)

@@ -25,6 +25,7 @@ from topicstream.display.view import ModelView
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.model.design import MOST_LISTED, PriorDesign
 from topicstream.model.formula import Covariate, as_days
+from topicstream.model.regimes import Regimes
 
 POINTS = 40
 """Points of a curve."""
@@ -41,6 +42,7 @@ EXCLUDED = (
     "overlap, shares come out too equal, and of 2,000 documents they held 41 to 87 %; a star is "
     "about a difference between values, where that error cancels"
 )
+UNSURE = "the intervals and stars take the change points as given"
 PLAIN_HEAD = "predicted shares, the other covariates at their reference or mean"
 REACH = 1.96
 """Standard errors of a 95 % interval."""
@@ -107,6 +109,12 @@ class CovariatesView(ModelView, heeds=("topics",)):
             rows.append(self._rows_of(covariate, [name for name, _ in values], predicted, reason))
         return pa.concat_tables(rows)
 
+    @property
+    def timed(self) -> Regimes | None:
+        """The covariate that is divided into regimes, None without any."""
+        entry = self.shown.trained.manifest.covariates
+        return None if entry is None else entry.design().timed
+
     def _errors(self, columns: int, topics: int) -> tuple[np.ndarray | None, str | None]:
         """Draw errors of the coefficients, None with the reason where that cannot be."""
         draws = draws_of(columns, topics)
@@ -161,7 +169,7 @@ class CovariatesView(ModelView, heeds=("topics",)):
             if self.out is not None:
                 write_table(table, self.out, force=self.force, caption="Predicted shares of topics")
             if figure is not None:
-                drawn = draw(table.to_pylist(), figure)
+                drawn = draw(table.to_pylist(), figure, self.timed)
         if self.out is not None:
             tell.say(f"{self.out}: {len(table):,} rows")
         if figure is not None:
@@ -175,12 +183,18 @@ class CovariatesView(ModelView, heeds=("topics",)):
             return []
         known = any(row["low"] is not None for row in result)
         out = [HEAD, EXCLUDED] if known else [PLAIN_HEAD]
+        timed = self.timed
+        if timed is not None:
+            out += [UNSURE] if known else []
+            out += timed.lines()
         for topic in dict.fromkeys(row["topic"] for row in result):
             own = [row for row in result if row["topic"] == topic]
             out.append(f"{topic:>4} {escaped(shortened(own[0]['label'], 60))}")
             for variable in dict.fromkeys(row["variable"] for row in own):
                 rows = [row for row in own if row["variable"] == variable]
-                out.append(f"       {escaped(variable)}: {describe(rows, width or 80)}")
+                in_time = timed is not None and variable == timed.column
+                text = describe(rows, width or 80, in_time)
+                out.append(f"       {escaped(variable)}: {text}")
         return out
 
 
@@ -319,8 +333,10 @@ def predicted_rows(
     return np.concatenate(out, axis=1)
 
 
-def describe(rows: list[dict[str, Any]], width: int) -> str:
-    """Describe the shares of a topic by one variable."""
+def describe(rows: list[dict[str, Any]], width: int, in_time: bool = False) -> str:
+    """Describe the shares of a topic by one variable, all of regimes in order of time."""
+    if in_time:
+        return ", ".join(one_value(row) for row in rows)
     shares = [row["share"] for row in rows]
     if rows[0]["documents"] is None:
         curve = sparkline(shares, max(8, min(40, width - 60)))
@@ -339,8 +355,11 @@ def one_value(row: dict[str, Any]) -> str:
     return f"{text}{star} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
 
 
-def draw(rows: list[dict[str, Any]], figure: Figure) -> int:
-    """Draw a panel for each topic and variable, those that vary most, and count them."""
+def draw(rows: list[dict[str, Any]], figure: Figure, timed: Regimes | None = None) -> int:
+    """Draw a panel for each topic and variable, those that vary most, and count them.
+
+    The regimes of ``timed`` are steps over time.
+    """
     panels: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for row in rows:
         panels.setdefault((row["topic"], row["variable"]), []).append(row)
@@ -348,13 +367,18 @@ def draw(rows: list[dict[str, Any]], figure: Figure) -> int:
     chosen = sorted(sorted(panels, key=lambda key: -spread[key])[:PLOTTED])
     for axis, key in zip(figure.add_panels(len(chosen), across=3), chosen, strict=True):
         own = panels[key]
-        shares = [100 * row["share"] for row in own]
+        shares = 100 * np.array([row["share"] for row in own])
         figure.set_title(axis, f"{key[0]} {shortened(own[0]['label'], 24)}, by {key[1]}")
         names = [figure.escape_formulas(shortened(row["value"], 18)) for row in own]
-        is_curve = own[0]["documents"] is None
-        places = values_of(own) if is_curve else np.arange(len(own))
+        in_time = timed is not None and key[1] == timed.column
+        is_curve = in_time or own[0]["documents"] is None
         ends = [(row["low"], row["high"]) for row in own if row["low"] is not None]
         low, high = 100 * np.array(ends).T if ends else (shares, shares)
+        if timed is not None and in_time:
+            places = np.repeat(timed.edges(), 2)[1:-1]
+            (shares, low, high) = (np.repeat(values, 2) for values in (shares, low, high))
+        else:
+            places = values_of(own) if is_curve else np.arange(len(own))
         if is_curve:
             axis.plot(places, shares, lw=1.2)
             axis.fill_between(places, low, high, alpha=0.18, lw=0)

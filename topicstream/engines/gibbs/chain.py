@@ -45,11 +45,11 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.engines.covariates import (
-    LAMBDA,
-    block_priors,
+    alphas_of,
     count_prior,
     count_topics,
     is_counted,
+    passes_since,
     prior_params,
     prior_stats,
     prior_workspace,
@@ -331,7 +331,7 @@ class Chain(Engine):
             return visit.params["alpha"][None], np.zeros(visit.block.n_docs, np.int32)
         rows = rows_of(visit.block)
         alphas = out.array("priors", (len(rows.indptr) - 1, padded(self.shape.topics)))
-        return block_priors(rows, visit.params[LAMBDA], alphas), rows.pattern
+        return alphas_of(self.shape.covariates, rows, visit.params, alphas), rows.pattern
 
     def _count_prior(self, visit: Visit, out: Out) -> None:
         """Add the topics of a block's documents to the statistics of their priors."""
@@ -349,7 +349,8 @@ class Chain(Engine):
             count_topics(ends[first : last + 1], out.state["z"], theta)
             some = rows._replace(pattern=rows.pattern[first:last])
             held = self.options.prior_pull > 0.0
-            count_prior(self.shape, some, theta[: last - first], None, alphas, out.stats, held)
+            of_some = theta[: last - first]
+            count_prior(self.shape, some, of_some, None, alphas, out.stats, visit.params, held)
         round_stats(self.shape, out.stats)
 
     @property
@@ -477,7 +478,8 @@ class Chain(Engine):
         first_alpha = self.initial_params()["alpha"]
         pull = self.options.prior_pull
         held = Pull(float(first_alpha[0]), pull, pull)
-        figures |= step_coefficients(self.shape, params, stats, first_alpha, pull=held)
+        since = passes_since(end.key.pass_number, self.options.learn_after)
+        figures |= step_coefficients(self.shape, params, stats, first_alpha, since, pull=held)
         figures |= self._learn_priors(end, n_k, float(first_alpha[0]))
         figures["alpha_sum"] = float(params["alpha"].sum())
         figures["beta"] = float(params["beta"][0])

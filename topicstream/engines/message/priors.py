@@ -32,10 +32,10 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.engines.covariates import (
-    LAMBDA,
-    block_priors,
+    alphas_of,
     count_prior,
     is_counted,
+    passes_since,
     prior_params,
     prior_stats,
     prior_workspace,
@@ -234,7 +234,7 @@ class Learning(Engine):
             return None
         rows = rows_of(visit.block)
         shape = len(rows.indptr) - 1, padded(self.shape.topics)
-        return block_priors(rows, visit.params[LAMBDA], out.array("priors", shape))
+        return alphas_of(self.shape.covariates, rows, visit.params, out.array("priors", shape))
 
     def count_for_priors(
         self,
@@ -253,7 +253,8 @@ class Learning(Engine):
         block = visit.block
         if alphas is not None and is_counted(visit.key.pass_number, self.learns_after):
             held = getattr(self.options, "prior_pull", 0.0) > 0.0
-            count_prior(self.shape, rows_of(block), theta, active, alphas, out.stats, held)
+            rows = rows_of(block)
+            count_prior(self.shape, rows, theta, active, alphas, out.stats, visit.params, held)
             round_stats(self.shape, out.stats)
         if not self.options.learn_priors or visit.key.pass_number <= self.learns_after:
             return
@@ -262,10 +263,17 @@ class Learning(Engine):
         if alphas is None:
             bins = out.stats["topic_bins"], out.stats["length_bins"]
             count_documents(theta, topics, active, *bins)
-        rows = (out.stats["row_bins"], out.stats["sampled"])
+        bins_of_words = (out.stats["row_bins"], out.stats["sampled"])
         weight = out.array("weight")
         count_words(
-            block.words, block.counts, block.vocab, phi.base, phi.counts, topics, weight, *rows
+            block.words,
+            block.counts,
+            block.vocab,
+            phi.base,
+            phi.counts,
+            topics,
+            weight,
+            *bins_of_words,
         )
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
@@ -286,7 +294,10 @@ class Learning(Engine):
             length = self.shape.tokens / max(self.shape.docs, 1) / SAYS_LITTLE
             mean = min(float(first["alpha"][0]), MOST / topics)
             held = Pull(mean, pull, pull * min(1.0, length**2))
-            figures = step_coefficients(self.shape, params, stats, first["alpha"], fixed, held)
+            since = passes_since(end.key.pass_number, self.learns_after)
+            figures = step_coefficients(
+                self.shape, params, stats, first["alpha"], since, fixed, held
+            )
             if self.options.learn_priors and stats["sampled"][0] > 0:
                 self._fit_beta(end, float(first["beta"][0]))
                 figures["beta"] = float(params["beta"][0])

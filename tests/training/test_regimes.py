@@ -1,0 +1,186 @@
+"""``topics train --covariates 'regimes(date, 3)'``: learned bounds, bits, new dates."""
+
+from __future__ import annotations
+
+import io
+import signal
+from itertools import count
+
+import numpy as np
+import pytest
+from checkpoint_bits import content_hash
+
+import topicstream
+from topicstream.base.errors import InputError, Interrupted
+from topicstream.base.progress import Shown
+from topicstream.cli.main import run as run_command
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.completion import score_model
+from topicstream.model.topic_model import TopicModel
+from topicstream.training.loop import train
+from topicstream.training.passes import PassRunner
+
+FORMULA = "regimes(date, 3) + party"
+PLANTED = ["1990 to 1993", "1994 to 2002", "2003 to 2009"]
+STATES = np.searchsorted([1994, 2003], np.arange(1990, 2010), side="right")
+SHARES = np.array([[0.6, 0.2, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1], [0.1, 0.2, 0.1, 0.6]])
+
+
+def documents(number, seed=0):
+    """Short documents of twenty years, of which topics change in 1994 and 2003."""
+    rng = np.random.default_rng(seed)
+    listed = []
+    for d in range(number):
+        year = int(rng.integers(1990, 2010))
+        shares = rng.dirichlet(2.0 * SHARES[STATES[year - 1990]])
+        words = rng.multinomial(8, shares).repeat(1)
+        text = [
+            f"{'abcd'[k] * 3}{'efghijklmn'[i]}"
+            for k, times in enumerate(words.tolist())
+            for i in rng.integers(0, 10, times).tolist()
+        ]
+        document = {"id": f"d{d}", "text": " ".join(text), "party": ("red", "blue")[d % 2]}
+        listed.append(document | ({"date": f"{year}-05-01"} if d % 9 else {}))
+    return listed
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("regimes") / "corpus.zarr"
+    meta = {"party": "party", "date": "date"}
+    given = {"meta": meta, "heldout": 0.1, "min_df": 1, "progress": False}
+    topicstream.ingest(documents(900), out=path, **given)
+    return path
+
+
+def run(corpus, model, algo="sparse-bp", **given):
+    options = {"topics": 4, "passes": 14, "tol": 0, "threads": 1, "covariates": FORMULA}
+    if algo == "sparselda":
+        given = {"learn_after": 0, **given}
+    keywords = {**options, "block_cells": 1000, "round_blocks": 3, "progress": Shown(-1), **given}
+    return train(corpus, model, algo=algo, **keywords)
+
+
+@pytest.fixture(scope="module")
+def model(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "model"
+    run(corpus, folder, passes=30, block_cells=None, round_blocks=None)
+    return folder
+
+
+@pytest.mark.parametrize("algo", ["bp", "cvb0", "sparse-bp", "sparselda"])
+def test_planted_regimes_are_found(corpus, tmp_path, algo):
+    run(corpus, tmp_path / "model", algo, passes=20)
+    opened = TopicModel.open(tmp_path / "model")
+    dates = opened.manifest.covariates.design().timed
+    assert dates.levels == PLANTED
+    assert [max(weights, key=weights.get) for weights in dates.weights] == ["1994", "2003"]
+    names = [f"date={PLANTED[1]}", f"date={PLANTED[2]}", "date=(missing)"]
+    assert opened.table("lambda").names.to_pylist()[1:4] == names
+    alpha = np.exp(opened.coefficients[0] + np.vstack((np.zeros(4), opened.coefficients[1:3])))
+    assert len(set(alpha.argmax(1).tolist())) == 3  # each regime has a topic of its own
+
+
+def test_threads_leave_no_trace(corpus, tmp_path):
+    hashes = set()
+    for threads in (1, 2):
+        run(corpus, tmp_path / f"{threads}", threads=threads)
+        hashes.add(content_hash(tmp_path / f"{threads}"))
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("stopped", [11, 23])
+def test_a_run_that_was_stopped_ends_in_the_same_bits(corpus, tmp_path, stopped, monkeypatch):
+    """While regimes are looked for, and after they have a say."""
+    run(corpus, tmp_path / "whole")
+    enter = PassRunner._apply
+    rounds = count(1)
+
+    def stop(*arguments):
+        enter(*arguments)
+        if next(rounds) == stopped:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(PassRunner, "_apply", stop)
+        run(corpus, tmp_path / "model")
+    run(corpus, tmp_path / "model", threads=2)
+    assert content_hash(tmp_path / "model") == content_hash(tmp_path / "whole")
+
+
+def test_alpha_of_a_model_is_the_mean_of_its_documents(corpus, model):
+    opened = TopicModel.open(model)
+    design = opened.manifest.covariates.design()
+    rows = []
+    for batch in Corpus.open(corpus).documents(["party", "date"], parts=("train",)):
+        values = {name: batch.column(name) for name in design.columns}
+        rows.append(design.rows(values).dense(len(design.names)))
+    alpha = np.exp(np.concatenate(rows) @ opened.coefficients).mean(0)
+    np.testing.assert_allclose(opened.alpha, alpha, rtol=1e-5)
+
+
+def test_held_out_documents_are_judged_by_their_regime_in_training(corpus, tmp_path):
+    done = run(corpus, tmp_path / "model", passes=12, eval_every=12)
+    score = score_model(TopicModel.open(tmp_path / "model"), Corpus.open(corpus))
+    assert done.last["heldout_perplexity"] == pytest.approx(score.perplexity, rel=1e-5)
+
+
+def test_regimes_predict_held_out_documents(corpus, model):
+    unread = topicstream.evaluate(model, corpus, heldout=True, split="0/100", progress=False)
+    own, mean = unread["heldout"], unread["heldout_mean_prior"]
+    assert own["perplexity"] < 0.97 * mean["perplexity"]
+
+
+def test_new_dates_take_their_regime(model, capsys):
+    dates = ["1900", "1991-02-02", "1994-01-01", "2002-12-31", "2050", "unknown"]
+    new = [{"text": "aaae ccce ddde", "date": date} for date in dates]
+    answers = topicstream.infer(model, new, top=1, progress=Shown(0))
+    topics = answers["topics"].to_pylist()
+    assert topics[0] == topics[1] and topics[2] == topics[3]
+    assert len({topics[1][0], topics[2][0], topics[4][0]}) == 3
+    told = capsys.readouterr().err
+    assert (
+        "date: 2 documents lie outside of 1990 to 2009, the range that the model learned from; the "
+        "first or the last regime is taken"
+    ) in told
+    assert "date: 1 document has a value that is no date ('unknown')" in told
+
+
+def test_an_update_keeps_the_regimes(tmp_path, capsys):
+    store = tmp_path / "corpus.zarr"
+    meta = {"party": "party", "date": "date"}
+    topicstream.ingest(documents(500), out=store, meta=meta, min_df=1, progress=False)
+    run(store, tmp_path / "model", passes=20)
+    before = TopicModel.open(tmp_path / "model")
+    began = before.coefficients
+    new = [{**d, "id": "new" + d["id"], "date": "2012-01-01"} for d in documents(30, seed=5)]
+    topicstream.ingest(new, out=store, append=True, meta=meta, progress=False)
+    topicstream.update(store, tmp_path / "model", passes=4, progress=Shown(0))
+    after = TopicModel.open(tmp_path / "model")
+    assert after.manifest.covariates.columns == before.manifest.covariates.columns
+    told = capsys.readouterr().err
+    assert "documents lie outside of 1990 to 2009" in told
+    assert 0 < np.abs(after.coefficients - began).max() < 1.5
+
+
+def test_training_says_which_periods_it_divides(corpus, tmp_path):
+    said = io.StringIO()
+    run(corpus, tmp_path / "model", passes=1, progress=Shown(1, stream=said))
+    told = said.getvalue()
+    assert "regimes(date, 3, year): of 20 years with documents, 1990 to 2009" in told
+    assert "4 coefficients a topic" in told  # two regimes, no date, a party
+    assert "regimes need 11 passes" in told
+
+
+def test_regimes_that_cannot_be_are_refused(corpus, tmp_path):
+    with pytest.raises(InputError, match="neither a date nor a whole number"):
+        run(corpus, tmp_path / "model", covariates="regimes(party, 2)")
+    with pytest.raises(InputError, match="use at most 50,000 topics"):
+        run(corpus, tmp_path / "model", algo="bp", topics=60_000)
+    assert not (tmp_path / "model").exists()
+
+
+def test_info_names_the_regimes(model, capsys):
+    assert not run_command(["info", str(model)])
+    told = capsys.readouterr().out
+    assert f"regimes      of date: {', '.join(PLANTED)}" in told
