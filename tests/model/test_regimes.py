@@ -89,7 +89,7 @@ def test_whole_numbers_are_periods_themselves():
 @pytest.mark.parametrize(
     ("values", "options", "told"),
     [
-        (["2000", "2001"], {"regimes": 3}, "have 2 different numbers, too few for 3 regimes"),
+        (["2000", "2001"], {"regimes": 3}, "have 2 values, too few for 3 regimes"),
         (["2000-01", "2001-01", "2001-02"], {"regimes": 3, "period": "year"}, "a finer period"),
         (["a", "2000"], {}, "'a' is neither a date nor a whole number"),
         (["1.5", "2"], {"column": "score"}, "'1.5' is not whole"),

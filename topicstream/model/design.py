@@ -422,7 +422,7 @@ class PriorDesign(Design):
         lines = []
         for covariate in {c.column: c for c in self.covariates.values()}.values():
             if isinstance(covariate, Regimes):
-                number = counted(len(covariate.levels), covariate.period or "different number")
+                number = counted(len(covariate.levels), covariate.period or "value")
                 lines.append(f"{covariate}: of {number} with documents, {covariate.range_text()}")
             if not covariate.absent:
                 continue

@@ -159,9 +159,9 @@ class Regimes(Covariate):
         fitting = [name for name in known if known[name] <= MOST_PERIODS]
         chosen = max(fitting or known, key=known.__getitem__)
         number = known[chosen]
-        noun = chosen or "different number"
+        noun = chosen or "value"
         if number < self.regimes:
-            finer = "" if noun in ("day", "different number") else "a finer period or "
+            finer = "" if noun in ("day", "value") else "a finer period or "
             raise InputError(
                 f"{self}: the documents have {counted(number, noun)}, too few for {self.regimes} "
                 f"regimes; ask for {finer}fewer regimes"

@@ -196,7 +196,7 @@ def test_regimes_are_steps_over_time(models, regimes, tmp_path):
 
 
 def test_effects_refuse_regimes(models):
-    with pytest.raises(UsageError, match=r"learned in training .*take date or s\(date\)"):
+    with pytest.raises(UsageError, match=r"is for `train --covariates`.*take date or s\(date\)"):
         topicstream.effects("regimes(date, 2)", models / "with", models / "corpus.zarr")
 
 

@@ -180,8 +180,8 @@ def _fit(config: EffectsConfig) -> Effects:
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
     if timed := [factor for factor in factors if factor.regimes]:
         raise UsageError(
-            f"formula {config.formula!r}: the regimes of {timed[0]} are learned in training "
-            f"(`train --covariates`); take {timed[0].column} or s({timed[0].column}) here"
+            f"formula {config.formula!r}: regimes() is for `train --covariates`, which learns "
+            f"their bounds; take {timed[0].column} or s({timed[0].column}) here"
         )
     room = room_beside_scoring(model, config.memory, shown.threads)
     design, sample = _survey(corpus, terms, factors, parse_references(config.reference), room)
