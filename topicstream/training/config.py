@@ -135,7 +135,8 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     covariates: str | None = option(
         None,
         "Let each document's alpha depend on its metadata: a formula over columns of the store, "
-        "such as 'party + s(date)' (as in `topics effects`; a column of lists counts each value). "
+        "such as 'party + s(date)' (as in `topics effects`; a column of lists counts each value; "
+        "regimes(date, 5) finds change points). "
         "For sparse-bp, bp, cvb0 and sparselda.",
         metavar="FORMULA",
         recorded=True,
