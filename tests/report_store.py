@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
 
@@ -77,7 +76,7 @@ def made(
 
 def planted_model(corpus: Corpus, path: Path | None = None, topics: int = 4) -> TopicModel:
     """Topics that are the themes (further ones are empty), saved where a path is given."""
-    vocabulary = corpus_vocabulary(corpus)
+    vocabulary = corpus.read_vocabulary()
     words = vocabulary.texts(np.arange(len(vocabulary)))
     phi = np.full((len(words), topics), 0.0, np.float32)
     for k, theme in enumerate(THEMES[:topics]):

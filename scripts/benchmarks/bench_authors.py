@@ -38,7 +38,6 @@ from topicstream.addons.authors.views import EVIDENCE, document_votes
 from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary
-from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels import rng
 from topicstream.numeric.kernels.jit import kernel
@@ -360,7 +359,7 @@ def rankings(
     }
     shares = {part: np.stack(value.to_pylist()) for part, value in theta.items()}
     mean = np.sqrt(wrote.T @ shares["train"] / np.maximum(documents, 1)[:, None])
-    rarity = np.log(corpus.n_docs / np.maximum(corpus_vocabulary(corpus).df, 1))
+    rarity = np.log(corpus.n_docs / np.maximum(corpus.read_vocabulary().df, 1))
     votes = np.stack([document_votes(corpus, row.toarray().ravel())[0] for row in asked])
     scores = {
         "topics of atm": by_topics(work / "atm", asked),

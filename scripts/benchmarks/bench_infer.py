@@ -35,7 +35,7 @@ from measure import full, heading, table
 
 import topicstream
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
+from topicstream.evaluation.keys import document_keys, word_keys
 from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents
 from topicstream.inference.memory import plan_inference
@@ -189,7 +189,7 @@ def speed(data: Path, work: Path, peers: str, passes: int, n_asked: int | None) 
     phi = np.load(work / "peer" / "phi.npy")
     theirs = np.load(work / "peer" / "shares.npy")
     used = np.flatnonzero(phi.sum(axis=1) > 0)
-    texts = corpus_vocabulary(corpus).words.take(used)
+    texts = corpus.read_vocabulary().words.take(used)
     model = TopicModel.from_arrays(phi[used], texts, np.full(TOPICS, ALPHA), BETA)
     model.save(work / "model")
 

@@ -56,7 +56,6 @@ from topicstream.addons.links.scorer import (
 )
 from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 
@@ -304,7 +303,7 @@ def weighed_words(corpus: Corpus) -> Any:
         for b in corpus.blocks(heldout=heldout):
             cells = np.log1p(b.counts.astype(float)), b.vocab[b.words], b.indptr
             parts.append(csr_matrix(cells, shape=(b.n_docs, corpus.n_words)))
-    rarity = np.log(corpus.n_docs / np.maximum(corpus_vocabulary(corpus).df, 1))
+    rarity = np.log(corpus.n_docs / np.maximum(corpus.read_vocabulary().df, 1))
     rows = vstack(parts).tocsr() @ diags(rarity)
     return (diags(1 / np.maximum(norm(rows, axis=1), 1e-300)) @ rows).tocsr()
 

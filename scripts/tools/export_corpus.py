@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import corpus_vocabulary
 
 
 def export(corpus: Corpus, out: Path, heldout: bool = False) -> None:
@@ -31,7 +30,7 @@ def export(corpus: Corpus, out: Path, heldout: bool = False) -> None:
     np.save(out / "indptr.npy", np.cumsum(np.concatenate(lengths)))
     np.save(out / "words.npy", np.concatenate(words).astype(np.int32))
     np.save(out / "counts.npy", np.concatenate(counts))
-    text = corpus_vocabulary(corpus).words.to_pylist()
+    text = corpus.read_vocabulary().words.to_pylist()
     (out / "words.txt").write_text("".join(f"{w}\n" for w in text), encoding="utf-8")
     meta = {
         "words": corpus.n_words,

@@ -145,6 +145,27 @@ def test_an_open_corpus_beside_a_command_that_forgets(tmp_path, monkeypatch):
     assert "d3" not in [document.id for document in Corpus.open("corpus.zarr")]
 
 
+def test_the_vocabulary_that_an_append_replaced_is_not_read_for_the_older_one(
+    tmp_path, monkeypatch
+):
+    """``vocab.parquet`` of a new store has another's counts once it is appended to."""
+    monkeypatch.chdir(tmp_path)
+    line = '{{"id": "d{}", "text": "apple pear"}}\n'
+    Path("a.jsonl").write_text("".join(map(line.format, range(20))))
+    Path("b.jsonl").write_text("".join(map(line.format, range(20, 30))))
+    options = ["--min-df", "1", "--max-df", "1.0", "--heldout", "0", "-q"]
+    assert run(["ingest", "a.jsonl", *options]) == 0
+    used = Corpus.open("corpus.zarr")
+    assert used.read_vocabulary().counts.tolist() == [20, 20]
+    fresh = Corpus.open("corpus.zarr")
+    assert run(["ingest", "b.jsonl", "--append", *options[-3:]]) == 0
+    for corpus in (used, fresh):
+        for read in (Corpus.read_vocabulary, Corpus.word_table, lambda c: c.words[:]):
+            with pytest.raises(Busy, match="the store was rewritten while it was read"):
+                read(corpus)
+    assert Corpus.open("corpus.zarr").read_vocabulary().counts.tolist() == [30, 30]
+
+
 def test_a_file_that_is_gone_from_a_store_that_nobody_wrote_is_missing(folder):
     corpus = Corpus.open("corpus.zarr")
     (Path("corpus.zarr") / corpus.manifest.docs[0].file).unlink()

@@ -291,6 +291,7 @@ def test_new_documents_bring_their_covariates(model, tmp_path):
 
 def test_what_the_model_has_not_met_is_said(model, capsys):
     new = [{"text": "aaae", "party": "yellow", "date": "2050-01-01"}, {"text": "aaae"}]
+    new.append({"text": "aaae", "party": "blue", "date": "1991-01-01"})
     topicstream.infer(model, new, progress=Shown(0))
     told = capsys.readouterr().err
     assert "party: 1 document has a value that the model has not met ('yellow')" in told

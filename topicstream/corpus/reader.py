@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import DTypeLike
 
 from topicstream.base.errors import StoreError, UsageError
-from topicstream.base.files.openings import Opening, rewriting_behind
+from topicstream.base.files.openings import Opening, file_identity, rewriting_behind
 from topicstream.base.files.plain import batches, load_arrays, open_table, refuse_linked_folders
 from topicstream.base.places import places
 from topicstream.base.text import noun_of
@@ -48,6 +48,7 @@ from topicstream.corpus.manifest import (
     part_folder,
 )
 from topicstream.corpus.views import Views
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.numeric.parallel import pooled
 
 _OF_PROCESS = ("_lock", "_opening")
@@ -116,7 +117,7 @@ class Corpus(Views):
         self.covariates: Any = (
             None  # the rows of each block of a grid that its documents' priors depend on
         )
-        self._verified: set[str] = set()
+        self._verified: dict[str, tuple[int, int, int] | None] = {}
         self._gone: dict[tuple[int, int], np.ndarray] | None = None
         self._axes: dict[str, AxisEntry] | None = None
         self._lock = threading.RLock()
@@ -228,11 +229,13 @@ class Corpus(Views):
         return path
 
     def _checked(self, entry: StoreFile) -> Path:
-        """Return the path of a file, verified at first use."""
-        if entry.file not in self._verified:
+        """Return the path of a file, verified at first use and whenever another has its name."""
+        path = self.path / entry.file
+        identity = file_identity(path)
+        if identity is None or self._verified.get(entry.file) != identity:
             entry.verified(self.path)
-            self._verified.add(entry.file)
-        return self.path / entry.file
+            self._verified[entry.file] = identity
+        return path
 
     def word_table(self, *columns: str) -> pa.Table:
         """Read columns of the vocabulary: word, count, df (of the training part).
@@ -240,7 +243,18 @@ class Corpus(Views):
         Raises StoreError if the file is damaged.
         """
         with open_table(self.file("vocab")) as file:
-            return file.read(columns=list(columns))
+            table = file.read(columns=list(columns))
+        self.file("vocab")  # no other has taken its place meanwhile
+        return table
+
+    def read_vocabulary(self) -> Vocabulary:
+        """Read the words with their counts in the training part.
+
+        Raises StoreError if the file is damaged, and Busy if the store was rewritten.
+        """
+        vocabulary = Vocabulary.read(self.file("vocab"))
+        self.file("vocab")  # no other has taken its place meanwhile
+        return vocabulary
 
     def word_counts(self) -> np.ndarray:
         """Sum each word's counts over the training cells, float64[W].
@@ -347,6 +361,8 @@ class Corpus(Views):
             return
         with open_table(path) as file:
             yield from (batch.column(0) for batch in batches(file, [column], 1 << 16))
+        if name == "words":
+            self.file("vocab")  # no other has taken its place meanwhile
 
     def lists(
         self, name: str, storage: int, heldout: bool = False

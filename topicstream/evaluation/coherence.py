@@ -13,7 +13,6 @@ from topicstream.base.cluster import Cluster
 from topicstream.base.options import option
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.memory import block_cells
 from topicstream.evaluation.scoring import Scorer, Scoring
 from topicstream.evaluation.visiting import Item, visit_blocks
@@ -156,7 +155,7 @@ def coherence(
     The model may be imported, and the corpus need not be its own.
     """
     ids, _ = top_words(model, top)
-    vocabulary = corpus_vocabulary(corpus)
+    vocabulary = corpus.read_vocabulary()
     corpus_ids = vocabulary.find(model.vocabulary.words.take(ids.ravel()))
     tops = np.where(corpus_ids < corpus.n_words, corpus_ids, -1).reshape(ids.shape).T
     mean = np.full((1, len(ids)), -1, tops.dtype)

@@ -49,19 +49,7 @@ def hash_strings(strings: pa.Array | Iterable[str]) -> np.ndarray:
 
 def word_keys(corpus: Corpus) -> np.ndarray:
     """Hash the words of a corpus to keys, uint64[W]."""
-    return hash_strings(corpus_vocabulary(corpus).words)
-
-
-def corpus_vocabulary(corpus: Corpus) -> Vocabulary:
-    """Read the words, counts and document frequencies of an open ``Corpus``."""
-    path = corpus.file("vocab")
-    vocabulary = Vocabulary.read(path)
-    if len(vocabulary) < corpus.n_words:
-        raise StoreError(
-            f"{path}: {len(vocabulary)} words where the manifest says {corpus.n_words}; ingest "
-            f"again"
-        )
-    return vocabulary
+    return hash_strings(corpus.read_vocabulary().words)
 
 
 def first_documents(corpus: Corpus, heldout: bool) -> np.ndarray:
@@ -102,7 +90,7 @@ def mark_known_words(words: Any, corpus: Corpus) -> np.ndarray:
 
     The pruned words are streamed.
     """
-    met = corpus_vocabulary(corpus).find(words) >= 0
+    met = corpus.read_vocabulary().find(words) >= 0
     if "pruned" in corpus.manifest.files:
         from topicstream.ingestion.tokens.vocabulary import stream_pruned  # only scores need it
 
@@ -117,7 +105,7 @@ def match_words(vocabulary: Vocabulary, corpus: Corpus) -> np.ndarray | None:
 
     Returns None if both vocabularies are the same.
     """
-    other = corpus_vocabulary(corpus)
+    other = corpus.read_vocabulary()
     if len(other) == len(vocabulary) and other.sha256 == vocabulary.sha256:
         return None
     return vocabulary.find(other.words)
@@ -139,7 +127,7 @@ def describe_mismatch(model: TopicModel, corpus: Corpus) -> str | None:
     trained = model.manifest.corpus.fingerprint
     if trained is None or corpus.has_fingerprint(trained):
         return None
-    corpus_words = Vocabulary.read(corpus.file("vocab"))
+    corpus_words = corpus.read_vocabulary()
     own = model.vocabulary.words
     if len(own) <= len(corpus_words.words) and as_words(
         corpus_words.words.slice(0, len(own))

@@ -17,7 +17,6 @@ from topicstream.base.options import listed_names
 from topicstream.base.text import payload_of
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_learned, select_rest
-from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.inference.config import PARTS, SAMPLED, InferConfig
 from topicstream.inference.documents import (
     Documents,
@@ -152,7 +151,7 @@ class StoredDocuments(DocumentSource):
     def documents(self) -> Iterator[Documents]:
         index = np.zeros(0, np.int64)
         if not self.width:
-            index = self.model.vocabulary.find(Vocabulary.read(self.corpus.file("vocab")).words)
+            index = self.model.vocabulary.find(self.corpus.read_vocabulary().words)
         for batch in self.corpus.documents(
             list(self.columns), parts=self.parts, batches=self.batches
         ):

@@ -184,7 +184,7 @@ def measure_groups(
     -------
     The figures of each group.
     """
-    vocabulary = Vocabulary.read(new.corpus.file("vocab"))
+    vocabulary = new.corpus.read_vocabulary()
     known = _mark_seen_words(vocabulary, model, corpus)
     words, unknown = _count_words(new, known)
     perplexities = _score_groups(model, new, threads)

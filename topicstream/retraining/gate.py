@@ -20,7 +20,6 @@ from topicstream.base.errors import InputError
 from topicstream.base.memory import MemoryLimit, plan_memory
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import Score, ScoredTopics, prepare_heldout, score_blocks
-from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.matching import A_PAIR
 from topicstream.evaluation.memory import A_WORD, BLOCKS_IN_FLIGHT, bytes_of_thread, open_within
 from topicstream.model.manifest import read_manifest
@@ -75,7 +74,7 @@ def shared_perplexity(
         Score and log-likelihoods of the documents, float64[D], of each model; empty if nothing
         can be scored.
     """
-    words = corpus_vocabulary(corpus).words
+    words = corpus.read_vocabulary().words
     ids = [m.vocabulary.find(words) for m in models]
     common = np.all([i >= 0 for i in ids], axis=0)
 

@@ -19,7 +19,7 @@ from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import split_documents
-from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
+from topicstream.evaluation.keys import document_keys, word_keys
 from topicstream.evaluation.visiting import known_block
 from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
@@ -127,7 +127,7 @@ def test_who_knows_about_a_text_by_topics(made, tmp_path):
 
 def plain_votes(corpus, text):
     """Votes of the training documents from dense counts, document by document."""
-    vocabulary = corpus_vocabulary(corpus)
+    vocabulary = corpus.read_vocabulary()
     found = {}
     names = corpus.axes["authors"].names().to_pylist()
     rarity = np.log(corpus.n_docs / np.maximum(vocabulary.df, 1))

@@ -235,11 +235,14 @@ def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
         train_classifier(tmp_path / "m", corpus, features="pairs")
 
 
-def test_hybrid_draws_by_its_formula(made):
+@pytest.mark.parametrize("scale", [1.0, 0.75])
+def test_hybrid_draws_by_its_formula(made, scale):
+    """Weights are drawn in units of one, and what is left over weighs as much as is left."""
     folder, matrix, _, _ = made
     model = TopicModel.open(folder / "m")
     method = make_method("hybrid", TopicRows(model), seed=4)
-    docs = documents(matrix[:1], ["one"])
+    weights = matrix[0] * scale
+    docs = documents(weights[None], ["one"])
     theta = make_method("maxent", TopicRows(model)).shares(docs)[0].astype(float)
     key = 0xCBF29CE484222325
     for c in b"one":
@@ -249,9 +252,11 @@ def test_hybrid_draws_by_its_formula(made):
     state = np.uint64(stream(4, 2, np.uint64(key)))
     n = np.zeros(K)
     p = model.probabilities(np.arange(W))
-    for w in np.repeat(np.arange(W), matrix[0]):
+    units = [(w, min(left, 1.0)) for w in range(W) for left in np.arange(weights[w], 0, -1)]
+    for w, unit in units:
         sums = np.cumsum(p[w] * theta)
-        n[np.searchsorted(sums, uniform(np.uint64(bits(state))) * sums[-1], side="right")] += 1
+        k = np.searchsorted(sums, uniform(np.uint64(bits(state))) * sums[-1], side="right")
+        n[k] += unit
         state = np.uint64(step(state))
     assert np.allclose(method.shares(docs)[0], (n + ALPHA) / (n.sum() + ALPHA.sum()), atol=1e-6)
 

@@ -10,7 +10,6 @@ import pytest
 import topicstream
 from tests.report_store import THEMES, made
 from topicstream.addons.report.page import report
-from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.model.topic_model import TopicModel
 
 pytestmark = pytest.mark.slow
@@ -61,7 +60,7 @@ def write_kinds(folder: Path) -> Path:
 
 def write_themes(folder: Path, corpus, weights: np.ndarray, **manifest) -> Path:
     """Write the report of topics that mix the themes of the planted corpus."""
-    vocabulary = corpus_vocabulary(corpus)
+    vocabulary = corpus.read_vocabulary()
     phi = np.zeros((len(vocabulary), len(weights)), np.float32)
     for w, word in enumerate(vocabulary.texts(np.arange(len(vocabulary)))):
         themes = [i for i, theme in enumerate(THEMES) if word in theme.split()]
@@ -89,7 +88,7 @@ def write_cells(folder: Path) -> Path:
     topicstream.ingest(rows, folder / "corpus.zarr", min_df=1, progress=False)
     corpus = topicstream.Corpus.open(folder / "corpus.zarr")
     table = rng.gamma(0.3, 30, (30, 3))
-    model = TopicModel.from_arrays(table, corpus_vocabulary(corpus), 0.1, 0.01)
+    model = TopicModel.from_arrays(table, corpus.read_vocabulary(), 0.1, 0.01)
     report(model, corpus, out=folder / "r.html")
     return folder / "r.html"
 

@@ -27,7 +27,7 @@ from topicstream.base.text import compose_text, each, render
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import spellings
 from topicstream.display.view import ModelView, add_mark, largest
-from topicstream.evaluation.keys import corpus_vocabulary, match_words
+from topicstream.evaluation.keys import match_words
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
 from topicstream.model.store import StoredTable
@@ -254,7 +254,7 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
         If the store has no authors.
     """
     authors = store.axes[AXIS].size
-    df = corpus_vocabulary(store).df[: store.n_words]
+    df = store.read_vocabulary().df[: store.n_words]
     rarity = np.log(store.n_docs / np.clip(df, 1, max(store.n_docs, 1)))
     query = np.log1p(text) * rarity
     query /= max(float(np.sqrt(query @ query)), 1e-300)

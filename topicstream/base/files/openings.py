@@ -31,12 +31,12 @@ class Opening:
         self.folder = folder
         self.noun = noun
         self._place = Path(os.path.abspath(folder))  # the working folder may change
-        self._identity = _manifest_identity(self._place)
+        self._identity = file_identity(self._place / "manifest.json")
         _openings.add(self)
 
     def was_rewritten(self) -> bool:
         """Return if the folder has another manifest, or none, by now."""
-        return _manifest_identity(self._place) != self._identity
+        return file_identity(self._place / "manifest.json") != self._identity
 
     def is_named_in(self, text: str) -> bool:
         """Tell whether a message names the folder or a file in it, as a path of its own.
@@ -109,10 +109,10 @@ def explain_damage(problem: str) -> TopicsError:
     return rewritten
 
 
-def _manifest_identity(folder: Path) -> tuple[int, int, int] | None:
-    """Return numbers that tell a manifest from its successors, None without a manifest."""
+def file_identity(path: Path) -> tuple[int, int, int] | None:
+    """Return numbers that tell a file from its successors, None without a file."""
     try:
-        status = os.stat(folder / "manifest.json")
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size

@@ -44,7 +44,7 @@ def add_seed_words(
         return engine, None, []
     if not engine.about.constants:
         raise UsageError(f"{engine.name} takes no --seed-words; `topics engines` lists the others")
-    vocabulary = Vocabulary.read(corpus.file("vocab"))
+    vocabulary = corpus.read_vocabulary()
     shape = engine.shape
     named = None
     axis = engine.about.topics_axis

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from topicstream.base.errors import InputError
 from topicstream.base.memory import Array, total_bytes
-from topicstream.corpus.vocabulary import A_WORD, Vocabulary
+from topicstream.corpus.vocabulary import A_WORD
 from topicstream.engines.base import BlockShape, Engine, padded
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -44,7 +44,7 @@ class WarmStart(Start):
     def seeds(self, ground: Ground) -> Seeds | None:
         corpus = ground.corpus
         axis = ground.engine.about.topics_axis
-        words = Vocabulary.read(corpus.file("vocab")).words
+        words = corpus.read_vocabulary().words
         names = corpus.axes[axis].names() if axis else None
         model = TopicModel.open(self._model, memory_limit=max(0, ground.free))
         return ModelSeeds(model, words, ground.n_w, ground.engine.shape.topics, self._share, names)
