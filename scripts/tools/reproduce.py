@@ -10,10 +10,10 @@ its options, the second what made it:
     | ... |
     <!-- made on 2026-11-28 at 9484cc4e, defaults 0a1b2c3d -->
 
-The command is run with --data and --work, and the lines of its output that begin with ``|`` take
-the table's place. ``defaults`` is a digest of the defaults of all engines. A table that was made
-under others, or by no script, is stale. Run this when a default changes, and read the words around
-the tables: they are written by hand.
+The command is run with --data and --work, as far as the script has them, and the lines of its
+output that begin with ``|`` take the table's place. ``defaults`` is a digest of the defaults of all
+engines. A table that was made under others, or before they were noted, is stale. Run this when a
+default changes, and read the words around the tables: they are written by hand.
 """
 
 from __future__ import annotations
@@ -86,9 +86,14 @@ def run_command(table: Table, data: Path, work: Path) -> str:
     Raises SystemExit where the command fails or prints no table.
     """
     script, *options = shlex.split(table.command)
-    line = [sys.executable, str(ROOT / "scripts" / "benchmarks" / script), *options]
+    path = ROOT / "scripts" / "benchmarks" / script
+    source = path.read_text(encoding="utf-8")
+    places = {"--data": str(data), "--work": str(work)}
+    for option, place in places.items():
+        if f'"{option}"' in source:  # not every script needs both
+            options += [option, place]
     done = subprocess.run(
-        [*line, "--data", str(data), "--work", str(work)],
+        [sys.executable, str(path), *options],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -51,6 +51,23 @@ def test_columns_of_few_values_group_documents(surveyed):
     assert "five" not in [column.name for column in surveyed({"five": four}).columns]
 
 
+def test_only_columns_that_were_asked_for_must_be_there(surveyed, monkeypatch):
+    columns = {"party": ["red", "blue"] * 5}
+    assert surveyed(columns).columns[0].name == "party"
+    asked = []
+
+    def check(corpus, names, option):
+        asked.append((names, option))
+
+    def run(**given):
+        monkeypatch.setattr(gather, "check_columns", check)
+        return survey(None, **given)
+
+    run(by=["party"])
+    run()
+    assert asked == [(["party"], "--by")]
+
+
 def test_a_column_of_which_half_the_values_differ_still_groups(surveyed):
     half = ["x"] * 6 + ["y"] * 6 + [f"z{i}" for i in range(10)]
     assert [c.distinct for c in surveyed({"half": [*half, "x", "y"]}).columns] == [12]  # of 24

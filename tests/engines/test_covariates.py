@@ -22,6 +22,7 @@ from topicstream.engines.covariates import (
     solve_scaled,
     step_coefficients,
 )
+from topicstream.engines.deviations import excess_of_terms, fit_deviations
 from topicstream.engines.message.priors import (
     BINS,
     count_documents,
@@ -321,3 +322,24 @@ def test_the_deviation_of_a_term_is_learned(planted, low, high):
         step_coefficients(shape, params, stats, alpha)
     assert low <= params[DEVIATIONS][1] <= high
     assert params[DEVIATIONS][0] == prior.intercept_sd
+
+
+def test_a_step_of_the_deviations_by_hand():
+    """sd^2 = sum of squares / sum of told / (told + 1 / sd^2), at least half of what it was."""
+    term_of = np.array([0, 1, 1, 2, 3])
+    prior = PriorShape(tuple("abcde"), term_of, np.ones(4), learns_sd=True)
+    ends = np.array([[9.0], [0.3], [0.4], [0.1], [8.0]])
+    told = np.array([[1.0], [4.0], [-2.0], [100.0], [1e9]])
+    fitted = fit_deviations(prior, np.array([7.0, 0.5, 2.0, 1.0]), ends, told)
+    # 0.3^2 + 0.4^2 over 4 / (4 + 4); 0.1 is less than half of 2; 8 is more than 3
+    np.testing.assert_allclose(fitted, [7.0, 0.5**0.5, 1.0, 3.0])
+    nothing = fit_deviations(prior, np.array([7.0, 0.5, 2.0, 1.0]), ends, -told)
+    np.testing.assert_allclose(nothing[[0, 2, 3]], [7.0, 2.0, 1.0])
+
+
+def test_the_excess_of_gradients_by_hand():
+    """Squares over information of each term, between 0.1 and 100; 1 of the intercept."""
+    prior = PriorShape(tuple("abcd"), np.array([0, 1, 1, 2]), np.ones(3), learns_sd=True)
+    squares = np.array([[5.0], [2.0], [4.0], [0.01]])
+    information = np.array([[1.0], [1.0], [3.0], [1.0]])
+    np.testing.assert_allclose(excess_of_terms(prior, squares, information), [1, 1.5, 0.1])
