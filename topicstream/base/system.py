@@ -63,9 +63,9 @@ def trim_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return
-    # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: arrays of a decoded storage block (4 MB) come
-    # from memory that is reused
-    for parameter, value in ((-8, 2), (-1, 16 << 20), (-3, 8 << 20)):
+    # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_TOP_PAD: arrays of a decoded storage block
+    # (4 MB) come from memory that is reused, of which as much is left when the rest is returned
+    for parameter, value in ((-8, 2), (-1, 16 << 20), (-3, 8 << 20), (-2, 16 << 20)):
         mallopt(parameter, value)
 
 
