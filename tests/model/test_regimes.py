@@ -174,5 +174,11 @@ def test_regimes_survive_a_manifest():
         [{"2000-02": 0.2, "2000-04": 0.8}],
     )
     assert again.edges().astype(str).tolist() == ["2000-01-01", "2000-04-01", "2002-02-01"]
+    assert again.lines() == [
+        "regimes of date: 2000-01 to 2000-02, 2000-04 to 2002-01",
+        "posterior weight that a regime begins there, and elsewhere: 2000-04 0.80 (2000-02 0.20)",
+    ]
+    unfound = design.divided(np.array([0, 0, 1, 1, 1]), np.zeros((1, 5))).timed
+    assert len(unfound.lines()) == 1
     with pytest.raises(ValueError, match="not one start for each regime"):
         CovariateEntry(column="date", regimes=3, starts=[1, 2], levels=["a", "b"])

@@ -316,6 +316,11 @@ def passes_since(pass_number: int, after: int) -> int:
     return pass_number - max(after, WAIT)
 
 
+def passes_for_regimes(after: int) -> int:
+    """Count the passes after which regimes have coefficients, at least."""
+    return max(after, WAIT) + HELD + 1
+
+
 def count_prior(
     shape: Shape,
     rows: CovariateRows,

@@ -248,7 +248,7 @@ class Regimes(Covariate):
             others = [f"{other} {weights[other]:.2f}" for other in ranked if other != name][:2]
             beside = f" ({', '.join(others)})" if others else ""
             points.append(f"{name} {weights.get(name, 0.0):.2f}{beside}")
-        if points:
+        if any(self.weights):  # none where a run ended before they were found
             lines.append(
                 f"posterior weight that a regime begins there, and elsewhere: {'; '.join(points)}"
             )

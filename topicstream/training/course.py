@@ -15,7 +15,7 @@ import numpy as np
 from topicstream.base.errors import TopicsError
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, passes_needed
-from topicstream.engines.covariates import row_coefficients
+from topicstream.engines.covariates import passes_for_regimes, row_coefficients
 from topicstream.model.design import PriorDesign
 from topicstream.model.top import Best
 from topicstream.model.topic_kinds import EMPTY
@@ -64,6 +64,10 @@ class Course:
         # what is learned then may raise perplexity: a window that begins behind it
         if after := engine.phases[-1].settles_after:
             self.least = max(self.least, after + 2 * SPAN)
+        prior = engine.shape.covariates
+        if prior is not None and prior.periods:
+            after = getattr(engine.options, "learn_after", 0)
+            self.least = max(self.least, passes_for_regimes(after) + SPAN)
 
     def add_perplexity(self, value: float) -> None:
         """Append the running perplexity of one more pass."""

@@ -23,8 +23,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_sample
 from topicstream.engines import engines, find
 from topicstream.engines.base import TOPICS, About, BlockShape, Engine, Layout, Shape, passes_needed
-from topicstream.engines.covariates import passes_since
-from topicstream.engines.regimes import HELD
+from topicstream.engines.covariates import passes_for_regimes
 from topicstream.engines.shapes import PriorShape
 from topicstream.model.design import PriorDesign
 from topicstream.model.manifest import read_manifest
@@ -519,8 +518,8 @@ def _warn_of_unlearned_covariates(engine: Engine, passes: int, progress: Progres
         )
         return
     prior = engine.shape.covariates
-    if prior is not None and prior.periods and passes_since(passes, after) <= HELD:
-        least = passes - passes_since(passes, after) + HELD + 1
+    least = passes_for_regimes(after)
+    if prior is not None and prior.periods and passes < least:
         progress.say(
             f"warning: --covariates: regimes need {least} passes to be found and used, and the "
             f"run has {passes}; use more --passes"
