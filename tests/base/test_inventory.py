@@ -180,6 +180,36 @@ def test_a_path_is_resolved_as_the_system_resolves_it(model, tmp_path, monkeypat
     assert ownership.owns(Path("into/../history.jsonl"))
 
 
+def test_the_line_of_a_path_is_that_of_its_resolved_one(tmp_path, monkeypatch):
+    """Whatever links, ``..`` and missing folders it is named by."""
+    for folder in ("a", "a/b/c", "far/deep", "loose"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    for marked in ("a", "far"):
+        marker.write_marker(
+            tmp_path / marked / marker.MARK,
+            marker.format_marker(marker.Mark("corpus", "1"), []),
+        )
+    os.symlink("../../far/deep", tmp_path / "a" / "b" / "link")
+    os.symlink(tmp_path / "a", tmp_path / "loose" / "to-a")
+    os.symlink("missing", tmp_path / "a" / "b" / "broken")
+    monkeypatch.chdir(tmp_path / "a")
+    parts = ["b", "c", "link", "..", ".", "far", "loose", "to-a", "broken", "new"]
+    starts = ["", f"{tmp_path}/", "../"]
+    for names in itertools.product(starts, parts, ["", *parts], ["", *parts]):
+        path = names[0] + "/".join(filter(None, names[1:]))
+        folder, name = os.path.split(path)
+        place = os.path.realpath(path)
+        if name not in (".", ".."):
+            place = os.path.join(os.path.realpath(folder), name)
+        above = list(Path(place).parents)
+        home = next((f for f in above if (f / marker.MARK).exists()), None)
+        line = marker.line_of(path)
+        assert marker.home_of(path) == home, path
+        if home is not None:
+            assert os.path.samefile(line.home, home), path
+            assert os.fsdecode(line.entry) == os.path.relpath(place, home), path
+
+
 @pytest.mark.parametrize("call", ["unlink", "rmdir", "rename"])
 def test_a_removal_that_was_killed_blocks_nothing(model, tmp_path, monkeypatch, call):
     """Killed before each of its calls, half a folder never has its name, and all goes in

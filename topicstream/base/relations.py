@@ -118,9 +118,14 @@ class Relations:
         self._run(self._connection, lambda: self._connection.execute(sql))
 
     def number(self, sql: str) -> int:
-        """Return the only value of a query."""
-        [(value,)] = self._rows(sql)
-        return int(value)
+        """Return the only value of a query, or the number of rows that a statement stored."""
+        [value] = self.numbers(sql)
+        return value
+
+    def numbers(self, sql: str) -> list[int]:
+        """Return the values of a query whose result is one row."""
+        [row] = self._rows(sql)
+        return [int(value) for value in row]
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""

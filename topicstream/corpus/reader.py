@@ -537,6 +537,9 @@ class Corpus(Views):
     ) -> Iterator[Decoded]:
         """Decode storage blocks in this order, some of them ahead, in threads."""
         decode = partial(self.decode, heldout=heldout, axes=axes)
+        if len(storages) == 1:  # nothing to do meanwhile
+            yield from map(decode, self._fetch_ahead(storages, heldout, axes))
+            return
         with ThreadPoolExecutor(max(1, prefetch), thread_name_prefix="prefetch") as pool:
             coming = self._fetch_ahead(storages, heldout, axes)
             yield from pooled(pool, decode, coming, prefetch)

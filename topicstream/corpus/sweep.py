@@ -80,7 +80,12 @@ def remove_stale_files(store: Path, manifest: StoreManifest, *, at_once: bool = 
         for name, day in days.items()
         if name not in named and day > oldest and not at_once
     }
-    stale = [path for path in outdated_files(store, manifest) if _entry(store, path) not in kept]
+    root = located(store)
+    stale = [
+        path
+        for path in outdated_files(store, manifest)
+        if _entry(path.relative_to(root)) not in kept
+    ]
     owned.discard_all(stale, store)
     owned.remove_empty(store)
     if kept != days:
@@ -96,7 +101,8 @@ def outdated_files(store: Path, manifest: StoreManifest) -> Iterator[Path]:
     rows = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
     root = Path(located(store))
     for path in ours(store):
-        first, *below = path.relative_to(root).parts
+        inside = path.relative_to(root)
+        first, *below = inside.parts
         if first[0] == "." and not below and path.suffix != ".tmp":
             continue
         if first in rows and path.name != "zarr.json":
@@ -104,7 +110,7 @@ def outdated_files(store: Path, manifest: StoreManifest) -> Iterator[Path]:
             is_block = len(below) > 2 and below[2].isdecimal() and int(below[2]) < rows[first]
             if not is_block:
                 yield path
-        elif _entry(store, path) not in named:
+        elif _entry(inside) not in named:
             yield path
 
 
@@ -117,9 +123,9 @@ def _named(manifest: StoreManifest) -> set[str]:
     return {"manifest.json", "zarr.json", *files, *plain, *plain.values(), *parts, *axes}
 
 
-def _entry(store: Path, path: Path) -> str:
+def _entry(inside: Path) -> str:
     """Return the name by which ``_named`` has a file: its folder's where it is a block."""
-    parts = path.relative_to(located(store)).parts
+    parts = inside.parts
     if parts[0].startswith(("train", "heldout")):
         return parts[0]
     return "/".join(parts[:2])

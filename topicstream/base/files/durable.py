@@ -21,9 +21,9 @@ import msgspec
 from topicstream.base import system
 from topicstream.base.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.base.files import ownership as owned
-from topicstream.base.files.marker import LOCK, MARK, Kind, home_of, kind_of, tidy
+from topicstream.base.files.marker import LOCK, MARK, Kind, kind_of, line_of, tidy
 from topicstream.base.files.openings import explain_damage
-from topicstream.base.files.ownership import beside, claim
+from topicstream.base.files.ownership import claim
 from topicstream.base.files.plain import open_plain, read_plain
 from topicstream.base.places import places
 
@@ -61,14 +61,14 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
     durable
         Flush the file. Otherwise the change survives a kill, but not a power cut.
     """
-    new = beside(target)
+    line = line_of(target)
+    new = owned.temporary(target) if line is None else owned.passing(target)
     try:
         yield Path(owned.reserve(new))
         if durable:
             sync(new)
-            home = home_of(target)
-            if home is not None:
-                sync(home / MARK)  # it must list whatever is committed
+            if line is not None:
+                sync(line.home / MARK)  # it must list whatever is committed
         owned.replace(new, target)
     except BaseException:
         owned.discard(new)

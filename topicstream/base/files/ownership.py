@@ -26,14 +26,18 @@ from topicstream.base.files.marker import (
     LOCK,
     MARK,
     Kind,
+    Line,
     Mark,
     Where,
+    append_lines,
     entry_of,
     entry_of_name,
+    forget,
     format_marker,
     home_of,
     is_half_marker,
     is_temporary,
+    line_of,
     listed_entries,
     located,
     mark_of,
@@ -73,14 +77,17 @@ def is_listed(path: Where) -> bool:
 
     A file in a folder that a library fills is listed if it has a name of the library's.
     """
-    home = home_of(path)
-    if home is None:
-        return False
-    lines = read_marker(home)
-    entry = entry_of(path, home)
+    line = line_of(path)
+    return line is not None and _is_there(line)
+
+
+def _is_there(line: Line) -> bool:
+    """Tell whether a line is on its list (see ``is_listed``)."""
+    lines = read_marker(line.home)
+    entry = line.entry
     if names_entry(lines, entry) or names_entry(lines, entry + b"/"):
         return True
-    named_by_library = _IN_SCRATCH.fullmatch(os.path.basename(path)) is not None
+    named_by_library = _IN_SCRATCH.fullmatch(os.path.basename(os.fsdecode(entry))) is not None
     return named_by_library and any(names_entry(lines, folder) for folder in _above(entry))
 
 
@@ -213,8 +220,13 @@ def refuse_strangers(folder: Where) -> None:
 def beside(target: Where) -> Path:
     """Return the name under which a file is written before it takes the place of ``target``."""
     target = Path(target)
-    if home_of(target) is None:
+    if line_of(target) is None:
         return temporary(target)
+    return passing(target)
+
+
+def passing(target: Path) -> Path:
+    """Return the one name beside ``target``, in a folder of ours, for what will replace it."""
     return target.with_name(f".{target.name}.tmp")
 
 
@@ -296,7 +308,9 @@ def reserve(path: Where, *, keep: bool = False) -> Where:
     another's is refused.
     """
     if not os.path.lexists(path):
-        if not (is_temporary(path) and is_listed(path)):  # listed once, used again and again
+        if is_temporary(path):  # listed once, used again and again
+            _note_unlisted(path)
+        else:
             note(path)
     elif keep:
         must_own(path)
@@ -307,6 +321,13 @@ def reserve(path: Where, *, keep: bool = False) -> Where:
         os.unlink(path)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     return path
+
+
+def _note_unlisted(path: Where) -> None:
+    """List a path that is about to be made, unless it is listed."""
+    line = line_of(path)
+    if line is not None and not _is_there(line):
+        append_lines(line.home, line.entry + b"\n")
 
 
 def part_from_backup(path: Where) -> None:
@@ -320,7 +341,7 @@ def part_from_backup(path: Where) -> None:
     with open(path, "rb") as read, create(new) as written:
         shutil.copyfileobj(read, written, 1 << 20)
     os.replace(new, path)
-    _forget(new)
+    forget(new)
 
 
 def create(path: Where) -> BinaryIO:
@@ -370,11 +391,11 @@ def replace(new: Where, target: Where) -> None:
     """Rename a file of ours to ``target``, in the place of a file of ours or of none."""
     if os.path.lexists(target):
         must_own(target)
-    elif not is_listed(target):
-        note(target)
+    else:
+        _note_unlisted(target)
     os.replace(new, target)
     if not is_temporary(new):
-        _forget(new)
+        forget(new)
 
 
 def move_folder(source: Where, target: Where) -> None:
@@ -430,14 +451,7 @@ def remove_file(path: Where, *, missing_ok: bool = False) -> None:
     elif missing_ok:
         return
     os.unlink(path)
-    _forget(path)
-
-
-def _forget(path: Where) -> None:
-    """Take a path that is gone off the list that names it."""
-    home = home_of(path)
-    if home is not None:
-        take_back(home, [path])
+    forget(path)
 
 
 def discard(path: Where) -> None:
@@ -486,10 +500,9 @@ def remove(folder: Where, kind: str) -> None:
     _refuse_other(folder, kind)
     path = Path(located(folder))
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.removed")
-    if home_of(path) is not None:
-        note(aside)
+    note(aside)
     os.rename(path, aside)
-    _forget(path)
+    forget(path)
     _remove_renamed(aside)
 
 
@@ -515,7 +528,7 @@ def _remove_renamed(aside: Path) -> None:
     with contextlib.suppress(OSError):
         remove_empty(aside)
         os.rmdir(aside)
-        _forget(aside)
+        forget(aside)
 
 
 def _refuse_other(folder: Where, kind: str) -> None:
@@ -546,7 +559,7 @@ def remove_within(path: Where) -> None:
         _take_down(Path(path))
         with contextlib.suppress(OSError):
             os.rmdir(path)
-            _forget(path)
+            forget(path)
 
 
 def remove_unused(folder: Path, keep: bool = False) -> None:
@@ -558,7 +571,7 @@ def remove_unused(folder: Path, keep: bool = False) -> None:
         _take_down(folder)
         if not keep:
             os.rmdir(folder)
-            _forget(folder)
+            forget(folder)
 
 
 def _take_down(folder: Path, keep: Iterable[str] = ()) -> None:

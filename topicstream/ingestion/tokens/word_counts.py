@@ -129,13 +129,11 @@ class WordCounts:
 
     def merge_rows(self) -> None:
         """Sum the counts of each word, so that the table has a row a word."""
-        self.relations.execute(
-            "create table sums as select word, sum(count)::bigint as count, sum(df)::bigint as "
-            "df from words group by word"
+        self._summed = self.relations.number(
+            "create or replace table words as select word, sum(count)::bigint as count, "
+            "sum(df)::bigint as df from words group by word"
         )
-        self.relations.execute("drop table words")
-        self.relations.execute("alter table sums rename to words")
-        self._rows = self._summed = self.relations.number("select count(*) from words")
+        self._rows = self._summed
 
     def occur(self, words: pa.Array) -> np.ndarray:
         """Tell which of the words, large_string[n], were counted, bool[n]."""
@@ -191,11 +189,16 @@ class WordCounts:
             self.add(fixed.table)
         self.merge_rows()
         self._number_words(limits, fixed, grow, dropped, drop_top)
-        size = self.relations.number("select count(id) from chosen")
+        size, distinct, tokens, pruned, pruned_tokens = self.relations.numbers("""
+            select count(id),
+                count(*) filter (count > 0),
+                coalesce(sum(count) filter (count > 0), 0),
+                count(*) filter (count > 0 and id is null),
+                coalesce(sum(count) filter (count > 0 and id is null), 0)
+            from chosen
+        """)
         if room is not None:
             ask_for_words(size, room)
-        distinct, tokens = self._figures("count > 0")
-        pruned, pruned_tokens = self._figures("count > 0 and id is null")
         if not documents or not distinct:
             raise NothingKept(
                 f"{documents:,} training documents were read and none has a word; nothing was "
@@ -206,11 +209,10 @@ class WordCounts:
                 f"no word is left of {distinct:,} in {documents:,} training documents; "
                 "lower --min-df, --min-count or --drop-top, or raise --max-df"
             )
-        top = [
-            word
-            for batch in self.relations.stream("select word from chosen where top")
-            for word in batch["word"].to_pylist()
-        ]
+        top: list[str] = []
+        if drop_top:
+            for batch in self.relations.stream("select word from chosen where top"):
+                top += batch["word"].to_pylist()
         return ChosenWords(size, distinct, tokens, pruned, pruned_tokens, top)
 
     def _number_words(
@@ -259,12 +261,6 @@ passes
 {drop_top} end) as id
             from ranked
         """)
-
-    def _figures(self, which: str) -> tuple[int, int]:
-        """Return the number of words and of their occurrences."""
-        return self.relations.number(
-            f"select count(*) from chosen where {which}"
-        ), self.relations.number(f"select coalesce(sum(count), 0) from chosen where {which}")
 
     def save_chosen(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary in the order of its ids, as ``vocab.parquet``.
