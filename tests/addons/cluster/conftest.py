@@ -15,6 +15,7 @@ MEMBERS = 3
 def workers() -> Iterator[str]:
     """The address of a scheduler with three workers in processes of their own."""
     distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
     options = {
         "processes": True,
         "n_workers": MEMBERS,
@@ -22,7 +23,12 @@ def workers() -> Iterator[str]:
         "dashboard_address": ":0",
         "memory_limit": 0,
     }
-    with distributed.LocalCluster(**options) as made:
+    # nobody looks at figures of these workers, which each would take a hundred times a second
+    quiet = {
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.system-monitor.interval": "10s",
+    }
+    with dask.config.set(quiet), distributed.LocalCluster(**options) as made:
         yield made.scheduler_address
 
 
