@@ -32,16 +32,25 @@ READERS = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Two stores and a model of each."""
+    home = tmp_path_factory.mktemp("whole")
     matrix, _ = planted(3, 60, 50, 2)
     other, _ = planted(4, 41, 47, 2)
-    store(tmp_path / "corpus.zarr", matrix, matrix[:9], ids=True)
-    store(tmp_path / "second.zarr", other, other[:5], ids=True)
+    store(home / "corpus.zarr", matrix, matrix[:9], ids=True)
+    store(home / "second.zarr", other, other[:5], ids=True)
     for corpus, model in (("corpus.zarr", "model"), ("second.zarr", "second")):
-        line = ["train", "--corpus", corpus, "--model", model, "-K", "2", "--passes", "3", "-q"]
-        assert run(line) == 0
+        places = ["--corpus", str(home / corpus), "--model", str(home / model)]
+        assert run(["train", *places, "-K", "2", "--passes", "3", "-q"]) == 0
+    return home
+
+
+@pytest.fixture
+def folder(whole, tmp_path, monkeypatch):
+    """A copy of the stores and models, in which the test stands."""
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -47,8 +47,11 @@ def hidden(system: str) -> dict[str, str]:
 
 def asked_for(path: Path) -> list[str]:
     """Names of one system that a module asks for."""
-    asked = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    asked: list[str] = []
+    text = path.read_text()
+    if not any(name in text for name in (*MODULES, *NAMES, "/proc/", "/sys/")):
+        return asked
+    for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Import():
                 asked += [alias.name for alias in node.names if alias.name in MODULES]

@@ -30,7 +30,10 @@ def _trees() -> Iterator[None]:
 
 
 def test_no_pickle_no_eval():
-    for path in PACKAGE.rglob("*.py"):
+    suspect = re.compile(r"\b(pickle|marshal|shelve|eval|exec)\b")
+    files = [path for path in PACKAGE.rglob("*.py") if suspect.search(path.read_text("utf-8"))]
+    assert PACKAGE / "numeric" / "kernels" / "jit.py" in files
+    for path in files:
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import):
                 dangerous = {a.name.split(".")[0] for a in node.names} & {

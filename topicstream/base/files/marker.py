@@ -223,7 +223,7 @@ def take_back(home: Path, paths: Sequence[Where]) -> None:
     append_lines(home, b"".join(b"/%s\n/%s/\n" % (entry, entry) for entry in entries))
 
 
-def forget(path: Where) -> None:
+def unlist(path: Where) -> None:
     """Take a path that is gone off the list that names it."""
     line = line_of(path)
     if line is not None:

@@ -32,7 +32,6 @@ from topicstream.base.files.marker import (
     append_lines,
     entry_of,
     entry_of_name,
-    forget,
     format_marker,
     home_of,
     is_half_marker,
@@ -45,6 +44,7 @@ from topicstream.base.files.marker import (
     note,
     read_marker,
     take_back,
+    unlist,
     write_marker,
 )
 from topicstream.base.places import places
@@ -341,7 +341,7 @@ def part_from_backup(path: Where) -> None:
     with open(path, "rb") as read, create(new) as written:
         shutil.copyfileobj(read, written, 1 << 20)
     os.replace(new, path)
-    forget(new)
+    unlist(new)
 
 
 def create(path: Where) -> BinaryIO:
@@ -395,7 +395,7 @@ def replace(new: Where, target: Where) -> None:
         _note_unlisted(target)
     os.replace(new, target)
     if not is_temporary(new):
-        forget(new)
+        unlist(new)
 
 
 def move_folder(source: Where, target: Where) -> None:
@@ -451,7 +451,7 @@ def remove_file(path: Where, *, missing_ok: bool = False) -> None:
     elif missing_ok:
         return
     os.unlink(path)
-    forget(path)
+    unlist(path)
 
 
 def discard(path: Where) -> None:
@@ -502,7 +502,7 @@ def remove(folder: Where, kind: str) -> None:
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.removed")
     note(aside)
     os.rename(path, aside)
-    forget(path)
+    unlist(path)
     _remove_renamed(aside)
 
 
@@ -528,7 +528,7 @@ def _remove_renamed(aside: Path) -> None:
     with contextlib.suppress(OSError):
         remove_empty(aside)
         os.rmdir(aside)
-        forget(aside)
+        unlist(aside)
 
 
 def _refuse_other(folder: Where, kind: str) -> None:
@@ -559,7 +559,7 @@ def remove_within(path: Where) -> None:
         _take_down(Path(path))
         with contextlib.suppress(OSError):
             os.rmdir(path)
-            forget(path)
+            unlist(path)
 
 
 def remove_unused(folder: Path, keep: bool = False) -> None:
@@ -571,7 +571,7 @@ def remove_unused(folder: Path, keep: bool = False) -> None:
         _take_down(folder)
         if not keep:
             os.rmdir(folder)
-            forget(folder)
+            unlist(folder)
 
 
 def _take_down(folder: Path, keep: Iterable[str] = ()) -> None:
