@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests import few_quick
 from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
-from topicstream.numeric.tables import merging, rounds
+from topicstream.numeric.tables import range_buffer, rounds
 from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.merging import MergedRound, MergeSpace
 from topicstream.numeric.tables.rounds import DenseRound, RoundSpace, RowRange, SparseRound
@@ -161,8 +161,8 @@ def test_deltas_that_merge_as_blocks_end_give_the_same_bits(
 def test_rows_with_all_topics_from_the_first_have_the_sums_of_others(tokens, tmp_path, monkeypatch):
     """Sums of which all, some and none outgrow whole numbers."""
     hashes = set()
-    for few in (0, merging.FEW_COLUMNS):
-        monkeypatch.setattr(merging, "FEW_COLUMNS", few)
+    for few in (0, range_buffer.FEW_COLUMNS):
+        monkeypatch.setattr(range_buffer, "FEW_COLUMNS", few)
         merge = MergeSpace(1 << 30, tmp_path)
         target = table("sparse")
         deltas = target.new_round(RoundSpace(BLOCKS, tmp_path, merge), 300, tokens)

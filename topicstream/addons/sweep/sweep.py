@@ -216,13 +216,10 @@ def sweep(config: SweepConfig) -> SweepSummary:
         )
     result: dict[str, Any] = dict(
         out=str(folder),
-        runs=[
-            {name: value for name, value in row.items() if not name.endswith("_by_topic")}
-            for row in rows
-        ],
+        runs=[_leave_topics_out(row) for row in rows],
         settings=_tabulate_settings(runs, scores, rows),
         options=sorted({name for run in runs for name, _ in run.options}),
-        chosen={name: value for name, value in chosen.items() if not name.endswith("_by_topic")},
+        chosen=_leave_topics_out(chosen),
         why=why,
         consensus=consensus,
     )
@@ -257,9 +254,14 @@ def _check_heldout(store: Corpus, sample: float | None, config: SweepConfig) -> 
         )
 
 
+def _leave_topics_out(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a run without the figures of each topic."""
+    return {name: value for name, value in row.items() if not name.endswith("_by_topic")}
+
+
 def _write_rows(rows: Sequence[dict[str, Any]], folder: Path) -> None:
     """Write a row a run to sweep.parquet, without the figures of each topic."""
-    names = list(dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic")))
+    names = list(dict.fromkeys(name for row in rows for name in _leave_topics_out(row)))
     columns = {name: pa.array([row.get(name) for row in rows]) for name in names}
     write_table(pa.table(columns), folder / TABLE, force=True)
 
