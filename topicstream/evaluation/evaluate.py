@@ -156,7 +156,8 @@ def _score_opened(
         result["background_topic"] = model.background_topic
     if store is not None and not width:
         result["corpus"] = named(str(store.path))
-        if (warning := describe_mismatch(model, store)) is not None:
+        warning = describe_mismatch(model, store)
+        if warning is not None:
             result["warning"] = warning
     result |= notes
     with ExitStack() as stack:

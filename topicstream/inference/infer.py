@@ -183,7 +183,8 @@ class Answers:
             return encode(self._answer(documents)), documents
 
         gathered = self.source.documents()
-        if (possible := possible_words(self.model)) is not None and not self.method.dense:
+        possible = possible_words(self.model)
+        if possible is not None and not self.method.dense:
             gathered = (block.only_words(possible) for block in gathered)
         blocks = iter(self.method.gather(gathered))
         # following, every answer must be out before the next line is waited for: no thread, nothing

@@ -109,7 +109,8 @@ def _index(checkpoint: Path, state: _State) -> np.ndarray | None:
     None if the engine keeps no state.
     """
     size, crc = state.files["arrays.npz"]
-    if (problem := file_problem(checkpoint / "arrays.npz", size, crc, "train again")) is not None:
+    problem = file_problem(checkpoint / "arrays.npz", size, crc, "train again")
+    if problem is not None:
         raise StoreError(problem)
     return load_arrays(checkpoint / "arrays.npz").get("memory.old")
 

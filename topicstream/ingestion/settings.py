@@ -98,7 +98,8 @@ class Heldout:
             share = float(text_given[:-1]) / 100 if text_given.endswith("%") else float(text_given)
             if 0 <= share < 1:
                 return cls(text_given, share=share)
-            if (number := int(text_given)) < 0:  # which is no number with %
+            number = int(text_given)
+            if number < 0:  # which is no number with %
                 raise ValueError
             return cls(text_given, documents=number)
         except ValueError:

@@ -460,7 +460,8 @@ def _check(config: Config, path: Path) -> None:
                 f"folder"
             )
     for folder in (raw, *raw.parents):
-        if (kind := kind_of(folder)) not in (None, "retrain"):
+        kind = kind_of(folder)
+        if kind not in (None, "retrain"):
             raise UsageError(
                 f"{path}: raw = {config.raw}: {folder} is {KINDS[kind]}; give new files another "
                 f"folder"

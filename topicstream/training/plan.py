@@ -322,7 +322,8 @@ def make_plan(work: Work, room: Allowance) -> Plan:
         "tables": tables.rows * place.tables_on_disk,
         "deltas": _spilled(work, tables, place, sums),
     }
-    if (need := sum(disk.values())) > room.disk_free:
+    need = sum(disk.values())
+    if need > room.disk_free:
         raise DiskTooSmall(
             f"{task} needs {format_bytes(need)} of disk "
             f"({', '.join(f'{k} {format_bytes(v)}' for k, v in disk.items() if v)}), "

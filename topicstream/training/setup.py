@@ -198,7 +198,8 @@ def open_corpus(config: TrainConfig) -> Corpus:
             f"take; choose another "
             f"(`topics engines` lists them), such as {able[-1]}"
         )
-    if (part := parse_sample(config)) is not None:
+    part = parse_sample(config)
+    if part is not None:
         store = _sample(store, part, config)
     if store.n_cells == 0:
         raise InputError(
@@ -444,7 +445,8 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
         config.tol_params or 0.0,
         min(LONG, CELLS // engine.shape.cells) if ours else 0,
     )
-    if (needed := passes_needed(engine.phases)) is None:
+    needed = passes_needed(engine.phases)
+    if needed is None:
         return stopping
     if config.passes not in (None, needed):
         progress.say(f"{config.algo} makes {needed} passes, whatever --passes says")

@@ -158,7 +158,8 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         if all(texts.missing for texts in parts.values()):
             raise InputError(f"--text: {parts[False].missing}")
         for (_, heldout, number), entry in zip(ranked, described, strict=True):
-            if (passage := parts[heldout].passage(number, words)) is not None:
+            passage = parts[heldout].passage(number, words)
+            if passage is not None:
                 entry |= {"text": passage.text, "marks": passage.marks}
         return [described[i] for i in skip_duplicates([parts[h].words(d) for _, h, d in ranked])]
 

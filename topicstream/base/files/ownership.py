@@ -194,7 +194,8 @@ def first_inside(folder: Where) -> Path | None:
     """Return something in a folder that is neither an empty folder nor an empty lock."""
     for path in sorted(Path(folder).iterdir()):
         if path.is_dir() and not path.is_symlink():
-            if (inside := first_inside(path)) is not None:
+            inside = first_inside(path)
+            if inside is not None:
                 return inside
         elif not is_lock(path):
             return path
@@ -219,10 +220,7 @@ def refuse_strangers(folder: Where) -> None:
 
 def beside(target: Where) -> Path:
     """Return the name under which a file is written before it takes the place of ``target``."""
-    target = Path(target)
-    if line_of(target) is None:
-        return temporary(target)
-    return passing(target)
+    return temporary(target) if line_of(target) is None else passing(Path(target))
 
 
 def passing(target: Path) -> Path:

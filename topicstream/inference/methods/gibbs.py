@@ -530,7 +530,8 @@ class Gibbs1(Method):
         extra = np.zeros((words, topics))
         still = np.zeros((words, topics), np.float32)
         sums = np.zeros(topics)
-        if (seeds := self.rows.model.seeds) is not None:  # counts that no draw moves
+        seeds = self.rows.model.seeds
+        if seeds is not None:  # counts that no draw moves
             seeds.add(still, seeds.ids.astype(np.int64), np.arange(len(seeds)))
             sums += seeds.totals[:topics]
         old = [

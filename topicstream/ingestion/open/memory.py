@@ -513,7 +513,8 @@ def _named(table: pa.Table, dataset: Any) -> pa.Table:
     A negative class (``ClassLabel``) is none.
     """
     for i, name in enumerate(table.column_names):
-        if (classes := getattr(dataset.features[name], "names", None)) is not None:
+        classes = getattr(dataset.features[name], "names", None)
+        if classes is not None:
             class_numbers = pc.if_else(pc.less(table[name], 0), None, table[name])
             table = table.set_column(i, name, pc.take(pa.array(classes, TEXT), class_numbers))
     return table

@@ -249,7 +249,8 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     for form, reader in formats.items():
         if reader.signature is not None and reader.signature.match(head):
             return form
-    if (advice := conversion(name, head)) is not None:
+    advice = conversion(name, head)
+    if advice is not None:
         raise BadFile(name, 0, advice)
     if re.match(rb"\[\s*\{", text):
         raise BadFile(

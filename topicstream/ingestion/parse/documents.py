@@ -472,7 +472,8 @@ def select_fields(
     """
     options = options.fit(names)
     fields = [*options.text_fields, *options.meta.values()]
-    if (id_name := options.id_column(names)) is not None:
+    id_name = options.id_column(names)
+    if id_name is not None:
         fields.append(id_name)
     fields = list(dict.fromkeys(fields))
     for name in fields:

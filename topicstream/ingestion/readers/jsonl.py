@@ -275,7 +275,8 @@ def record_of(line: bytes) -> dict[str, object]:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:
-        if (reason := why_not_utf8(line)) is not None:
+        reason = why_not_utf8(line)
+        if reason is not None:
             raise WrongField(reason) from None
         try:
             value = json.loads(line)
@@ -339,7 +340,8 @@ class Objects:
         if len(self.fields) <= MOST_NAMES + len(self.asked):
             self.fields.update(record)
         for path in self.paths - record.keys():
-            if (value := field_at(record, path)) is not None:
+            value = field_at(record, path)
+            if value is not None:
                 record = {**record, path: value}
         for name in self.spellings.keys() - record.keys():
             record = self._with_spelling(record, name)
@@ -357,7 +359,8 @@ class Objects:
             text = "\n".join([as_text(record[name], name) for name in self.text_fields])
             size = len(text)
         own_id = None
-        if (id_name := options.id_column(record)) is not None:
+        id_name = options.id_column(record)
+        if id_name is not None:
             if id_name not in record:
                 raise WrongField(f"no field '{id_name}' (--id-field)")
             own_id = as_id(record[id_name], id_name)
@@ -378,7 +381,8 @@ class Objects:
         for other in self.spellings[name]:
             if other in record:
                 return {**record, name: record[other]}
-            if (value := field_at(record, other)) is not None:
+            value = field_at(record, other)
+            if value is not None:
                 return {**record, name: value}
         return record
 

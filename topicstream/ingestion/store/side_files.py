@@ -196,7 +196,8 @@ class SideFile:
         for numbers, lines in lines_of(source, read):
             rows = []
             for number, line in zip(numbers.tolist(), lines):
-                if (reason := why_not_utf8(line)) is not None:
+                reason = why_not_utf8(line)
+                if reason is not None:
                     raise BadFile(self.path, number, reason)
                 text = line.decode()
                 try:

@@ -146,7 +146,8 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise InputError("phrases: each must be two words separated by one space")
         if self.pattern is not None:
             what = f"token pattern {self.pattern[:80]!r}"
-            if (groups := as_pattern(self.pattern, what).groups) > 1:
+            groups = as_pattern(self.pattern, what).groups
+            if groups > 1:
                 raise UsageError(
                     f"{what}: has {groups} groups; at most one group may mark the word"
                 )

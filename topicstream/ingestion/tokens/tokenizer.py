@@ -210,7 +210,8 @@ class Tokenizer:
         """
         if len(self._stems) > _STEMS_KEPT:
             self._stems = {}
-        if (changed := self._stems.get(word)) is None:
+        changed = self._stems.get(word)
+        if changed is None:
             changed = self._replacements.get(word, word)
             if self._tools.lemma is not None:
                 changed = self._lemma(self._tools.lemma, changed)

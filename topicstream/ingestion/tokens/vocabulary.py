@@ -72,7 +72,8 @@ class TokenVocabulary(Vocabulary):
         """The hash table, its shift, and the words as bytes and their ends."""
         ends, data = string_buffers(self.words)
         table, shift = table_for(len(self))
-        if (twice := enter_words(table, shift, data, ends)) >= 0:
+        twice = enter_words(table, shift, data, ends)
+        if twice >= 0:
             raise InputError(
                 f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) occurs twice; "
                 f"words must be distinct"
@@ -143,10 +144,12 @@ class TokenVocabulary(Vocabulary):
         )
         # not of what else counts as white space: U+00A0 is a word of some vocabularies
         words = compose_strings(pc.utf8_trim(lines, " \t\r\n"))
-        if (empty := pc.index(words, "").as_py()) >= 0:
+        empty = pc.index(words, "").as_py()
+        if empty >= 0:
             raise InputError(f"{path}:{empty + 1}: an empty line; expected one word per line")
         ends, text = string_buffers(words)
-        if (twice := enter_words(*table_for(len(words)), text, ends)) >= 0:
+        twice = enter_words(*table_for(len(words)), text, ends)
+        if twice >= 0:
             word = words[twice].as_py()
             first = pc.index(words, word).as_py() + 1
             raise InputError(
