@@ -16,6 +16,20 @@ def stored(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def model_and_rows(tmp_path_factory):
+    """A folder with a store and a model of it, and its documents by their ids."""
+    folder = tmp_path_factory.mktemp("flow")
+    corpus, rows = made(folder, 300)
+    planted_model(corpus, folder / "model")
+    return folder, {r["id"]: r for r in rows}
+
+
+def model_options(folder):
+    """The options that name the model and the store of such a folder."""
+    return ["--model", str(folder / "model"), "--corpus", str(folder / "corpus.zarr")]
+
+
+@pytest.fixture(scope="module")
 def written(stored):
     folder, _, _ = stored
     report = pytest.importorskip("topicstream.addons.report.page").report

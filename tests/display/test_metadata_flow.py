@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import topicstream
-from tests.report_store import made, planted_model
+from tests.report_fixtures import model_options
 from topicstream.base.errors import InputError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
@@ -20,21 +20,9 @@ from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("flow")
-    corpus, rows = made(folder, 300)
-    planted_model(corpus, folder / "model")
-    return folder, {r["id"]: r for r in rows}
-
-
-def paths(home):
-    return ["--model", str(home / "model"), "--corpus", str(home / "corpus.zarr")]
-
-
-def test_theta_with_columns_of_all_documents(home, tmp_path, capsys):
-    folder, rows = home
-    args = ["show", *paths(folder), "--with", "title,labels,party"]
+def test_theta_with_columns_of_all_documents(model_and_rows, tmp_path, capsys):
+    folder, rows = model_and_rows
+    args = ["show", *model_options(folder), "--with", "title,labels,party"]
     out = tmp_path / "t.parquet"
     assert run([*args, "--theta", str(out), "--part", "all"]) == 0
     table = pq.read_table(out).to_pylist()
@@ -63,12 +51,15 @@ def test_theta_with_columns_of_all_documents(home, tmp_path, capsys):
         "labels",
         "party",
     ]
-    assert run(["show", *paths(folder), "--with", "venue", "--theta", str(tmp_path / "x.csv")]) == 2
+    assert (
+        run(["show", *model_options(folder), "--with", "venue", "--theta", str(tmp_path / "x.csv")])
+        == 2
+    )
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_infer_with_columns_from_store_and_raw_text(home, tmp_path):
-    folder, rows = home
+def test_infer_with_columns_from_store_and_raw_text(model_and_rows, tmp_path):
+    folder, rows = model_and_rows
     plain = topicstream.infer(folder / "model", folder / "corpus.zarr")
     table = topicstream.infer(
         folder / "model", folder / "corpus.zarr", with_columns=["date", "labels"]
@@ -113,8 +104,8 @@ def test_infer_with_columns_from_store_and_raw_text(home, tmp_path):
         topicstream.infer(folder / "model", folder / "corpus.zarr", with_columns=["row"])
 
 
-def test_show_documents_with_titles(home):
-    folder, rows = home
+def test_show_documents_with_titles(model_and_rows):
+    folder, rows = model_and_rows
     for topic in show(
         folder / "model", folder / "corpus.zarr", docs=3, with_columns=["date", "party"]
     )["topics"]:
@@ -122,10 +113,10 @@ def test_show_documents_with_titles(home):
             assert d["date"] == rows[d["id"]]["date"] and d.get("party") == rows[d["id"]]["party"]
 
 
-def test_scores_of_documents_add_up(home, tmp_path, capsys):
-    folder, _ = home
+def test_scores_of_documents_add_up(model_and_rows, tmp_path, capsys):
+    folder, _ = model_and_rows
     out = tmp_path / "d.csv"
-    args = ["eval", *paths(folder), "--heldout", "--per-document", str(out)]
+    args = ["eval", *model_options(folder), "--heldout", "--per-document", str(out)]
     assert run(args) == 0 and run(args) == 1 and run([*args, "--force"]) == 0
     table = pc.read_csv(out)
     score = score_model(TopicModel.open(folder / "model"), Corpus.open(folder / "corpus.zarr"))
@@ -136,7 +127,16 @@ def test_scores_of_documents_add_up(home, tmp_path, capsys):
     ) == pytest.approx(score.perplexity)
     assert np.allclose(np.array(table["perplexity"]), np.exp(-loglik / tokens), equal_nan=True)
     assert (
-        run(["eval", *paths(folder), "--coherence", "--per-document", str(tmp_path / "e.csv")]) == 2
+        run(
+            [
+                "eval",
+                *model_options(folder),
+                "--coherence",
+                "--per-document",
+                str(tmp_path / "e.csv"),
+            ]
+        )
+        == 2
     )
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.options.running import write_documents
-from topicstream.cli.main import run
+from tests.options.running import make_store_and_model, write_documents
 
 
 @pytest.fixture(scope="package")
@@ -15,43 +14,7 @@ def prepared(tmp_path_factory) -> Path:
     """Documents, a store with metadata and a model of it."""
     folder = tmp_path_factory.mktemp("options")
     write_documents(folder)
-    meta = ["--meta", "date=year", "--meta", "group", "--meta", "authors", "--meta", "labels"]
-    store = str(folder / "c.zarr")
-    model = str(folder / "trained")
-    assert (
-        run(
-            [
-                "ingest",
-                str(folder / "folder"),
-                *meta,
-                "--links",
-                str(folder / "links.tsv"),
-                "--out",
-                store,
-                "-q",
-            ]
-        )
-        == 0
-    )
-    assert (
-        run(
-            [
-                "train",
-                "--corpus",
-                store,
-                "--model",
-                model,
-                "-K",
-                "6",
-                "--passes",
-                "4",
-                "--algo",
-                "sparse-bp",
-                "-q",
-            ]
-        )
-        == 0
-    )
+    make_store_and_model(folder)
     return folder
 
 

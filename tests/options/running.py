@@ -98,6 +98,18 @@ def write_documents(folder: Path) -> None:
     )
 
 
+def make_store_and_model(folder: Path) -> None:
+    """Ingest the documents of a folder with their metadata, and train a model of them."""
+    metadata = [f"--meta={field}" for field in ("date=year", "group", "authors", "labels")]
+    links = ["--links", str(folder / "links.tsv")]
+    store = str(folder / "c.zarr")
+    ingest = ["ingest", str(folder / "folder"), *metadata, *links, "--out", store, "-q"]
+    assert run(ingest) == 0
+    places = ["--corpus", store, "--model", str(folder / "trained")]
+    settings = ["-K", "6", "--passes", "4", "--algo", "sparse-bp"]
+    assert run(["train", *places, *settings, "-q"]) == 0
+
+
 def ended(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
     """The exit code, which must be 0 or that of a refusal in one line."""
     capsys.readouterr()

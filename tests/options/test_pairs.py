@@ -123,43 +123,7 @@ def real(request, tmp_path_factory) -> Path:
         (folder / "folder" / f"real-{piece}.jsonl").write_text(
             "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in some)
         )
-    meta = ["--meta", "date=year", "--meta", "group", "--meta", "authors", "--meta", "labels"]
-    store = str(folder / "c.zarr")
-    model = str(folder / "trained")
-    assert (
-        run(
-            [
-                "ingest",
-                str(folder / "folder"),
-                *meta,
-                "--links",
-                str(folder / "links.tsv"),
-                "--out",
-                store,
-                "-q",
-            ]
-        )
-        == 0
-    )
-    assert (
-        run(
-            [
-                "train",
-                "--corpus",
-                store,
-                "--model",
-                model,
-                "-K",
-                "6",
-                "--passes",
-                "4",
-                "--algo",
-                "sparse-bp",
-                "-q",
-            ]
-        )
-        == 0
-    )
+    running.make_store_and_model(folder)
     return folder
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from tests.report_store import made, planted_model
+from tests.report_fixtures import model_options
 from topicstream.addons.views.intrusion import IntrusionView, sheet_and_key
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
@@ -16,20 +15,8 @@ from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("flow")
-    corpus, rows = made(folder, 300)
-    planted_model(corpus, folder / "model")
-    return folder, {r["id"]: r for r in rows}
-
-
-def paths(home):
-    return ["--model", str(home / "model"), "--corpus", str(home / "corpus.zarr")]
-
-
-def test_intrusion_sheets(home, tmp_path, monkeypatch):
-    folder, rows = home
+def test_intrusion_sheets(model_and_rows, tmp_path, monkeypatch):
+    folder, rows = model_and_rows
     words = IntrusionView(folder / "model", intrusion="words", seed=3)
     table = words.table
     assert table.equals(replace(words).table) and len(table) == 4
@@ -63,15 +50,34 @@ def test_intrusion_sheets(home, tmp_path, monkeypatch):
         and sheet["answer"].null_count == 25
     )
     assert (
-        run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "w.csv")]) == 0
+        run(
+            [
+                "show",
+                *model_options(folder),
+                "--intrusion",
+                "words",
+                "--out",
+                str(tmp_path / "w.csv"),
+            ]
+        )
+        == 0
     )
     assert (
-        run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "h.html")])
+        run(
+            [
+                "show",
+                *model_options(folder),
+                "--intrusion",
+                "words",
+                "--out",
+                str(tmp_path / "h.html"),
+            ]
+        )
         == 0
     )
     assert (tmp_path / "h.html").read_text().count("<fieldset") == 4 and (
         tmp_path / "h.key.csv"
     ).exists()
     assert (tmp_path / "w.key.csv").exists() and run(
-        ["show", *paths(folder), "--intrusion", "words"]
+        ["show", *model_options(folder), "--intrusion", "words"]
     ) == 2
