@@ -70,7 +70,6 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000)  # cycles are few, and a fiftieth of the time went on looking for them
 
 
 @pytest.fixture
