@@ -123,7 +123,11 @@ SIBLINGS = {
         "tests/display/test_passages.py",
         "tests/addons/report/test_report.py",
     ],
-    "display/gather.py": ["tests/display/test_gather.py", "tests/display/test_left_out.py"],
+    "display/gather.py": [
+        "tests/display/test_gather.py",
+        "tests/display/test_left_out.py",
+        "tests/display/test_over_time.py",
+    ],
     "display/geometry.py": ["tests/display/test_geometry.py"],
     "display/over_time.py": ["tests/display/test_groups.py", "tests/display/test_over_time.py"],
     "display/passages.py": ["tests/display/test_passages.py", "tests/display/test_snippets.py"],

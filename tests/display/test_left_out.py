@@ -13,7 +13,9 @@ import pytest
 from tests.left_out import SAID, opened
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.display.gather import survey
+from topicstream.display import gather
+from topicstream.display.gather import Survey, correlations, survey
+from topicstream.display.view import ShownModel
 from topicstream.evaluation.visiting import _block_shares, document_shares
 from topicstream.model.edits import Drop, View, apply_log
 from topicstream.retraining.drift import DocumentGroups, mean_shares
@@ -40,6 +42,39 @@ def test_shares_by_group_and_over_time(half_shown, capsys):
         mine = (year == int(row["period"])) & known
         assert row["share"] == pytest.approx(theta[mine, row["topic"]].mean(), abs=1e-6)
         assert row["documents"] == mine.sum()
+
+
+@pytest.mark.parametrize(("linked", "blocks"), [(1000, range(10)), (100, range(0, 10, 2))])
+def test_sums_of_a_report(half_shown, monkeypatch, linked, blocks):
+    """Blocks of twenty documents: of all, or of every second one, come the products."""
+    folder, theta, known, _ = half_shown
+
+    def in_pieces(*arguments, **named):
+        for block in document_shares(*arguments, **named):
+            for first in range(0, len(block.shares), 20):
+                part = slice(first, first + 20)
+                yield block._replace(
+                    first=block.first + first,
+                    shares=block.shares[part],
+                    tokens=block.tokens[part],
+                )
+
+    monkeypatch.setattr(gather, "document_shares", in_pieces)
+    monkeypatch.setattr(gather, "LINKED", linked)
+    model = opened(folder)
+    shown = ShownModel(model, View([0, 1], [[0], [1]]), model, 1)
+    sums = gather.gather_report(shown, Corpus.open(folder / "corpus.zarr"), Survey(None, []))
+    assert (sums.docs, sums.left_out) == (150, 50)
+    np.testing.assert_allclose(sums.share, theta[known].sum(axis=0), rtol=1e-6)
+    assert sums.first.tolist() == np.bincount(theta[known].argmax(axis=1)).tolist()
+    paired = known & np.isin(np.arange(200) // 20, blocks)
+    assert sums.linked == paired.sum()
+    np.testing.assert_allclose(sums.product, theta[paired].T @ theta[paired], rtol=1e-5)
+    mean = theta[known].mean(axis=0)
+    covariance = theta[paired].T @ theta[paired] / paired.sum() - np.outer(mean, mean)
+    scale = np.sqrt(np.diagonal(covariance))
+    expected = covariance / np.outer(scale, scale)
+    np.testing.assert_allclose(correlations(sums), expected, rtol=1e-4)
 
 
 def test_typical_documents(half_shown, capsys):

@@ -45,6 +45,13 @@ def every_word(**options: object) -> set[str]:
     return set(Tokenizer(recipe).count(pa.array(TEXTS, pa.large_string())).types.to_pylist())
 
 
+def test_comments_and_empty_lines_of_a_list_are_no_words(place):
+    path = write_list(place / "drop.txt", "# New apples", "#", "", "  banana ", "banana")
+    summary = topicstream.ingest(TEXTS, out="c.zarr", drop_words=path, **PLAIN)
+    assert words_of("c.zarr") == every_word() - {"banana"}
+    assert summary["word_lists"]["drop_words"]["words"] == 1
+
+
 @pytest.mark.parametrize(
     ("entries", "gone"),
     [

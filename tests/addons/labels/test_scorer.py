@@ -9,12 +9,14 @@ from types import SimpleNamespace
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import topicstream
 from tests.ingest_tools import write_jsonl
 from topicstream import TopicModel
+from topicstream.addons.labels import agreement as agreements
 from topicstream.addons.labels import scorer
 from topicstream.addons.labels.agreement import agreement
 from topicstream.addons.labels.scorer import (
@@ -29,6 +31,7 @@ from topicstream.base.errors import InputError, StoreError, TopicsError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.evaluate import evaluate
+from topicstream.evaluation.visiting import BlockShares
 from topicstream.inference.documents import ragged_rows
 from topicstream.retraining.config import load_config
 from topicstream.training.loop import train
@@ -377,3 +380,20 @@ def test_a_training_document_is_judged_without_what_it_put_in(tmp_path):
     assert first.tolist() == [40, 40]  # words of one document each: known by heart
     docs, right = predict(model, corpus, ("train",), np.zeros(1, np.float32), tenth=True).first
     assert docs > 0 and right == 0
+
+
+def test_purity_is_of_the_largest_class_of_each_cluster(monkeypatch):
+    """Six documents in clusters 0, 0, 0, 1, 1, 2: two, two and one are of the largest class."""
+    shares = np.eye(3)[[0, 0, 0, 1, 1, 2]]
+    rows = pa.record_batch({"genre": ["a", "a", "b", "b", "b", "a"]})
+    block = BlockShares(0, shares, np.ones(6))
+    monkeypatch.setattr(agreements, "document_shares", lambda *_, **__: [block])
+    monkeypatch.setattr(agreements, "stream_documents", lambda *_: [(np.arange(6), rows)])
+    store = SimpleNamespace(
+        manifest=SimpleNamespace(columns=["genre"]), part=lambda heldout: SimpleNamespace(docs=6)
+    )
+    score = agreements.score_agreement(
+        SimpleNamespace(n_topics=3), store, ("train",), "genre", threads=1
+    )
+    assert score.purity == pytest.approx(5 / 6)
+    assert (score.docs, score.left_out, score.classes, score.clusters) == (6, 0, 2, 3)

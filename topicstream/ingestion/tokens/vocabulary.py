@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,6 +53,10 @@ def word_array(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
 def word_table(words: pa.Array, counts: np.ndarray, df: np.ndarray) -> pa.Table:
     """Make a table of the schema of vocab.parquet and pruned.parquet."""
     return pa.table([words, pa.array(counts, pa.int64()), pa.array(df, pa.int64())], schema=SCHEMA)
+
+
+_COMMENT = re.compile(r"#(\s|$)")
+"""A line of a list that is no word: ``#word`` may be one of text that was tokenised already."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,7 @@ def read_drop_words(path: str | os.PathLike[str], encoding: str | None = None) -
     Parameters
     ----------
     path
-        The file. Empty lines do no harm.
+        The file. Empty lines do no harm, and ``#`` with a blank behind it begins a comment.
     encoding
         Of the text; None: UTF-8, or as the byte order mark says.
 
@@ -193,7 +198,8 @@ def read_drop_words(path: str | os.PathLike[str], encoding: str | None = None) -
         raise InputError(
             f"--drop-words {path}: cannot be read as text with a word a line ({e})"
         ) from None
-    return {compose_text(line.strip(" \t\r")) for line in lines} - {""}
+    words = {compose_text(line.strip(" \t\r")) for line in lines}
+    return {word for word in words if word and not _COMMENT.match(word)}
 
 
 def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
