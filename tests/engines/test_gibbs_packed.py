@@ -15,6 +15,7 @@ from tests.gibbs_driver import pack_tight
 from topicstream.base.errors import StoreError, TopicsError
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec
 from topicstream.engines.gibbs.chain import count_moves
+from topicstream.numeric.kernels.arrays import RowEntries
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.packed import (
     READ_PAST,
@@ -376,7 +377,7 @@ def test_moves_are_what_the_topics_say(seed, cells, words, topics):
         ptr = np.empty(words + 1, np.int64)
         topic = np.empty(size, np.int32)
         value = np.empty(size, np.int32)
-        used = count_moves(word, counts, before, after, work, first, ptr, topic, value)
+        used = count_moves(word, counts, before, after, work, first, RowEntries(ptr, topic, value))
         assert not work.any() and ptr[-1] == used
         found = np.zeros((words, topics), np.int64)
         rows = np.repeat(np.arange(words), np.diff(ptr))

@@ -16,7 +16,7 @@ from topicstream.engines.base import Shape
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
-from topicstream.numeric.kernels.arrays import CellsByWord, sort_by_word
+from topicstream.numeric.kernels.arrays import CellsByWord, RowEntries, sort_by_word
 from topicstream.numeric.kernels.select import largest_numbers
 from topicstream.training.setup import make_options
 
@@ -276,7 +276,9 @@ def test_sweep_equals_the_plain_python_of_it(rare):
         )
         bids = kernels.Bids(chosen, scores, (1 / lam).astype(f), f(0.2))
         how = kernels.Step(f(0.1), f(0.01), f(255), f(band), f(step), first, rare)
-        kernels.sweep(cells, base, index, documents, bids, how, old, new, likely, op, ot, ov)
+        rows = kernels.PhiRows(base, index)
+        messages = kernels.Messages(old, new, likely)
+        kernels.sweep(cells, rows, documents, bids, how, messages, RowEntries(op, ot, ov))
         got = np.zeros((words, columns))
         for u in range(block.n_words):
             cut = slice(op[u], op[u + 1])

@@ -96,6 +96,43 @@ class Priors(NamedTuple):
     mass: float
 
 
+class DocumentPrior(NamedTuple):
+    """Priors of the present document: alpha, float64[K], beta, and beta W."""
+
+    alpha: Doubles
+    beta: float
+    mass: float
+
+
+class Counts(NamedTuple):
+    """The counts that a token is in: of its word, of all documents, and of its own."""
+
+    rows: WordRows
+    sums: Topics
+    document: DocumentTopics
+
+
+class Position(NamedTuple):
+    """Where the sweep stands before a document.
+
+    Attributes
+    ----------
+    token
+        Number of its first token.
+    n_topics
+        Its topics, which are listed.
+    state
+        The stream of its draws.
+    buckets
+        s and r without the factor beta, and q.
+    """
+
+    token: Int
+    n_topics: Int
+    state: int
+    buckets: tuple[float, float, float]
+
+
 class Draws(NamedTuple):
     """The key of a block's draws: document d has the stream of first_doc + d."""
 
@@ -148,10 +185,8 @@ def _move_buckets(
     by: int,
     n: float,
     n_wt: int,
-    alpha: Doubles,
-    mass: float,
-    sums: Topics,
-    document: DocumentTopics,
+    prior: DocumentPrior,
+    counts: Counts,
     buckets: tuple[float, float, float],
 ) -> tuple[float, float, float]:
     """Move s, r, q and the cached factors of topic t by one token.
@@ -168,8 +203,9 @@ def _move_buckets(
         s and r without the factor beta, and q, before.
     """
     (s, r, q) = buckets
-    (_, inv, coef) = sums
-    n_td = document.n_td[t]
+    (alpha, _, mass) = prior
+    (_, inv, coef) = counts.sums
+    n_td = counts.document.n_td[t]
     i0 = inv[t]
     c0 = coef[t]
     i1 = 1.0 / (mass + n)
@@ -289,13 +325,10 @@ def _fetch_row(rows: WordRows, u: int) -> None:
 def _draw(
     x: float,
     row: tuple[int, int],
-    n_topics: int,
+    n_topics: Int,
     old: Int,
-    alpha: Doubles,
-    beta: float,
-    rows: WordRows,
-    sums: Topics,
-    document: DocumentTopics,
+    prior: DocumentPrior,
+    counts: Counts,
     buckets: tuple[float, float, float],
 ) -> tuple[Int, Int, int]:
     """Search the bucket that x falls into for the topic whose share covers x.
@@ -312,6 +345,8 @@ def _draw(
     The topic, its place in the word's row (-1: not known), and the bucket.
     """
     (_, r, q) = buckets
+    (alpha, beta, _) = prior
+    (rows, sums, document) = counts
     place = np.int64(-1)
     if x < q:
         bucket = FROM_WORD
@@ -329,31 +364,25 @@ def _draw(
 def _sweep_document(
     d: int,
     cells: Cells,
-    i: int,
     z: Array,
-    n_topics: int,
-    alpha: Doubles,
-    beta: float,
-    mass: float,
-    rows: WordRows,
-    sums: Topics,
-    document: DocumentTopics,
-    state: int,
-    buckets: tuple[float, float, float],
+    begin: Position,
+    prior: DocumentPrior,
+    counts: Counts,
     divisor: float,
     figures: Doubles,
 ) -> tuple[Int, Int, tuple[float, float, float]]:
     """Draw a new topic for each token of document d.
 
-    Token i is its first. figures[0] grows by the logarithm of the draws' totals, less ``divisor``.
+    figures[0] grows by the logarithm of the draws' totals, less ``divisor``.
 
     Returns
     -------
     The first token of the next document, the number of the document's topics, and s, r and q. A
     token whose topic is not in its word's row ends the sweep: it is returned with -1 topics.
     """
-    (s, r, q) = buckets
-    (indptr, words, counts) = cells
+    (i, n_topics, state, (s, r, q)) = begin
+    (indptr, words, tokens_of) = cells
+    (rows, sums, document) = counts
     (start, length, arena, m) = rows
     (n_t, inv, coef) = sums
     (n_td, slot, topics) = document
@@ -369,7 +398,7 @@ def _sweep_document(
         n = np.int64(length[u])
         # eq. (10): q afresh for the cell
         q = row_mass(arena, at, n, coef, m)
-        for _ in range(counts[c]):
+        for _ in range(tokens_of[c]):
             # the old topic's place in the word's row: most often it is the first
             old = np.int64(z[i])
             p = np.int64(0)
@@ -382,12 +411,10 @@ def _sweep_document(
             before = (inv[old], coef[old], s, r, q)
             arena[at + p] = e - one
             n_td[old] -= 1
-            s, r, q = _move_buckets(
-                old, -1, n_t[old] - 1.0, e >> m, alpha, mass, sums, document, (s, r, q)
-            )
+            s, r, q = _move_buckets(old, -1, n_t[old] - 1.0, e >> m, prior, counts, (s, r, q))
             # eq. (5): x is uniform in the mass of the three buckets
             state = step(state)
-            total = q + beta * (r + s)
+            total = q + prior.beta * (r + s)
             x = uniform(bits(state)) * total
             # one logarithm for eight draws
             product *= total
@@ -396,9 +423,7 @@ def _sweep_document(
                 loglik += log(product)
                 product = 1.0
                 factors = 0
-            new, place, bucket = _draw(
-                x, (at, n), n_topics, old, alpha, beta, rows, sums, document, (s, r, q)
-            )
+            new, place, bucket = _draw(x, (at, n), n_topics, old, prior, counts, (s, r, q))
             figures[bucket] += 1
             # the old topic again: restore everything
             if new == old:
@@ -425,9 +450,7 @@ def _sweep_document(
             if n_td[new] == 0:
                 n_topics = _list_topic(new, n_topics, slot, topics)
             n_td[new] += 1
-            s, r, q = _move_buckets(
-                new, 1, n_t[new], tokens, alpha, mass, sums, document, (s, r, q)
-            )
+            s, r, q = _move_buckets(new, 1, n_t[new], tokens, prior, counts, (s, r, q))
         length[u] = n
     figures[0] = loglik + (log(product) - divisor)
     return i, n_topics, (s, r, q)
@@ -486,20 +509,14 @@ def sweep_tokens(
         n_topics = _open_document(z, i, n_d, document)
         r = _weigh_document(n_topics, document, alpha, inv, coef)
         s = dot_doubles(alpha, inv, len(inv))
+        state = stream(draws.seed, draws.pass_number, draws.first_doc + d)
         i, n_topics, buckets = _sweep_document(
             d,
             cells,
-            i,
             z,
-            n_topics,
-            alpha,
-            beta,
-            mass,
-            rows,
-            sums,
-            document,
-            stream(draws.seed, draws.pass_number, draws.first_doc + d),
-            (s, r, 0.0),
+            Position(i, n_topics, state, (s, r, 0.0)),
+            DocumentPrior(alpha, beta, mass),
+            Counts(rows, sums, document),
             n_d * log(alpha_sum + (n_d - 1)),  # every draw divides by n_d - 1 + sum alpha
             figures,
         )

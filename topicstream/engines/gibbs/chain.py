@@ -57,8 +57,9 @@ from topicstream.engines.covariates import (
     rows_of,
     step_coefficients,
 )
-from topicstream.engines.gibbs.starts import draw_topics, seeded_topics
-from topicstream.numeric.kernels.arrays import Array, Int, Ints, Longs
+from topicstream.engines.gibbs.buckets import Draws
+from topicstream.engines.gibbs.starts import SeedRows, draw_topics, seeded_topics
+from topicstream.numeric.kernels.arrays import Array, Int, Ints, Longs, RowEntries
 from topicstream.numeric.kernels.dirichlet import (
     BINS,
     Histogram,
@@ -75,12 +76,13 @@ from topicstream.numeric.kernels.packed import entry_bytes
 
 
 @kernel
-def _tally(first: Longs, work: Ints, ptr: Longs, topic: Ints, value: Ints) -> Int:
+def _tally(first: Longs, work: Ints, moves: RowEntries) -> Int:
     """Replace each word's topics by those whose count changes.
 
     topic[..first[u]] are the topics of word u up to the next word's: t for one more, ~t for one
     less. Writing never gets ahead of reading.
     """
+    (ptr, topic, value) = moves
     begin = np.int64(0)
     w = np.int64(0)
     ptr[0] = 0
@@ -113,18 +115,18 @@ def count_moves(
     after: Array,
     work: Ints,
     first: Longs,
-    ptr: Longs,
-    topic: Ints,
-    value: Ints,
+    moves: RowEntries,
 ) -> int:
     """Compute the change of word-topic counts between two topic assignments.
 
-    ``before`` of length 0: no token had a topic. topic, value: int32[2 * tokens that moved + 2].
+    ``before`` of length 0: no token had a topic. ``moves`` are written: topic and value have
+    2 * tokens that moved + 2 entries.
 
     Returns
     -------
     The number of entries written.
     """
+    (_, topic, value) = moves
     fresh = len(before) == 0
     n = 0
     i = 0
@@ -142,9 +144,9 @@ def count_moves(
         first[value[j]] += each
     at = 0
     for u in range(len(first)):
-        moves = first[u]
+        entries = first[u]
         first[u] = at
-        at += moves
+        at += entries
     for j in range(0, n, 2):
         u = value[j]
         i = value[j + 1]
@@ -153,7 +155,7 @@ def count_moves(
             topic[at] = ~np.int32(before[i])
         topic[at + each - 1] = after[i]
         first[u] = at + each
-    return _tally(first, work, ptr, topic, value)  # type: ignore[no-any-return]
+    return _tally(first, work, moves)  # type: ignore[no-any-return]
 
 
 # one state of the chain is about 1 % of perplexity behind the mean of a few
@@ -397,26 +399,21 @@ class Chain(Engine):
         key = visit.key
         k = self.shape.topics
         z = out.state["z"]
+        draws = Draws(key.seed, key.pass_number, block.first_doc)
         if "phi" in visit.rows:
             seeds = visit.rows["phi"]
             seeded_topics(
-                block.indptr,
-                block.words,
-                block.counts,
-                seeds.base,
-                seeds.index,
-                1.0 / np.maximum(visit.totals["phi"][:k], 1e-300),
+                block.cells,
+                SeedRows(
+                    seeds.base, seeds.index, 1.0 / np.maximum(visit.totals["phi"][:k], 1e-300)
+                ),
                 visit.params["alpha"],
-                key.seed,
-                key.pass_number,
-                block.first_doc,
+                draws,
                 np.zeros((2, k)),
                 z,
             )
         else:
-            draw_topics(
-                block.indptr, block.counts, k, key.seed, key.pass_number, block.first_doc, z
-            )
+            draw_topics(block.indptr, block.counts, k, draws, z)
         out.delta["phi"] = self._changes(block, z[:0], z, out)
 
     def _changes(
@@ -431,7 +428,13 @@ class Chain(Engine):
         value = out.array("value")
         work = np.zeros(self.shape.topics, np.int32)
         used = count_moves(
-            block.words, block.counts, before, after, work, out.array("first"), ptr, topic, value
+            block.words,
+            block.counts,
+            before,
+            after,
+            work,
+            out.array("first"),
+            RowEntries(ptr, topic, value),
         )
         return SparseDelta(ptr, topic[:used], value[:used])
 

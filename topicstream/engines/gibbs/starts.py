@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.engines.gibbs.buckets import Draws
+from topicstream.numeric.kernels.arrays import Array, Cells, Doubles, Floats, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import below, bits, step, stream, uniform
 
 
 @kernel
-def draw_topics(
-    indptr: Longs, counts: Ints, topics: int, seed: int, pass_number: int, first_doc: int, z: Array
-) -> None:
+def draw_topics(indptr: Longs, counts: Ints, topics: int, draws: Draws, z: Array) -> None:
     """Draw a uniform topic for every token from its document's stream.
 
     indptr: int64[D+1]; counts: int32[nnz].
     """
     i = 0
     for d in range(len(indptr) - 1):
-        state = stream(seed, pass_number, first_doc + d)
+        state = stream(draws.seed, draws.pass_number, draws.first_doc + d)
         for c in range(indptr[d], indptr[d + 1]):
             for _ in range(counts[c]):
                 state = step(state)
@@ -27,34 +28,30 @@ def draw_topics(
                 i += 1
 
 
+class SeedRows(NamedTuple):
+    """Rows of the seed topics, base[row[w]] float32[R, >= K], and 1 / their column sums."""
+
+    base: Floats
+    row: Longs
+    inverse: Doubles
+
+
 @kernel
 def seeded_topics(
-    indptr: Longs,
-    words: Ints,
-    counts: Ints,
-    base: Floats,
-    index: Longs,
-    inverse: Doubles,
-    alpha: Doubles,
-    seed: int,
-    pass_number: int,
-    first_doc: int,
-    work: Doubles,
-    z: Array,
+    cells: Cells, seeds: SeedRows, alpha: Doubles, draws: Draws, work: Doubles, z: Array
 ) -> None:
     """Draw each token's topic in turn from seed topics.
 
-    p(k) ~ (alpha_k + n_dk so far) * base[index[w], k] * inverse[k].
-
-    base: float32[R, >=K] seed rows; inverse: float64[K], 1 / their column sums; work: float64[2,
-    K].
+    p(k) ~ (alpha_k + n_dk so far) * base[index[w], k] * inverse[k]. work: float64[2, K].
     """
+    (indptr, words, counts) = cells
+    (base, index, inverse) = seeds
     topics = len(alpha)
     prior = work[0]
     sums = work[1]
     i = 0
     for d in range(len(indptr) - 1):
-        state = stream(seed, pass_number, first_doc + d)
+        state = stream(draws.seed, draws.pass_number, draws.first_doc + d)
         prior[:] = alpha
         for c in range(indptr[d], indptr[d + 1]):
             row = base[index[words[c]]]

@@ -21,14 +21,23 @@ its rounding errors are those of small numbers, and the driver adds deltas in fl
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from topicstream.engines.about import LONG_ENOUGH
 from topicstream.engines.base import Out, Visit, padded
 from topicstream.engines.message.tiny import TinyEngine
-from topicstream.numeric.kernels.arrays import Cells, Doubles, Float, Floats, Ints, Longs, borrow
+from topicstream.numeric.kernels.arrays import (
+    Cells,
+    Doubles,
+    Float,
+    Floats,
+    Int,
+    Ints,
+    Longs,
+    borrow,
+)
 from topicstream.numeric.kernels.dirichlet import sum_x_log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.simd import (
@@ -103,6 +112,30 @@ class Sums(NamedTuple):
     u: Floats
 
 
+class Shrink(NamedTuple):
+    """How a cell's sums shrink before its update (lines 13 and 14).
+
+    less_w: -x / n_w, the share of phi[w,:]. left: theta[d,:] is so many times its row in the array.
+    """
+
+    less_w: Float
+    left: Float
+
+
+class Place(NamedTuple):
+    """Where a cell's rows of base, delta, priors and theta begin, and those to prefetch.
+
+    own = 0: no seed word. next_row: of base; next_out: of delta.
+    """
+
+    row: Int
+    out: Int
+    own: Int
+    at: Int
+    next_row: Int
+    next_out: Int
+
+
 @kernel(inline="always")
 def _open_word(base: Floats, row: int, delta: Floats, out: int, width: int) -> Float:
     """Zero a word's delta, and return 1 / n_w from the sum of its row of phi."""
@@ -147,37 +180,18 @@ def _scale_row(theta: Floats, at: int, width: int, factor: float) -> None:
 
 @kernel(inline="always")
 def _weigh(
-    less_w: Any,
-    left: float,
-    row: int,
-    out: int,
-    own: int,
-    at: int,
-    next_row: int,
-    rows: Rows,
-    theta: Floats,
-    delta: Floats,
-    sums: Sums,
+    shrink: Shrink, place: Place, rows: Rows, theta: Floats, delta: Floats, sums: Sums
 ) -> Float:
     """Compute u_k of a cell (lines 16-17) and return its sum.
 
-        u_k = (phi[w,k] + beta) (theta[d,k] + alpha_k) / (lam_k + W beta)
-
-    Parameters
-    ----------
-    less_w
-        -x / n_w, by which phi[w,:] shrinks first (line 13), in all lanes.
-    left
-        theta[d,:] is so many times its row in the array.
-    row, out, own, at
-        Where the rows of base, delta, priors and theta begin. own = 0: no seed word.
-    next_row
-        The row of base that is prefetched.
+    u_k = (phi[w,k] + beta) (theta[d,k] + alpha_k) / (lam_k + W beta)
     """
+    (row, out, own, at, next_row, _) = place
     (base, _, prior, _, alpha, _) = rows
     width = base.shape[1]
     smooth = splat(prior[0, 0])
-    keep = splat(left)
+    less_w = splat(shrink.less_w)
+    keep = splat(shrink.left)
     acc = splat(0.0)
     # no seed word: a load less for each vector, a tenth of the time at 100 topics
     if own == 0:
@@ -212,12 +226,8 @@ def _weigh(
 def _put_in(
     x: float,
     s: float,
-    less_w: Any,
-    left: float,
-    row: int,
-    out: int,
-    at: int,
-    next_out: int,
+    shrink: Shrink,
+    place: Place,
     base: Floats,
     theta: Floats,
     delta: Floats,
@@ -225,11 +235,13 @@ def _put_in(
 ) -> None:
     """Add x eta, eta = u / s, to phi[w,:], theta[d,:] and lam (lines 18-20).
 
-    phi[w,:] is shrunk by ``less_w`` first (line 13). next_out: the row of delta that is prefetched.
+    phi[w,:] is shrunk first (line 13).
     """
+    (row, out, _, at, _, next_out) = place
+    less_w = splat(shrink.less_w)
     per_s = np.float32(1.0) / s
     share = splat(x * per_s)
-    share_left = splat(x / left * per_s)
+    share_left = splat(x / shrink.left * per_s)
     for k in range(0, base.shape[1], WIDTH):
         fetch(delta, next_out + k)
         v = load(sums.u, k)
@@ -322,7 +334,7 @@ def sweep(
                 share_w = _open_word(base, row, delta, out, width)
                 per_n_w[word] = share_w
             # lines 13-15: shrink phi_w, lam and theta_d by the cell's share of their mass
-            less_w = splat(-min(x * share_w, one))
+            less_w = -min(x * share_w, one)
             if passed + x > allowed:
                 passed = np.float32(0.0) if passed == np.inf else passed
                 _renew_inverse(passed, x, per_n_all, spread, sums, width)
@@ -335,10 +347,12 @@ def sweep(
                 left = one
             # lines 16-17: eta_k = u_k / s
             own = np.int64(get(of, word)) * width
-            s = _weigh(less_w, left, row, out, own, at, next_row, rows, theta, delta, sums)
+            shrink = Shrink(less_w, left)
+            place = Place(row, out, own, at, next_row, later * width)
+            s = _weigh(shrink, place, rows, theta, delta, sums)
             p[i - first] = s
             # lines 18-20
-            _put_in(x, s, less_w, left, row, out, at, later * width, base, theta, delta, sums)
+            _put_in(x, s, shrink, place, base, theta, delta, sums)
         if last > first:
             loglik += sum_x_log(p, counts, first, last - first, n_d + alpha_sum, 1.0)
         rescale(theta, at, width, n_d)

@@ -36,7 +36,7 @@ from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.priors import Learning, reach_option
 from topicstream.engines.parts import PART, DeltaParts
-from topicstream.numeric.kernels.arrays import CellsByWord, sort_by_word
+from topicstream.numeric.kernels.arrays import CellsByWord, RowEntries, sort_by_word
 from topicstream.numeric.kernels.dirichlet import sum_x_log
 
 # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following
@@ -447,12 +447,12 @@ class SparseBeliefPropagation(Learning):
         how = kernels.Step(
             f32(alphas[:, :n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
         )
-        messages = (old["messages"], new["messages"])
+        messages = kernels.Messages(old["messages"], new["messages"], likely)
         for a, b in parts:
             some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
             rows = phi.part(a, b)
-            read = (some, rows.base, rows.index, documents, bids, how)
-            parts.add(kernels.sweep(*read, *messages, likely, *parts.arrays))
+            read = (some, kernels.PhiRows(rows.base, rows.index), documents, bids, how)
+            parts.add(kernels.sweep(*read, messages, RowEntries(*parts.arrays)))
         theta -= near
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens

@@ -20,11 +20,9 @@ Arrays
 ------
 cells
     The block's cells word by word. All cell arrays are in this order.
-old, new
-    uint8, uint16 or float32[nnz, L], stored messages.
-base, index
-    Rows of phi: base[index[u]], float32[., Kp].
-out_ptr, out_topic, out_value
+messages
+    uint8, uint16 or float32[nnz, L], stored before and after.
+delta
     int64[U+1], uint16[.], float32[.]: the sparse delta, one entry a changed (word, topic).
 
 References
@@ -48,6 +46,7 @@ from topicstream.numeric.kernels.arrays import (
     Int,
     Ints,
     Longs,
+    RowEntries,
     Shorts,
     borrow,
 )
@@ -117,6 +116,37 @@ def _take(
         )
         scatter(row, 0, topics, at + j, splat(_ZERO))
     return taken
+
+
+class PhiRows(NamedTuple):
+    """Rows of phi, float32[., Kp]: that of word u is base[row[u]]."""
+
+    base: Floats
+    row: Longs
+
+
+class Messages(NamedTuple):
+    """Arrays of the cells: stored messages before and after, [nnz, L] or flat, and p(w | rest).
+
+    likely: float64[nnz], receives p(w | all other cells) as it stood before the update.
+    """
+
+    old: Array
+    new: Array
+    likely: Doubles
+
+
+class Cell(NamedTuple):
+    """The present cell.
+
+    i  its number;  at, r  where its document and its word's row of phi begin
+    scale  x / sum q^2 of its stored message (``_scale_of``)
+    """
+
+    i: Int
+    at: Int
+    r: Int
+    scale: Float
 
 
 class Documents(NamedTuple):
@@ -199,25 +229,18 @@ class Work(NamedTuple):
 
 @kernel(inline="always")
 def _leave(
-    i: int,
-    at: int,
-    width: int,
-    own: float,
-    lanes: Shorts,
-    begin: int,
-    end: int,
-    documents: Documents,
-    old: Array,
-    new: Array,
-    row: Floats,
+    i: Int, d: int, width: int, own: Float, documents: Documents, messages: Messages, row: Floats
 ) -> None:
     """Subtract the shares of topics that left a document from the word's row.
 
     The other shares are copied from old to new, and those of new active topics are zero.
     """
+    at = d * width
+    (old, new, _) = messages
+    lanes = documents.lanes
     for j in range(0, width, 16):
         narrow(new, i * width + j, widen(old, i * width + j))
-    for e in range(begin, end):
+    for e in range(documents.left[d], documents.left[d + 1]):
         q = np.float32(old[i * width + lanes[e]])
         row[documents.before[at + lanes[e]]] -= own * q * q
         new[i * width + lanes[e]] = 0
@@ -313,10 +336,7 @@ def _scale_of(x: float, i: int, width: int, old: Array) -> Float:
 
 @kernel(inline="always")
 def _weigh(
-    i: int,
-    at: int,
-    r: int,
-    own: float,
+    cell: Cell,
     apart: bool,
     stored: Array,
     base: Floats,
@@ -327,9 +347,8 @@ def _weigh(
     """Compute p_j of eq. (7) over a document's active topics.
 
     Returns their sum and the largest.
-
-    at, r: where the document and the word's row of ``base`` begin. own: see ``_scale_of``.
     """
+    (i, at, r, own) = cell
     betas = splat(how.beta)
     floors = splat(how.floor)
     owns = splat(own)
@@ -455,34 +474,33 @@ def _take_row(
 @kernel
 def _sweep_words(
     cells: CellsByWord,
-    base: Floats,
-    index: Longs,
+    rows: PhiRows,
     documents: Documents,
     bids: Bids,
     how: Step,
-    old: Array,
-    new: Array,
-    likely: Doubles,
-    out_ptr: Longs,
-    out_topic: Shorts,
-    out_value: Floats,
+    messages: Messages,
+    delta: RowEntries,
     work: Work,
 ) -> Int:
     """Visit every cell, word by word (parameters: ``sweep``)."""
     cells = borrow(cells)
-    base = borrow(base)
+    base = borrow(rows.base)
+    index = rows.row
     bids = borrow(bids)
     work = borrow(work)
-    out_topic = borrow(out_topic)
-    out_value = borrow(out_value)
+    out_ptr = delta.ptr
+    out_topic = borrow(delta.topic)
+    out_value = borrow(delta.value)
     (topics, before, left, lanes, theta, lam, mass) = borrow(documents)
     (ptr, doc, x) = cells
     (_, beta, _, band, step, first, rare) = how
     # kernels index flat arrays: a document or cell begins at its number times L
     width = topics.shape[1]
     documents = Documents(topics.reshape(-1), before.reshape(-1), left, lanes, theta, lam, mass)
-    old = borrow(old).reshape(-1)
-    new = borrow(new).reshape(-1)
+    likely = messages.likely
+    old = borrow(messages.old).reshape(-1)
+    new = borrow(messages.new).reshape(-1)
+    flat = Messages(old, new, borrow(likely))
     whole = base.shape[1] <= WHOLE
     # share of the old message that over-relaxation subtracts: 1 - 1 / step
     further = (step - _ONE) / step
@@ -513,22 +531,10 @@ def _sweep_words(
                 own = _scale_of(x[i], i, width, old)
                 moved = left[d + 1] > left[d]
                 if moved:
-                    _leave(
-                        i,
-                        at,
-                        width,
-                        own,
-                        lanes,
-                        left[d],
-                        left[d + 1],
-                        documents,
-                        old,
-                        new,
-                        work.row,
-                    )
+                    _leave(i, d, width, own, documents, flat, work.row)
             # eq. (7) without the cell's own share
             stored = new if moved else old
-            sum_p, peak = _weigh(i, at, r, own, apart, stored, base, documents, how, work)
+            sum_p, peak = _weigh(Cell(i, at, r, own), apart, stored, base, documents, how, work)
             # p(w | the other cells), from the normaliser of eq. (7)
             likely[i] = sum_p / (mass[d] - x[i])
             # over-relaxation, and the new message in integers
@@ -555,26 +561,21 @@ def _sweep_words(
 @kernel
 def sweep(
     cells: CellsByWord,
-    base: Floats,
-    index: Longs,
+    rows: PhiRows,
     documents: Documents,
     bids: Bids,
     how: Step,
-    old: Array,
-    new: Array,
-    likely: Doubles,
-    out_ptr: Longs,
-    out_topic: Shorts,
-    out_value: Floats,
+    messages: Messages,
+    delta: RowEntries,
 ) -> Int:
-    """Visit every cell of a block once (symbols: the module's docstring).
+    """Visit every cell of a block once, and write its delta.
 
-    likely: float64[nnz], receives p(w | all other cells) as it stood before the update.
+    Symbols: the module's docstring.
 
     Returns the number of entries of the delta.
     """
     width = documents.topics.shape[1]
-    columns = base.shape[1]
+    columns = rows.base.shape[1]
     work = Work(
         np.zeros(columns, np.float32),
         np.empty(width, np.float32),
@@ -584,17 +585,5 @@ def sweep(
         np.empty(columns + 16, np.float32),
     )
     return _sweep_words(  # type: ignore[no-any-return]
-        cells,
-        base,
-        index,
-        documents,
-        bids,
-        how,
-        old,
-        new,
-        likely,
-        out_ptr,
-        out_topic,
-        out_value,
-        work,
+        cells, rows, documents, bids, how, messages, delta, work
     )

@@ -262,6 +262,17 @@ class CellsByWord(NamedTuple):
     x: Array
 
 
+class RowEntries(NamedTuple):
+    """Entries of a table, row by row, as of a SparseDelta.
+
+    Row u has topic[j] and value[j] for j in ptr[u] .. ptr[u + 1] - 1.
+    """
+
+    ptr: Array
+    topic: Array
+    value: Array
+
+
 @kernel
 def word_ends(words: Ints, ptr: Longs) -> None:
     """Count where each word's cells end, ptr: int64[U + 1].
