@@ -98,7 +98,7 @@ class TopicModel(data.TopicModel):
     def convert(self, name: str) -> Any:
         """Convert into another program's object by a registered converter, such as ``to_gensim``.
 
-        The topics are those that are shown (``topics edit``).  Other packages register converters
+        The topics are those that are shown (``topics edit``). Other packages register converters
         as entry points of ``topicstream.converters``.
         """
         converter = plugins.find(plugins.CONVERTERS, name, "TopicModel.convert")

@@ -244,6 +244,7 @@ def test_where_arrays_lie_does_not_touch_the_bits_nor_what_lies_beside_them(topi
     alpha[0, :topics] = 0.1
     shared = np.zeros(block.n_docs, np.int32)
     priors = messages.Priors(alpha, shared, np.float32(0.05), np.float32(1.0))
+    rule = messages.Rule(engine.exclude, True)
     results = set()
     for gap in (0, 4, 12, 16, 48, 500):
         space = np.full(2 * mu.size + gap + 40, np.float32(-1))
@@ -252,9 +253,7 @@ def test_where_arrays_lie_does_not_touch_the_bits_nor_what_lies_beside_them(topi
         old[:] = mu
         delta = np.zeros_like(base)
         thetas = np.zeros((block.n_docs, width), np.float32)
-        loglik = messages.visit(
-            cells, rows, priors, engine.exclude, True, old, new, delta, thetas, None
-        )
+        loglik = messages.visit(cells, rows, priors, rule, old, new, delta, thetas, None)
         assert (space[:20] == -1).all() and (space[20 + 2 * mu.size + gap :] == -1).all()
         assert (space[20 + mu.size :][:gap] == -1).all() and (old == mu).all()
         assert new.min() >= 0 and new.sum(axis=1) == pytest.approx(1, abs=1e-5)

@@ -314,8 +314,9 @@ def test_choose_exchanges_the_best_newcomer_for_the_weakest():
     wanted = np.empty_like(topics)
     shared = np.zeros(1, np.int32)
     alpha = np.full((1, 30), 0.1, np.float32)
-    bids = alpha, shared, np.float32(0.2), np.float32(1.0), 30
-    active_topics.choose(scores, np.zeros(1, np.int32), topics, theta, *bids, wanted)
+    rule = active_topics.BidRule(np.float32(0.2), np.float32(1.0))
+    chosen = np.zeros(1, np.int32)
+    active_topics.choose(scores, chosen, topics, theta, (alpha, shared), rule, 30, wanted)
     # 21 bids 3 and takes slot 7 (theta 0); 20 bids 0.9, which slot 0 (theta 1) withstands
     want = topics.copy()
     want[0, 7] = 21
@@ -347,8 +348,9 @@ def test_choose_equals_the_plain_python_of_it(gain):
             want[d, j] = k
     got = np.empty_like(topics)
     shared = np.zeros(docs, np.int32)
-    bids = alpha.astype(np.float32)[None], shared, np.float32(1.0), np.float32(gain), k_all
-    active_topics.choose(scores, chosen, topics, theta, *bids, got)
+    priors = (alpha.astype(np.float32)[None], shared)
+    rule = active_topics.BidRule(np.float32(1.0), np.float32(gain))
+    active_topics.choose(scores, chosen, topics, theta, priors, rule, k_all, got)
     np.testing.assert_array_equal(got, want)
     assert (got != topics).any()
 

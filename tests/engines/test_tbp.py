@@ -363,7 +363,7 @@ def test_word_histogram_weighs_a_word_by_its_share_of_the_block():
     assert mine.any() and not mine.all()
     row_bins = np.zeros(BINS)
     sampled = np.zeros(1)
-    args = (block.words, block.counts, block.vocab, wide(phi) * 2, np.arange(block.n_words), topics)
+    args = (block.cells, block.vocab, wide(phi) * 2, np.arange(block.n_words), topics)
     count_words(
         *args, np.empty(block.n_words), row_bins, sampled
     )  # rows twice the block: half of each word lies here

@@ -232,7 +232,7 @@ def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_pat
     )
     log = SimpleNamespace(say=said.append)
     scan = SimpleNamespace(groups=lambda config: ["a", "b", "c"])
-    assert drift.drift_of(config, None, scan, 1, log) is figures
+    assert drift.measure_raw_files(config, None, scan, 1, log) is figures
     assert staged == [("a", False, 3), ("b", False, 3), ("c", True, 3)]
     assert said == [
         "drift: documents 5, words 900, seen_words 1.999, unknown_tokens 0.500, "
@@ -240,7 +240,7 @@ def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_pat
     ]
     assert removed == [tmp_path / "incoming" / MEASURED]
     nothing = SimpleNamespace(groups=lambda config: ["a"])
-    assert drift.drift_of(config, None, nothing, 1, log) is None and len(said) == 1
+    assert drift.measure_raw_files(config, None, nothing, 1, log) is None and len(said) == 1
 
 
 @pytest.mark.parametrize("append", [False, True])

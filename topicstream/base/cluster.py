@@ -1,7 +1,7 @@
 """Workers beyond this process, as ``--scheduler`` names them.
 
 A scheduler is an entry point of the group ``topicstream.schedulers``: a class derived from
-``Cluster``.  A text ``NAME:...`` asks for the scheduler of that name.  Everything else
+``Cluster``. A text ``NAME:...`` asks for the scheduler of that name. Everything else
 (``local:4``, ``tcp://HOST:PORT``, ``HOST:PORT``, a scheduler's file, a client in Python) goes to
 ``dask``.
 """

@@ -9,7 +9,7 @@ _RETURN_THAT_ENDS = re.compile(rb"\r(?!\n)")
 
 
 def has_returns_alone(text: bytes) -> bool:
-    """Return if the lines of a text end with a carriage return alone, as on an old Mac."""
+    """Tell whether the lines of a text end with a carriage return alone, as on an old Mac."""
     return b"\n" not in text and b"\0" not in text and _RETURN_ALONE.search(text) is not None
 
 

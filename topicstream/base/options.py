@@ -247,7 +247,7 @@ LARGEST = 1 << 62
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Return if a value, with all members of a list or mapping, has a type."""
+    """Tell whether a value, with all members of a list or mapping, has a type."""
     if kind is Any:
         return True
     origin = typing.get_origin(kind) or kind

@@ -131,7 +131,7 @@ OWN = {
         for name in ("jieba", "kiwi", "pythainlp", "sudachi")
     },
 }
-"""Names of the core.  Each add-on has a table of its own (``addons/NAME/__init__.py``)."""
+"""Names of the core. Each add-on has a table of its own (``addons/NAME/__init__.py``)."""
 
 
 @cache
@@ -185,7 +185,7 @@ def entry_points() -> Any:
 
 
 def mentions_this_package(folder: str) -> bool:
-    """Return if a package in a folder of ``sys.path`` may have entry points for this one."""
+    """Tell whether a package in a folder of ``sys.path`` may have entry points for this one."""
     try:
         with os.scandir(folder or ".") as inside:
             packages = [entry.path for entry in inside if entry.name.endswith(ABOUT)]

@@ -138,7 +138,7 @@ class Silent(Progress):
 
 
 def in_notebook() -> bool:
-    """Return if a Jupyter kernel runs us, whose stderr is no terminal but shows bars."""
+    """Tell whether a Jupyter kernel runs us, whose stderr is no terminal but shows bars."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "IPKernelApp" in getattr(shell, "config", ())
 

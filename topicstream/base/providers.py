@@ -48,7 +48,7 @@ class Product(Protocol):
         """Make it in a folder of this machine, and return its summary."""
 
     def is_made(self, folder: Path) -> bool:
-        """Return if a folder holds it, whole or as a killed run has left it."""
+        """Tell whether a folder holds it, whole or as a killed run has left it."""
 
     def describe_made(self, folder: Path) -> dict[str, Any]:
         """Return the summary of a store that was made before."""
@@ -131,15 +131,15 @@ class Places:
         return os.path.abspath(name)
 
     def on_this_machine(self, name: Name) -> bool:
-        """Return if a name is a path, which means nothing to another machine."""
+        """Tell whether a name is a path, which means nothing to another machine."""
         return True
 
     def exists(self, name: Name) -> bool:
-        """Return if something lies at a place, as an address does until it is read."""
+        """Tell whether something lies at a place, as an address does until it is read."""
         return os.path.exists(name)
 
     def is_file(self, name: Name) -> bool:
-        """Return if a file or an object lies at a place, and may be read.
+        """Tell whether a file or an object lies at a place, and may be read.
 
         Raises
         ------
@@ -149,11 +149,11 @@ class Places:
         return os.path.isfile(name)
 
     def names_file(self, text: str) -> bool:
-        """Return if a text names a file or, without a request, an object."""
+        """Tell whether a text names a file or, without a request, an object."""
         return os.path.isfile(text)
 
     def is_stream(self, name: Name) -> bool:
-        """Return if a place is a pipe, a socket or a device, which may never end."""
+        """Tell whether a place is a pipe, a socket or a device, which may never end."""
         return os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name))
 
     def expand(self, name: str) -> list[str]:

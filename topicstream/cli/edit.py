@@ -13,7 +13,7 @@ from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.extension import extended, take_extensions
 from topicstream.ingestion.tokens.word_lists import describe_parts
-from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
+from topicstream.ingestion.upkeep.drop_words import drop_words
 from topicstream.model.edits import Label, apply_view, edit, read_log
 from topicstream.model.topic_kinds import describe_topics
 from topicstream.model.topic_model import TopicModel
@@ -37,7 +37,7 @@ def _parse_label(text: str) -> dict[str, Json]:
 def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
     """Drop the words in a file from the store at ``place``, or else from ``corpus``."""
     with show_progress() as progress:
-        summary = drop_words_of(
+        summary = drop_words(
             words,
             place if kind_of(place) == "corpus" else corpus,
             dry_run=dry_run,
@@ -108,21 +108,21 @@ def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
     removes them. Perplexity always scores the trained table. --drop-words is different: it changes
     a corpus store permanently. Without options, the current edits are listed.
     """
-    drop_words = options.pop("drop_words")
+    words_file = options.pop("drop_words")
     undo = options.pop("undo")
-    asked = take_extensions("edit", options)
-    if drop_words is not None:
-        if any(options.values()) or undo or asked:
+    requested = take_extensions("edit", options)
+    if words_file is not None:
+        if any(options.values()) or undo or requested:
             raise click.UsageError(
                 "--drop-words changes a corpus store and cannot be combined with other edits"
             )
-        return _drop_words(drop_words, model, corpus, dry_run)
+        return _drop_words(words_file, model, corpus, dry_run)
     edits = [_parse_label(text) for text in options["label"]]
     for kind in ("merge", "drop", "order"):
         texts = (options[kind],) if isinstance(options[kind], str) else options[kind] or ()
         edits += [{"edit": kind, "topics": numbers(text)} for text in texts]
     proposed: list[str] = []
-    for extension, extension_options in asked.values():
+    for extension, extension_options in requested.values():
         if edits or undo:
             raise click.UsageError(f"{extension.requires} cannot be combined with other edits")
         edits = extension.run(model, corpus, extension_options)

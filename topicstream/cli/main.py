@@ -217,7 +217,7 @@ def find_fullest(args: Sequence[str]) -> str | None:
 
 
 def _output_full() -> bool:
-    """Return if standard output is a file on a full disk, or a device that is always full."""
+    """Tell whether standard output is a file on a full disk, or a device that is always full."""
     with suppress(OSError):
         about = os.fstat(1)
         if stat.S_ISCHR(about.st_mode):

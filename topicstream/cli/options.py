@@ -71,7 +71,7 @@ def _click_type(about: Mapping[str, Any], kind: str) -> Any:
 
 
 def _is_option_of(field: dataclasses.Field[Any], command: str) -> bool:
-    """Return if a field is an option of a command."""
+    """Tell whether a field is an option of a command."""
     where = field.metadata.get("cli", True)
     return where if isinstance(where, bool) else command in where
 

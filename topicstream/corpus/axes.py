@@ -5,9 +5,9 @@ training documents.
 
 On disk an axis is lists of ids, one a document, in Zarr: ``axes/<name>/<part>/`` holds ``lengths``
 uint32[rows, DOCS] (ids of
-each document) and ``ids`` uint32[rows, CELLS] (ascending within a document).  A storage block of
+each document) and ``ids`` uint32[rows, CELLS] (ascending within a document). A storage block of
 the part is one row here too,
-or several rows where it has more than CELLS ids.  Codecs, padding and the rule that only the
+or several rows where it has more than CELLS ids. Codecs, padding and the rule that only the
 manifest says what is there: as
 in corpus/format.py.
 """
@@ -174,7 +174,7 @@ def read_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Read, verify and decode one storage block: lengths uint32[docs], ids int32[entries].
 
-    size: ids must lie below it.  StoreError.
+    size: ids must lie below it. StoreError.
     """
     first, stop = entry.rows
     lengths, ids = (

@@ -15,7 +15,7 @@ from topicstream.corpus.reader import Corpus
 
 DATE = "date"
 NO_NUMBER = frozenset(("NA", "N/A", "NaN", "nan"))
-"""Spellings of a missing number in R and pandas.  In a column of text they are values, as anywhere:
+"""Spellings of a missing number in R and pandas. In a column of text they are values, as anywhere:
 ``ingest --na`` says which values mean none.
 """
 

@@ -1,8 +1,8 @@
 """``.forgotten.json``: ids that ``topics forget`` removed, which no later ingest takes in again.
 
-The list holds keyed hashes: sha256 of a random salt of this list and of the id's 128-bit hash.  It
+The list holds keyed hashes: sha256 of a random salt of this list and of the id's 128-bit hash. It
 tells nobody the ids by itself; whoever has the list can check whether an id that they know is on
-it.  It lies in the store, and in the folder of ``topics retrain`` too, where it outlives the store.
+it. It lies in the store, and in the folder of ``topics retrain`` too, where it outlives the store.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def score_documents(
     -------
     The score, and a table: id, tokens double (those scored), loglik double (their sum, natural
     logarithms), perplexity
-    double; null where a document was too short to score.  The rows' loglik and tokens add up to
+    double; null where a document was too short to score. The rows' loglik and tokens add up to
     the score's.
     """
     pieces: list[tuple[np.ndarray, np.ndarray]] = []

@@ -113,7 +113,7 @@ def match_words(vocabulary: Vocabulary, corpus: Corpus) -> np.ndarray | None:
 
 BOTH_PARTS = ("train", "heldout")
 LEAST = 0.1
-"""Share of a corpus' tokens that a model must know the words of.  Other texts of the same language:
+"""Share of a corpus' tokens that a model must know the words of. Other texts of the same language:
 70 % and more; another
 language: 1 to 5 % (names, and words that look alike)."""
 

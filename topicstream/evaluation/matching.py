@@ -28,7 +28,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import Doubles, Floats
 from topicstream.numeric.kernels.jit import kernel
 
-A_PAIR = 32
+PAIR_BYTES = 32
 """Bytes of a pair of topics: distance, the sums of a span, and the copies of the assignment."""
 
 
@@ -95,7 +95,9 @@ def _distances(
         if words[0] <= start < words[1]:
             part = np.zeros_like(out)
             _add_distances(
-                _probabilities(rows, a), _of_words(b, ids[start : start + len(rows)]), part
+                _probabilities(rows, a),
+                _probabilities_of_words(b, ids[start : start + len(rows)]),
+                part,
             )
             out += np.rint(part / QUANTUM) * QUANTUM
         if progress is not None:
@@ -112,10 +114,12 @@ def _distances(
 
 
 def _probabilities(rows: np.ndarray, model: TopicModel) -> np.ndarray:
+    """Compute p(w|k) from rows of the model's table."""
     return np.asarray(((rows + model.beta) / model.norms).astype(np.float32))
 
 
-def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
+def _probabilities_of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
+    """Compute p(w|k) of words, float32[n, K], zero for those with id -1."""
     out = np.zeros((len(ids), model.n_topics), np.float32)
     known = ids >= 0
     out[known] = _probabilities(model.rows(ids[known]), model)
@@ -155,7 +159,7 @@ def compare(config: CompareConfig) -> Summary:
     far = config.far
     topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
     with connected_within(config.scheduler, config.memory, [a, b]) as (cluster, limit):
-        opened, _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
+        opened, _ = open_within([a, b], limit, 1, beside=PAIR_BYTES * topics[0] * topics[1])
         one, two = (apply_view(model, view_of(model)) for model in opened)
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
         distances = l1_distances(one, two, tell, cluster)

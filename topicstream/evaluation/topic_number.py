@@ -18,7 +18,7 @@ MEASURES = ("arun_2010", "cao_juan_2009", "mimno_2011")
 TOP_WORDS = 20
 BEST_TOPICS = 5
 """Words of a topic whose coherence counts, and topics whose mean is taken, as pycisTopic takes
-them.  Pairs are smoothed by 1
+them. Pairs are smoothed by 1
 (Mimno et al. 2011); pycisTopic adds 1e-12, so values of the two programs cannot be compared."""
 
 

@@ -35,6 +35,8 @@ class _Run(Record, frozen=True):
 
 
 class _Facts(Record, frozen=True):
+    """The facts of a checkpoint: the files of block state, by name."""
+
     memory: dict[str, str]
 
 
@@ -61,7 +63,7 @@ def token_topics(
     topics
         Number of topics of the model.
     asker
-        Name of the option that needs them, as messages begin (``--method gibbs1``).
+        The option that needs the topics, with which messages begin (``--method gibbs1``).
 
     Returns
     -------

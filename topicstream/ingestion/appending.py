@@ -26,7 +26,7 @@ def options_of_append(
     Parameters
     ----------
     config
-        The options as the user gave them.  An option that only a new store is made by may be
+        The options as the user gave them. An option that only a new store is made by may be
         repeated, so that the same command serves the first night and all later ones.
     store
         The manifest of the store.

@@ -484,7 +484,7 @@ class ReadOptions:
     def fit(self, names: Collection[str]) -> Self:
         """Name the fields as an input does, without recalled columns that it does not have.
 
-        Letters may be composed or not.  A field that the user named stays, so that its absence is
+        Letters may be composed or not. A field that the user named stays, so that its absence is
         an error.
         """
         options = self.spelled_as(names)

@@ -8,11 +8,11 @@
     words = ["nasa", "orbit", "shuttle"]
     strength = 2000
 
-``space = ["nasa", "orbit"]`` is short for a topic with words alone.  The first topic of the file is
+``space = ["nasa", "orbit"]`` is short for a topic with words alone. The first topic of the file is
 topic 0 of the model,
 the next one topic 1, and they carry their names; in labelled LDA each is the topic of that name.
 ``strength`` is
-the pseudo-count of each word in its topic: the prior of word w in topic k is beta + strength.  By
+the pseudo-count of each word in its topic: the prior of word w in topic k is beta + strength. By
 default it is the word's
 count in the training documents, so that half of the word's weight stays in the topic, whatever the
 corpus says.

@@ -74,9 +74,9 @@ def kinds_of_origin(model: TopicModel) -> dict[int, str]:
 def least_tokens(model: TopicModel) -> float:
     """Tokens that a topic needs in order not to be dead.
 
-    A document's worth: the mean length of the training documents.  Where documents are long or
+    A document's worth: the mean length of the training documents. Where documents are long or
     few, topics may well hold less; there it is a tenth of what an average topic holds, or up to
-    ``LONG`` tokens half of that.  Of clusters, and of models that do not say how many documents
+    ``LONG`` tokens half of that. Of clusters, and of models that do not say how many documents
     they were trained on, only empty topics are dead.
     """
     docs = model.manifest.corpus.docs or 0

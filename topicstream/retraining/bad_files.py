@@ -37,7 +37,7 @@ NOT_OF_A_FILE = (UsageError, StoreError, NotOurs, OSError, MemoryError)
 
 
 def comes_from_file(error: Exception) -> bool:
-    """Return if an error may come from the content of a raw file.
+    """Tell whether an error may come from the content of a raw file.
 
     That is bad input, and any error that a reader did not expect: no file may stop all nights.
     """

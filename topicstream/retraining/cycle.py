@@ -45,7 +45,7 @@ from topicstream.retraining import publish
 from topicstream.retraining.arrivals import Arrivals
 from topicstream.retraining.bad_files import comes_from_file, with_user_paths
 from topicstream.retraining.config import Config
-from topicstream.retraining.drift import drift_of, verdict
+from topicstream.retraining.drift import measure_raw_files, verdict
 from topicstream.retraining.gate import check_room, judge, open_models
 from topicstream.retraining.raw_files import SET_ASIDE
 from topicstream.retraining.state import (
@@ -197,7 +197,7 @@ class Cycle:
         figures = None
         if scan.any and present is not None and rules.fingerprint(self.config) is not None:
             (opened,), threads = self._open(publish.version_path(self.folder, present))
-            figures = drift_of(self.config, opened, scan, threads, self.log)
+            figures = measure_raw_files(self.config, opened, scan, threads, self.log)
         drifted = verdict(figures, self.config.drift) if figures else []
         new = rules.news(self.config, self.state, scan, model)
         age = rules.age(self.state, self.log)

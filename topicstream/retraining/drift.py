@@ -1,9 +1,9 @@
-"""Have new documents drifted away from what the model was trained on?  Figures, and the verdict.
+"""Drift of new documents from those that a model was trained on: figures, and the verdict.
 
 unknown_tokens  share of the new documents' tokens whose word the training never saw
 perplexity      document completion of the new documents over that of the old ones set aside
 
-These two decide (docs/internals/decisions/drift.md).  Two more are measured, and decide where the
+These two decide (docs/internals/decisions/drift.md). Two more are measured, and decide where the
 config gives them a limit:
 
 seen_words      share of the new documents' distinct words (as tokenised, before any pruning) that
@@ -64,7 +64,7 @@ class Drift:
     usage: float | None = None
 
 
-def drift_of(
+def measure_raw_files(
     config: Config, model: TopicModel, scan: Scan, threads: int, log: Progress
 ) -> Drift | None:
     """Compute the figures of the new and changed files, None where no document has a word.
@@ -128,7 +128,7 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[s
 
 
 def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
-    """Square root of the Jensen-Shannon divergence in bits, 0..1."""
+    """Compute the square root of the Jensen-Shannon divergence in bits, 0..1."""
     p = p / p.sum()
     q = q / q.sum()
     m = (p + q) / 2

@@ -222,7 +222,7 @@ def _lock_all(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[
 
 
 def trained_on(model: Path, store: str | Path) -> bool:
-    """Return if most of a model's words are in a store, and in the store's order.
+    """Tell whether most of a model's words are in a store, and in the store's order.
 
     Words that the store has gained or lost since the training do not change that. A folder without
     a model counts as one of the store.
@@ -237,7 +237,7 @@ def trained_on(model: Path, store: str | Path) -> bool:
 
 
 def _is_version_of(model: Path, home: Path | None, store: Path) -> bool:
-    """Return if a model is a published version of the folder, whose versions are all cleaned.
+    """Tell whether a model is a published version of the folder, whose versions are all cleaned.
 
     Raises
     ------
@@ -458,7 +458,7 @@ def _rewrite(
 
 
 def _is_about(line: bytes, ids: list[str], sources: set[str]) -> bool:
-    """Return if a line of the list of rejected records is about one of the documents."""
+    """Tell whether a line of the list of rejected records is about one of the documents."""
     text = line.decode("utf-8", "replace")
     return any(i in text for i in (*ids, *sources))
 

@@ -20,7 +20,7 @@ from topicstream.base.errors import InputError
 from topicstream.base.memory import MemoryLimit, plan_memory
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import Score, ScoredTopics, prepare_heldout, score_blocks
-from topicstream.evaluation.matching import A_PAIR
+from topicstream.evaluation.matching import PAIR_BYTES
 from topicstream.evaluation.memory import A_WORD, BLOCKS_IN_FLIGHT, bytes_of_thread, open_within
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_kinds import EMPTY, dead_warning
@@ -105,7 +105,7 @@ def check_room(limit: int | None, topics: int, words: int) -> None:
     """
     fixed = {
         "words": 3 * A_WORD * words,
-        "pairs of topics": A_PAIR * topics**2,
+        "pairs of topics": PAIR_BYTES * topics**2,
         "blocks": BLOCKS_IN_FLIGHT,
     }
     plan_memory(
@@ -133,7 +133,7 @@ def open_models(
         If they do not fit the limit.
     """
     topics = [read_manifest(path).topics for path in paths]
-    beside = A_WORD * corpus.n_words + A_PAIR * topics[0] * topics[-1]
+    beside = A_WORD * corpus.n_words + PAIR_BYTES * topics[0] * topics[-1]
     return open_within(paths, limit, threads, beside=beside)
 
 

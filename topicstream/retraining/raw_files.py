@@ -65,7 +65,7 @@ class Scan:
 
     @property
     def any(self) -> bool:
-        """Return if there are new or changed files."""
+        """Tell whether there are new or changed files."""
         return bool(self.new or self.changed)
 
     def groups(self, config: Config) -> list[str]:
@@ -216,7 +216,7 @@ def scan_raw(
 
 
 def _is_set_aside(failed: Failing | None, stat: tuple[int, int], reading: str) -> bool:
-    """Return if a file has failed too often and has not changed since."""
+    """Tell whether a file has failed too often and has not changed since."""
     return (
         failed is not None
         and failed.times >= SET_ASIDE

@@ -349,7 +349,7 @@ def _state_of(run: Path, old: Path) -> str:
 
 
 def _is_update(run: Path, model: Path, fingerprint: str) -> bool:
-    """Return if a run is an update of this model on this corpus."""
+    """Tell whether a run is an update of this model on this corpus."""
     record = RunRecord.read(run)
     return record is not None and (record.corpus, record.warm) == (
         fingerprint,

@@ -49,7 +49,7 @@ PRIORS = {"learn_after": 20, "prior_pull": 3.0}
 # (docs/internals/decisions/lost-topics.md)
 MOST_REACH = 100.0
 # A background topic takes the words that otherwise stand first in many topics; with 48 active ones
-# topics share fewer words yet (docs/internals/decisions/reading.md).  Its alpha, in tokens, is this
+# topics share fewer words yet (docs/internals/decisions/reading.md). Its alpha, in tokens, is this
 # part of a mean document
 READING = {"sparsity": 48}
 BACKGROUND = 0.05

@@ -89,7 +89,7 @@ class Job:
     seeded
         Whether the start visits blocks with rows of a seed table.
     remote
-        With ``--scheduler``: its workers, whose ``executor`` this job is for.  It stays here when
+        With ``--scheduler``: its workers, whose ``executor`` this job is for. It stays here when
         the job is sent elsewhere.
     """
 

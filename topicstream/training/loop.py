@@ -1,4 +1,4 @@
-"""Train a model: plan, start, pass after pass, finish.  The library twin of ``topics train``."""
+"""Train a model: plan, start, pass after pass, finish. The library twin of ``topics train``."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class PassRunner:
         going = True
         try:
             for position in range(0, len(todo), size):
-                self._round(work, position, todo[position : position + size], assignment)
+                self._run_round(work, position, todo[position : position + size], assignment)
                 rounds = work.first_round + position // size + 1
                 going = work.after_round(rounds, int(cells[work.blocks[: rounds * size]].sum()))
                 if not going:
@@ -96,7 +96,10 @@ class PassRunner:
             self.executor.end()
         return going
 
-    def _round(self, work: Pass, position: int, group: np.ndarray, assignment: Assignment) -> None:
+    def _run_round(
+        self, work: Pass, position: int, group: np.ndarray, assignment: Assignment
+    ) -> None:
+        """Visit the blocks of a round, apply their deltas, and add their statistics to the pass."""
         stats = new_stats(self._engine)
         docs = 0
         for report in self.executor.visit(position, group, assignment):

@@ -356,7 +356,7 @@ def _with_sums(
 ) -> tuple[MemoryPlan, Sums, int]:
     """Give what is left of the limit to the sums of a round, so that they need not be written.
 
-    A start that holds a model may use a quarter of what is left itself (``Ground.free``).  Returns
+    A start that holds a model may use a quarter of what is left itself (``Ground.free``). Returns
     the plan with them, the sums, and what is enough for all of a round, about.
     """
     least = min(tables.sums, LEAST_SUMS)

@@ -122,7 +122,7 @@ def has_stalled(measured: Sequence[tuple[int, float]], tol: float) -> bool:
 
 
 class Signals:
-    """First SIGINT or SIGTERM: ``asked`` becomes its number.  Second: the process stops at once."""
+    """First SIGINT or SIGTERM: ``asked`` becomes its number. Second: the process stops at once."""
 
     def __init__(self) -> None:
         self.asked = 0

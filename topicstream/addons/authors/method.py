@@ -84,7 +84,7 @@ def spread_authors(
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, aptr[d + 1] - aptr[d])
-    said = np.empty(longest, np.float32)
+    likelihood = np.empty(longest, np.float32)
     for d in range(len(indptr) - 1):
         n = aptr[d + 1] - aptr[d]
         for i in range(indptr[d], indptr[d + 1]):
@@ -93,15 +93,15 @@ def spread_authors(
                 word_weights[k] = (base[w, k] + b) * inverse[k]
             for e in range(n):
                 a = local[aptr[d] + e]
-                said[e] = dot_rows(theta_ + 4 * topics * a, weights_, topics)
-            total = sum_floats(said, n)
+                likelihood[e] = dot_rows(theta_ + 4 * topics * a, weights_, topics)
+            total = sum_floats(likelihood, n)
             if total <= np.float32(0):
                 continue
             share = counts[i] / total
             loglik += float(counts[i]) * log(total / n)
             for e in range(n):
                 a = local[aptr[d] + e]
-                explained[aptr[d] + e] += share * said[e]
+                explained[aptr[d] + e] += share * likelihood[e]
                 for k in range(topics):
                     gained[a, k] += share * theta[a, k] * word_weights[k]
     return loglik

@@ -219,6 +219,8 @@ def index_names(frame: Any) -> pa.Array:
 
 
 class H5AD(MatrixReader):
+    """Reader of AnnData, MuData and 10x HDF5 files, whose documents are the cells."""
+
     name = "h5ad"
     about = "AnnData (.h5ad, Zarr), MuData and 10x HDF5; documents are the cells"
     suffixes = (".h5ad", ".h5", ".h5mu")

@@ -25,6 +25,8 @@ from topicstream.ingestion.readers.mtx import MatrixMarket
 
 
 class TenX(MatrixReader):
+    """Reader of the matrix that 10x writes, with barcodes and features beside it."""
+
     name = "tenx"
     about = (
         "10x folder, or matrix.mtx with barcodes.tsv and features.tsv beside it; documents are "

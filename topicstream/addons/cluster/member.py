@@ -182,7 +182,7 @@ class Member(WorkerPlugin):
     # -- made and ended
     # --------------------------------------------------------------------------------------------
     def open(self) -> None:
-        """Make tables and threads within a plan of this worker.  DoesNotFit ..."""
+        """Make tables and threads within a plan of this worker. DoesNotFit ..."""
         order = self.order
         worker = self.worker
         job = self.order.job

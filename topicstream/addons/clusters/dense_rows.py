@@ -31,6 +31,8 @@ from topicstream.ingestion.readers.parquet import open_parquet, row_batches
 
 
 class Vectors(Reader):
+    """Reader of the vectors in a column of Parquet files."""
+
     name = "vectors"
     kind = "counts"
     about = "Parquet, a vector a row (--vector-field)"
@@ -153,6 +155,8 @@ def _lengths(array: pa.Array) -> np.ndarray:
 
 
 class Npy(Reader):
+    """Reader of NumPy arrays, a vector a row."""
+
     name = "npy"
     kind = "counts"
     about = "NumPy arrays, a row a vector"

@@ -61,14 +61,17 @@ class Prior:
 
     @property
     def diagonal(self) -> bool:
+        """Tell whether covariances are diagonal."""
         return self.covariance.ndim == 1
 
     @property
     def n(self) -> int:
+        """Return the numbers of a point."""
         return len(self.mean)
 
     @property
     def nu(self) -> float:
+        """Return the degrees of freedom of the inverse Wishart prior."""
         return 3.0 if self.diagonal else self.n + 2.0
 
 

@@ -31,6 +31,8 @@ MOST_PIXELS = 1 << 26
 
 
 class Images(Reader):
+    """Reader of images, which it cuts into patches: a dense row a patch."""
+
     name = "images"
     kind = "counts"
     about = "images, cut into patches (--patches)"

@@ -48,15 +48,15 @@ def scores_of(
     (indptr, rows, counts) = cells
     (base, beta, norms) = words
     for d in range(len(indptr) - 1):
-        of = out[d]
-        of[:] = first
+        scores = out[d]
+        scores[:] = first
         for i in range(indptr[d], indptr[d + 1]):
             row = base[rows[i]]
             x = np.float64(counts[i])
-            for k in range(len(of)):
+            for k in range(len(scores)):
                 work[k] = log(max(np.float64(row[k]) + beta, 1e-300)) - norms[k]
-            for k in range(len(of)):
-                of[k] += x * work[k]
+            for k in range(len(scores)):
+                scores[k] += x * work[k]
 
 
 @kernel
@@ -168,7 +168,7 @@ class GaussianModel:
 
     @cached_property
     def joint(self) -> Densities:
-        """log p(x, k).  StoreError where there is no such density."""
+        """log p(x, k). StoreError where there is no such density."""
         with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
             density = joint(self.means, self.covariances, self.pi)
             if (density.plus < np.inf).all() and (density.plus > -np.inf).any():

@@ -332,7 +332,7 @@ def a_topic_a_label(axes: Mapping[str, int], options: Any, asked: int | None) ->
 
 
 class LabeledBeliefPropagation(Engine):
-    """Table: phi.  Block state: the messages of documents of two topics or more, ragged."""
+    """Table: phi. Block state: the messages of documents of two topics or more, ragged."""
 
     name = "llda"
     cites = (

@@ -123,7 +123,7 @@ class TopicModel(
     mem_limit : str or int
         Memory of the process while training, as ``"2G"``.
     n_jobs : int or None
-        Threads; None: all processors.  The result does not depend on it.
+        Threads; None: all processors. The result does not depend on it.
     random_state : int, RandomState or None
         None is 0: the same data give the same topics.
     verbose : int

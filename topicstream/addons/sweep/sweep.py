@@ -138,11 +138,11 @@ def sweep(config: SweepConfig) -> SweepSummary:
 
     Models go into ``out/runs/``, and ``out/sweep.parquet`` has a row a run.
 
-    Called again, it makes no training again that has finished, and scores them all.  Perplexity is
+    Called again, it makes no training again that has finished, and scores them all. Perplexity is
     document completion on held-out documents, one half of them for choosing, the other for
-    reporting.  Stability is the mean over pairs of seeds
+    reporting. Stability is the mean over pairs of seeds
     of 1 - l1 / 2 between matched
-    topics: 1 for the same topics, 0 for no word in common.  Of several seeds of the chosen setting,
+    topics: 1 for the same topics, 0 for no word in common. Of several seeds of the chosen setting,
     ``out/consensus`` is a model of
     what they have in common, and ``out/topics.parquet`` says how stable each of its topics is.
 

@@ -114,6 +114,8 @@ DATED = ("when", "notBefore", "from", "content", "notAfter", "to")
 
 
 class Markup(Reader):
+    """Reader of TEI XML and HTML: the text of a page without its markup."""
+
     name = "markup"
     about = "TEI XML or HTML, one document a file (or TEI element of a teiCorpus)"
     suffixes = (".html", ".htm", ".xhtml", ".tei")

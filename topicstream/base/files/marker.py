@@ -2,16 +2,16 @@
 
 The first line is a JSON object: the ``kind`` of the folder, an ``id`` (random; a store's comes from
 its content, so that equal input gives equal bytes) and, where it belongs to another folder, that
-one's id as ``of``.  The other lines are the list: paths within the folder, of files and of folders
-with a marker.  Three kinds of lines:
+one's id as ``of``. The other lines are the list: paths within the folder, of files and of folders
+with a marker. Three kinds of lines:
 
     vocab.parquet     this file is ours
     /vocab.parquet    it was removed: the line before no longer counts
     duckdb_temp/      a library fills this folder: what has the library's names in it is ours
 
 A list of a large store has 100,000 lines, so a line is appended while the marker has one name
-only.  A marker with a second name (a backup made by ``cp -al``) is written anew and renamed first:
-the backup does not change.  ``tidy`` and ``seal`` write it anew, too.
+only. A marker with a second name (a backup made by ``cp -al``) is written anew and renamed first:
+the backup does not change. ``tidy`` and ``seal`` write it anew, too.
 
 Paths are resolved as the system resolves them: ``link/..`` is the folder above the link's target.
 """

@@ -35,7 +35,7 @@ class Opening:
         _openings.add(self)
 
     def was_rewritten(self) -> bool:
-        """Return if the folder has another manifest, or none, by now."""
+        """Tell whether the folder has another manifest, or none, by now."""
         return file_identity(self._place / "manifest.json") != self._identity
 
     def is_named_in(self, text: str) -> bool:

@@ -1,8 +1,8 @@
 """The one module that makes, replaces and removes files and folders, and only ours.
 
-A folder is ours if it contains a marker (``marker.py``) now.  A file is ours if the nearest marker
+A folder is ours if it contains a marker (``marker.py``) now. A file is ours if the nearest marker
 above lists it; it is listed before it is made, so a kill leaves no file of ours that the list
-lacks.  Everything else is somebody else's: it stays, and is refused in one line (NotOurs) where it
+lacks. Everything else is somebody else's: it stays, and is refused in one line (NotOurs) where it
 is in the way, whatever ``--force`` says.
 """
 
@@ -100,7 +100,7 @@ def is_lock(path: Where) -> bool:
 
 
 def owns(path: Where) -> bool:
-    """Tell whether a file is ours: a marker, an empty lock, or listed.  A link never is."""
+    """Tell whether a file is ours: a marker, an empty lock, or listed. A link never is."""
     if not os.path.isfile(path) or os.path.islink(path):
         return False
     if os.path.basename(path) == MARK:
@@ -489,7 +489,7 @@ def remove(folder: Where, kind: str) -> None:
 
     Nothing happens where there is none.
 
-    NotOurs, and nothing is removed, when it is not one or holds what is not ours.  It is renamed
+    NotOurs, and nothing is removed, when it is not one or holds what is not ours. It is renamed
     first: killed on the way, no half of it has its name, and the next call removes the rest.
     """
     sweep_removed(folder)

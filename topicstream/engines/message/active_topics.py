@@ -7,9 +7,19 @@ Arrays are those of ``sparse_messages``.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from topicstream.numeric.kernels.arrays import CellsByWord, Doubles, Floats, Ints, Longs, Shorts
+from topicstream.numeric.kernels.arrays import (
+    CellsByWord,
+    Doubles,
+    Float,
+    Floats,
+    Ints,
+    Longs,
+    Shorts,
+)
 from topicstream.numeric.kernels.gather import highest, squeeze
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.select import largest_numbers
@@ -18,16 +28,21 @@ from topicstream.numeric.kernels.simd import larger, load, splat, store, total
 _ZERO = np.float32(0.0)
 
 
+class BidRule(NamedTuple):
+    """What a bid counts: more than ``eager`` of alpha counts as that, and ``gain`` times all."""
+
+    eager: Float
+    gain: Float
+
+
 @kernel
 def choose(
     scores: Floats,
     chosen: Ints,
     topics: Shorts,
     theta: Floats,
-    alphas: Floats,
-    row_of: Ints,
-    eager: float,
-    gain: float,
+    priors: tuple[Floats, Ints],
+    bids: BidRule,
     k_all: int,
     next_topics: Shorts,
 ) -> None:
@@ -39,8 +54,10 @@ def choose(
     (the gradient of its log-likelihood), counted over the words for which k is strong. From the
     best newcomer and the weakest topic on, they change places while gain * alpha_k * score_k
     exceeds the weak topic's theta (float32[D, L], counts). alpha of document d is
-    alphas[row_of[d]], float32[K], in which more than ``eager`` counts as that.
+    alphas[row_of[d]], float32[K].
     """
+    (alphas, row_of) = priors
+    (eager, gain) = bids
     width = topics.shape[1]
     used = np.zeros(scores.shape[1], np.uint8)
     for d in range(len(chosen)):

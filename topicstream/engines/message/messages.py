@@ -128,27 +128,41 @@ def _padded(values: Floats, width: int, rest: float) -> Floats:
     return out
 
 
+class Addresses(NamedTuple):
+    """Addresses of a cell's rows: Kp floats each, but K of the messages mu and new.
+
+    mu, new  its old and its new message;  p  the new one before normalising
+    theta, sums  what its document has of the topics to weigh by, and what moves
+    alpha, lam  priors, and lam_k + W beta
+    phi, change  its word's row, and the change of it to reckon with
+    """
+
+    mu: int
+    new: int
+    p: int
+    theta: int
+    sums: int
+    alpha: int
+    lam: int
+    phi: int
+    change: int
+
+
 @kernel(forceinline=True)
 def _weigh(
     own: float,
     topics: int,
     width: int,
-    mu: int,
-    theta: int,
-    alpha: int,
-    phi: int,
-    change: int,
+    rows: Addresses,
     beta: float,
-    lam: int,
-    p: int,
     linked: tuple[float, float, int] | None,
 ) -> Float:
     """Compute the unnormalised message p by eq. (7), or eq. (30) with links, and return its sum.
 
     own: factor of mu left out of every sum. linked: the weights of theta and of the links' message,
-    and the address of that message. The other numbers: addresses of rows of Kp floats, mu of K =
-    ``topics``.
+    and the address of that message.
     """
+    (mu, _, p, theta, _, alpha, lam, phi, change) = rows
     nothing = splat(_ZERO)
     out = splat(np.float32(-own))
     smooth = splat(beta)
@@ -167,19 +181,9 @@ def _weigh(
 
 
 @kernel(forceinline=True)
-def _move(
-    x: float,
-    scale: float,
-    topics: int,
-    width: int,
-    p: int,
-    old: int,
-    new: int,
-    theta: int,
-    change: int,
-    lam: int,
-) -> None:
+def _move(x: float, scale: float, topics: int, width: int, rows: Addresses) -> None:
     """Store new = scale p and move the sums by x (new - old)."""
+    (old, new, p, _, theta, _, lam, _, change) = rows
     count = splat(x)
     each = splat(scale)
     for k in range(0, width, WIDTH):
@@ -230,13 +234,29 @@ def gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Float
     return n
 
 
+class Rule(NamedTuple):
+    """How messages are updated.
+
+    Attributes
+    ----------
+    exclude
+        NOTHING, TOKEN or CELL: what of its own message a cell leaves out of the sums.
+    moving
+        True: theta, phi and lam move after each cell, and delta gets the change of the block's
+        contribution. False: every message comes from the sums of the pass before, and delta gets
+        the whole new contribution.
+    """
+
+    exclude: int
+    moving: bool
+
+
 @kernel
 def visit(
     cells: Cells,
     topics: Topics,
     priors: Priors,
-    exclude: int,
-    moving: bool,
+    rule: Rule,
     old: Floats,
     new: Floats,
     delta: Floats,
@@ -247,10 +267,6 @@ def visit(
 
     Parameters
     ----------
-    moving
-        True: theta, phi and lam move after each cell, and delta gets the change of the block's
-        contribution. False: every message comes from the sums of the pass before, and delta gets
-        the whole new contribution.
     thetas
         float32[D, Kp], receives the documents' sums: of the new messages when they move, else of
         the old ones. With links always of the old ones.
@@ -264,6 +280,7 @@ def visit(
     (indptr, words, counts) = cells
     (base, index, totals) = topics
     (alpha, row_of, beta, smooth) = priors
+    (exclude, moving) = rule
     k_all = old.shape[1]
     width = delta.shape[1]
     # lam_k + W beta, the denominator of eq. (7), and the sums of alpha
@@ -314,20 +331,21 @@ def visit(
             row = delta_ + 4 * width * words[i]
             phi = base_ + 4 * base.shape[1] * index[words[i]]
             change = row if moving else nothing_
+            sums = fresh_ if links is not None and moving else theta_
+            rows = Addresses(mu, to, p_, sums, fresh_, prior_, lam_, phi, change)
             if links is None:
-                s = _weigh(own, k_all, width, mu, theta_, prior_, phi, change, beta, lam_, p_, None)
+                s = _weigh(own, k_all, width, rows, beta, None)
                 # p(w | the other cells): the normaliser over the document's remaining tokens and
                 # priors
                 loglik += np.float64(x) * log(s / (n - own + mass))
             else:
                 # eq. (30): the links weigh as much as the document's other tokens and its priors
                 rest = n - x + mass
-                sums = fresh_ if moving else theta_
                 linked = (np.float32(a), np.float32(b * rest), message_)
-                s = _weigh(own, k_all, width, mu, sums, prior_, phi, change, beta, lam_, p_, linked)
+                s = _weigh(own, k_all, width, rows, beta, linked)
                 loglik += np.float64(x) * log(s / (rest * (a + b * z)))
             if moving:
-                _move(x, _ONE / s, k_all, width, p_, mu, to, fresh_, row, lam_)
+                _move(x, _ONE / s, k_all, width, rows)
             else:
                 _put(_ONE / s, k_all, width, p_, to)
                 _add(x, width, p_, row)

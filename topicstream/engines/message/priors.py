@@ -43,7 +43,7 @@ from topicstream.engines.covariates import (
     rows_of,
     step_coefficients,
 )
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs
+from topicstream.numeric.kernels.arrays import Cells, Doubles, Floats, Int, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import Histogram, Pull, fit_alpha, fit_beta, psi
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits
@@ -102,8 +102,7 @@ def count_documents(
 
 @kernel
 def count_words(
-    words: Ints,
-    counts: Array,
+    cells: Cells,
     vocab: Ints,
     base: Floats,
     index: Longs,
@@ -119,6 +118,7 @@ def count_words(
     Over all blocks the shares of a word add up to 1. weight: float64[U] scratch; row_bins:
     float64[BINS]; sampled: float64[1], the (whole and partial) words seen.
     """
+    (_, words, counts) = cells
     weight[:] = 0.0
     for i in range(len(words)):
         weight[words[i]] += counts[i]
@@ -265,16 +265,7 @@ class Learning(Engine):
             count_documents(theta, topics, active, *bins)
         bins_of_words = (out.stats["row_bins"], out.stats["sampled"])
         weight = out.array("weight")
-        count_words(
-            block.words,
-            block.counts,
-            block.vocab,
-            phi.base,
-            phi.counts,
-            topics,
-            weight,
-            *bins_of_words,
-        )
+        count_words(block.cells, block.vocab, phi.base, phi.counts, topics, weight, *bins_of_words)
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         return self.learn(end)

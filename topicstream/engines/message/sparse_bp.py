@@ -335,9 +335,8 @@ class SparseBeliefPropagation(Learning):
             chosen,
             topics,
             theta,
-            *priors,
-            np.float32(EAGER),
-            gain,
+            priors,
+            active_topics.BidRule(np.float32(EAGER), gain),
             self.shape.topics,
             out.state["wanted"],
         )

@@ -64,9 +64,9 @@ from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.select import keep
 from topicstream.numeric.kernels.simd import fetch, larger, load, splat, store, total
 
-# rows with a larger entry keep their change apart: float32 would lose the small messages.  At 4096
+# rows with a larger entry keep their change apart: float32 would lose the small messages. At 4096
 # a row of acl was off by
-# 1.1e-5 of its mass after a pass with 64 active topics.  So do rows below beta: on kos with beta
+# 1.1e-5 of its mass after a pass with 64 active topics. So do rows below beta: on kos with beta
 # 100 a word's one token was
 # off by 1e-4
 HEAVY = np.float32(512.0)

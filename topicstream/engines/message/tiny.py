@@ -86,15 +86,21 @@ class Workspace(NamedTuple):
     seen: Bytes
 
 
+class Document(NamedTuple):
+    """A document: its cells first .. last - 1, and where its row of theta begins."""
+
+    first: int
+    last: int
+    at: int
+
+
 @kernel
 def _sweep(
-    first: int,
-    last: int,
+    document: Document,
     cells: Cells,
     topics: Topics,
     alpha: Floats,
     theta: Floats,
-    at: int,
     work: Workspace,
     delta: Floats,
     give: bool,
@@ -104,6 +110,7 @@ def _sweep(
     It turns theta[at:] into the first row of work.topics, and work.p[i] into the normaliser of each
     cell. ``give``: add every cell's share to its row of delta.
     """
+    (first, last, at) = document
     (_, words, counts) = cells
     (base, index, beta, inverse) = topics
     (rows, p, seen) = work
@@ -158,25 +165,24 @@ def _sweep(
 
 @kernel
 def fold_in(
-    first: int,
-    last: int,
+    document: Document,
     cells: Cells,
     topics: Topics,
     alpha: Floats,
     theta: Floats,
-    at: int,
     work: Workspace,
     inner: int,
     stop: float,
 ) -> None:
-    """Sweep a document until theta[at:] changes by at most ``stop`` in all.
+    """Sweep a document until its theta changes by at most ``stop`` in all.
 
     ``inner`` bounds the number of sweeps.
     """
+    at = document.at
     width = topics.base.shape[1]
     new = work.topics
     for _ in range(inner):
-        _sweep(first, last, cells, topics, alpha, theta, at, work, theta, False)
+        _sweep(document, cells, topics, alpha, theta, work, theta, False)
         moved = splat(0.0)
         for k in range(0, width, WIDTH):
             after = load(new, k)
@@ -234,11 +240,12 @@ def assign(
             for k in range(width):
                 theta[d, k] = 0.0
             continue
-        fold_in(first, last, cells, topics, alpha, theta, d * width, work, inner, tol * tokens)
+        document = Document(first, last, d * width)
+        fold_in(document, cells, topics, alpha, theta, work, inner, tol * tokens)
         # the last sweep writes the delta
         if len(delta) == 0:
             continue
-        _sweep(first, last, cells, topics, alpha, theta, d * width, work, delta, True)
+        _sweep(document, cells, topics, alpha, theta, work, delta, True)
         for k in range(0, width, WIDTH):
             store(theta, d * width + k, load(work.topics, k))
         loglik += sum_x_log(work.p, counts, first, last - first, tokens + alpha_sum, 0.0)

@@ -1,11 +1,10 @@
-"""Cutting a source into lines, a bounded number of bytes and lines at a time.
+"""Lines of a source, and the record batches that readers make of them.
 
-What readers yield: Arrow record batches of documents, a row each.
-
-The first columns are ``id``, ``source`` and what the document holds: ``text``; or ``words``
-(positions in the source's vocabulary, ascending) and ``counts``; or ``vector``. All further
-columns are metadata by their names in the store. ``as_documents`` makes a batch from columns as
-the input has them, and leaves out the rows that cannot be used.
+Lines come in pieces of a bounded number of bytes. A batch is an Arrow record batch, a row a
+document. Its first columns are ``id``, ``source`` and what the document holds: ``text``; or
+``words`` (positions in the source's vocabulary, ascending) and ``counts``; or ``vector``. All
+further columns are metadata by their names in the store. ``as_documents`` makes a batch from
+columns as the input has them, and leaves out the rows that cannot be used.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def line_blocks(
 ) -> Iterator[tuple[int, bytes]]:
     """Cut a source into blocks of whole lines, of about ``piece_bytes``.
 
-    Of a line longer than ``record_bytes`` only the beginning is there.  Behind the damage of an
+    Of a line longer than ``record_bytes`` only the beginning is there. Behind the damage of an
     archive the last line is left out.
 
     Yields
@@ -65,7 +64,7 @@ def line_blocks(
             options.room.check(LONG_BYTES * len(rest), f"a record of {source.name}")
         if len(rest) > options.record_bytes:
             block += rest + b"\n"
-            rest = _behind_line(source, options)
+            rest = _skip_line(source, options)
         if block:
             yield first, block
             first += block.count(b"\n")
@@ -78,7 +77,7 @@ def lines_of(
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
     """Yield the lines of a source in pieces of about ``piece_bytes``.
 
-    Lines longer than ``record_bytes`` are rejected.  Behind the damage of an archive the last line
+    Lines longer than ``record_bytes`` are rejected. Behind the damage of an archive the last line
     is left out.
 
     Parameters
@@ -101,19 +100,20 @@ def lines_of_block(
     """Yield the lines of a block of ``line_blocks`` as ``lines_of`` does."""
     lines = block.split(b"\n")
     lines.pop()
-    yield from _short_lines(source, options, lines, first)
+    yield from _reject_long_lines(source, options, lines, first)
 
 
-def _behind_line(source: Source, options: ReadOptions) -> bytes:
-    """Return the bytes behind the end of a line too long to be held."""
+def _skip_line(source: Source, options: ReadOptions) -> bytes:
+    """Skip the rest of a line that is too long to be held, and return the bytes after it."""
     while (data := source.read(options.piece_bytes)) and b"\n" not in data:
         pass
     return data.partition(b"\n")[2]
 
 
-def _short_lines(
+def _reject_long_lines(
     source: Source, options: ReadOptions, lines: list[bytes], first: int
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """Reject lines longer than ``record_bytes``, and yield the others by their numbers."""
     numbers = np.arange(first, first + len(lines), dtype=np.int64)
     if max(map(len, lines), default=0) > options.record_bytes:
         for number, line in zip(numbers.tolist(), lines):

@@ -55,7 +55,7 @@ class MatrixCells(Protocol):
     ascending: bool
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
-        """All cells.  BadFile where they cannot be counts."""
+        """All cells. BadFile where they cannot be counts."""
 
 
 class Compressed:

@@ -5,7 +5,7 @@
                         for several small ones
     words-0003.arrow    the words that the column ``words`` numbers, in order
 
-Both are Arrow files, which ``pyarrow.ipc.open_file`` and ``pandas.read_feather`` open.  The rows
+Both are Arrow files, which ``pyarrow.ipc.open_file`` and ``pandas.read_feather`` open. The rows
 of withdrawn ids come last in their batch.
 """
 

@@ -18,6 +18,8 @@ from topicstream.ingestion.readers.parquet import BROKEN, seekable, sliced
 
 
 class Arrow(Reader):
+    """Reader of Arrow files and streams, a document a row."""
+
     name = "arrow"
     about = "Arrow (Feather), one document a row"
     suffixes = (".arrow", ".feather")

@@ -42,6 +42,8 @@ COMMENTS = "CSV lines that begin with # and are no record, left out as comments 
 
 
 class Csv(Reader):
+    """Reader of delimited text, with a header line or without."""
+
     name = "csv"
     about = "CSV or TSV, with a header line or without"
     suffixes = (".csv", ".tsv", ".tab")

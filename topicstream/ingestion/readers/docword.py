@@ -14,6 +14,8 @@ _NEGATIVE = re.compile(rb"\s*-?\d+\s+-?\d+\s+-?\d+[ \t\r]*(\n|$)")
 
 
 class Docword(TripleReader):
+    """Reader of the UCI bag of words: document, word and count a line."""
+
     name = "docword"
     about = "UCI bag of words (docword.txt with its vocab.txt)"
     what = ()

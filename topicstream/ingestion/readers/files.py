@@ -49,6 +49,8 @@ SMALL_BYTES = 1 << 20
 
 
 class Files(Reader):
+    """Reader of text files, a document a file."""
+
     name = "files"
     about = "text files, one document a file (a folder tree)"
 

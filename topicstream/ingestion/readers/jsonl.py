@@ -1,7 +1,7 @@
 """JSON lines: one object a line.
 
 A line is checked by msgspec, which leaves the text where it stands; a kernel resolves its escapes,
-so that no string of Python is made of it.  Any other line is parsed by orjson. What both refuse and
+so that no string of Python is made of it. Any other line is parsed by orjson. What both refuse and
 Python's own parser takes (NaN, Infinity, lone surrogates) is read by that, which also says what is
 wrong with the rest.
 """
@@ -54,6 +54,8 @@ _OBJECT = re.compile(rb'\s*\{\s*("|\}|$)')
 
 
 class JsonLines(Reader):
+    """Reader of JSON lines, a document an object."""
+
     name = "jsonl"
     about = "JSON lines, one object a line"
     suffixes = (".jsonl", ".ndjson")

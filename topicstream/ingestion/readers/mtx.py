@@ -21,6 +21,8 @@ _SIZES = re.compile(
 
 
 class MatrixMarket(TripleReader):
+    """Reader of Matrix Market coordinates: row, column and count a line."""
+
     name = "mtx"
     about = "Matrix Market coordinate (rows = documents)"
     suffixes = (".mtx",)

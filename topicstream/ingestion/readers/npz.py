@@ -34,6 +34,8 @@ BROKEN = (
 
 
 class Npz(MatrixReader):
+    """Reader of NumPy archives of a sparse matrix, or of dense rows."""
+
     name = "npz"
     about = "NumPy archives: a sparse matrix (scipy.sparse.save_npz), or a row a vector"
     suffixes = (".npz",)

@@ -31,6 +31,8 @@ BROKEN = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
 class Parquet(Reader):
+    """Reader of Parquet files, a document a row."""
+
     name = "parquet"
     about = "Parquet, one document a row"
     suffixes = (".parquet",)

@@ -46,6 +46,8 @@ class Citation(NamedTuple):
 
 
 class PubMed(Reader):
+    """Reader of PubMed and MEDLINE XML, a document a citation."""
+
     name = "pubmed"
     about = "PubMed / MEDLINE XML"
     signature = re.compile(

@@ -85,7 +85,7 @@ class SideOptions:
         return stamps
 
     def open(self, read: ReadOptions) -> list[SideFile]:
-        """Look at the head of every file.  InputError: format, missing columns."""
+        """Look at the head of every file. InputError: format, missing columns."""
         meta = [_open_metadata(*split_spec(spec), self.key, read) for spec in self.meta_files]
         return meta + [_open_links(*split_spec(spec), read) for spec in self.links]
 

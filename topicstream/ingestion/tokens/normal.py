@@ -1,6 +1,6 @@
 """Unicode normalisation: what reads as the same text gets the same code points.
 
-Composed letters (NFC) everywhere.  In text also one form of the letters that fonts and old
+Composed letters (NFC) everywhere. In text also one form of the letters that fonts and old
 encodings drew apart: ligatures, full-width and half-width letters, letters of formulas (NFKC).
 
 NFKC is left out where it changes what a word is:
@@ -11,7 +11,7 @@ NFKC is left out where it changes what a word is:
   are written;
 - emoji.
 
-The tables come from ``unicodedata``.  ASCII text is looked at once and returned as it is.
+The tables come from ``unicodedata``. ASCII text is looked at once and returned as it is.
 """
 
 from __future__ import annotations

@@ -44,11 +44,11 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     r"""Rules by which text becomes words.
 
     By default a word is a maximal run of letters of any script, the combining marks on them, and
-    digits.  Apostrophes,
+    digits. Apostrophes,
     hyphens and underscores part words: ``dog's`` and ``state-owned`` count for ``dog``, ``state``
     and ``owned`` instead of for words of their own, and the one-letter rest falls to
     ``min_length``; phrases can join again what belongs
-    together.  Soft hyphens vanish; zero-width joiners inside a word stay.
+    together. Soft hyphens vanish; zero-width joiners inside a word stay.
 
     normalize   ``nfc``: composed letters; ``nfkc``: besides, ligatures and full-width letters as
                 the letters that they stand for (``tokens.normal``).  Either takes the Greek sigma
@@ -58,7 +58,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 stores and models that do not say: in the other one
     lowercase   simple lower-casing, character by character (no locale)
     min_length  fewest letters and digits of a word, marks not counted
-    numbers     keep words without any letter.  Off: bare numbers say little about a subject and
+    numbers     keep words without any letter. Off: bare numbers say little about a subject and
                 make up a large part of
                 the distinct words, while ``p53``, ``h2o`` and ``covid19`` have a letter and stay
     pattern     a regular expression of the user's own that finds the words (its group, when it has
@@ -73,7 +73,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 selector: one) a word
     stopwords   words left out, compared after lower-casing and before stemming; ``stopwords_from``
                 says where from
-    ngrams      1 to 3: also count sequences of up to that many words, joined with ``_``.  They do
+    ngrams      1 to 3: also count sequences of up to that many words, joined with ``_``. They do
                 not reach across a stop
                 word or a word left out as too short or a number; punctuation does not part them.
                 (With a pattern, only
@@ -105,7 +105,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 overlapping pairs of characters (each with its marks; a character alone stands for
                 itself), which needs no dictionary and gives words that recur; ``runs`` takes the
                 run up to the next punctuation as one word,
-                which hardly ever recurs.  ``min_length`` does not apply to the pairs.
+                which hardly ever recurs. ``min_length`` does not apply to the pairs.
                                            ``Counted.unspaced`` reports the
                 share, so that a caller can point to ``tokenized`` where it matters
     """

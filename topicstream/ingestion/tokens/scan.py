@@ -380,7 +380,7 @@ def scan_run(
     stops = rules.stop_ends.size - 1
     # The most there can be: a word takes two bytes with what parts it (three and more where nothing
     # does), a lower case
-    # half as many bytes again as its capital, a pair each byte twice.  Memory is touched only where
+    # half as many bytes again as its capital, a pair each byte twice. Memory is touched only where
     # it is used.
     most = size // 2 + documents + 2
     types = np.empty(rules.stop_types.size + 2 * size + _TAIL, np.uint8)

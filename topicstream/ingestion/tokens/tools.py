@@ -2,9 +2,9 @@
 
 A lemmatizer is made by ``make(language) -> Callable[[str], str]``, word to lemma; a segmenter by
 ``make() -> Callable[[str],
-list[str]]``, text to words.  Every thread makes its own.  Further ones register as entry points in
+list[str]]``, text to words. Every thread makes its own. Further ones register as entry points in
 the groups
-``topicstream.lemmatizers`` and ``topicstream.segmenters`` (docs/internals/extending.md).  Each is
+``topicstream.lemmatizers`` and ``topicstream.segmenters`` (docs/internals/extending.md). Each is
 installed by its users: the packages and
 their dictionaries are large.
 """
@@ -66,8 +66,8 @@ def check_same_tools(recipe: Recipe, config: NamesTools) -> None:
 def check_tools(recipe: Recipe, asked: Collection[str]) -> None:
     """Refuse a recipe that chooses code which the command did not name.
 
-    A recipe may come from a stranger's store or model.  It may name the tools of ``PACKAGES``,
-    whose languages are a closed list.  A spaCy pipeline and a tool of another package run only
+    A recipe may come from a stranger's store or model. It may name the tools of ``PACKAGES``,
+    whose languages are a closed list. A spaCy pipeline and a tool of another package run only
     where the command itself names them.
 
     Parameters

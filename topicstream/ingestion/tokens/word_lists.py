@@ -1,7 +1,7 @@
 """Lists of words that users give, as a corpus counts them.
 
-A list has words as people write them: with capitals, hyphens, apostrophes, endings.  The tokenizer
-of the corpus says as which words each entry is counted.  An entry that the corpus has as it stands
+A list has words as people write them: with capitals, hyphens, apostrophes, endings. The tokenizer
+of the corpus says as which words each entry is counted. An entry that the corpus has as it stands
 is that word; any other is the words that the tokenizer makes of it.
 """
 

@@ -50,7 +50,7 @@ def drop_words(
     Parameters
     ----------
     words
-        The words, or a file with a word a line (or a ``vocab.parquet``).  The tokenizer of the
+        The words, or a file with a word a line (or a ``vocab.parquet``). The tokenizer of the
         store makes of each what it makes of text: capitals are small, and what a hyphen or an
         apostrophe parts are two words.
     corpus

@@ -7,11 +7,11 @@ of the change.
 A committed store rewritten: without some documents, without some words, small neighbouring
 blocks as one.
 
-``compact``, ``forget`` and ``edit --drop-words`` are each one ``Rewrite``.  Blocks go to folders of
+``compact``, ``forget`` and ``edit --drop-words`` are each one ``Rewrite``. Blocks go to folders of
 their own (``train-2``
-beside ``train``); one that stays as it is becomes a second name of its chunk files.  Nothing that
+beside ``train``); one that stays as it is becomes a second name of its chunk files. Nothing that
 the present manifest names
-is touched, so readers go on.  Killed at any instant, the store is the old one or the new one, and
+is touched, so readers go on. Killed at any instant, the store is the old one or the new one, and
 the next command that writes
 to it removes what is left over.
 """

@@ -102,7 +102,7 @@ def draw_far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> 
 
 
 class DocumentSeeds:
-    """Seed topics from documents.  Column sums are all N / K, or nearly.
+    """Seed topics from documents. Column sums are all N / K, or nearly.
 
     rows(ids)[u, k] = N/K ((1 - SHARE) n_w/N + SHARE p(w | document of topic k))
 
