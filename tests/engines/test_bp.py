@@ -253,7 +253,9 @@ def test_where_arrays_lie_does_not_touch_the_bits_nor_what_lies_beside_them(topi
         old[:] = mu
         delta = np.zeros_like(base)
         thetas = np.zeros((block.n_docs, width), np.float32)
-        loglik = messages.visit(cells, rows, priors, rule, old, new, delta, thetas, None)
+        loglik = messages.visit(
+            cells, rows, priors, rule, messages.Messages(old, new), delta, thetas, None
+        )
         assert (space[:20] == -1).all() and (space[20 + 2 * mu.size + gap :] == -1).all()
         assert (space[20 + mu.size :][:gap] == -1).all() and (old == mu).all()
         assert new.min() >= 0 and new.sum(axis=1) == pytest.approx(1, abs=1e-5)

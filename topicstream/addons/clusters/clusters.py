@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -113,13 +113,18 @@ def respond(
     return entropy, fit
 
 
+class ClusterShares(NamedTuple):
+    """The largest clusters of each point, uint16[D, L], and their shares, float32[D, L]."""
+
+    cluster: Shorts
+    share: Floats
+
+
 @kernel
 def changes(
     topics: int,
-    old_cluster: Shorts,
-    old_share: Floats,
-    cluster: Shorts,
-    share: Floats,
+    old: ClusterShares,
+    new: ClusterShares,
     count: Longs,
     which: Shorts,
     by: Floats,
@@ -134,6 +139,8 @@ def changes(
     sizes
         float64[topics], to which the changes are added.
     """
+    (old_cluster, old_share) = old
+    (cluster, share) = new
     total = np.zeros(topics)
     for d in range(len(cluster)):
         n = 0
@@ -323,12 +330,12 @@ class ClusterEngine(SteppingEngine):
         out.stats["loglik"][0] = fit
         out.stats["docs"][0] = np.count_nonzero(nonempty)
         old = state or {"cluster": cluster, "share": np.zeros_like(share)}
-        old_cluster, old_share = (old[name].reshape(n, most) for name in ("cluster", "share"))
+        before = ClusterShares(*(old[name].reshape(n, most) for name in ("cluster", "share")))
         count, which, by, sizes = (
             out.array(name) for name in ("changed", "changed clusters", "changes", "changed sizes")
         )
         sizes[:] = 0.0
-        changes(topics, old_cluster, old_share, cluster, share, count, which, by, sizes)
+        changes(topics, before, ClusterShares(cluster, share), count, which, by, sizes)
         delta = out.delta["sizes"]
         delta[:] = 0.0
         delta[0, :topics] = sizes

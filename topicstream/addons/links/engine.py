@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,12 +51,26 @@ _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
 
 
+class LinkedTheta(NamedTuple):
+    """The links of documents, and theta of the pass before.
+
+    Attributes
+    ----------
+    ptr, local
+        The links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1].
+    theta, row
+        A link's row is theta[row[local]].
+    """
+
+    ptr: Longs
+    local: Ints
+    theta: Floats
+    row: Longs
+
+
 @kernel
 def link_messages(
-    ptr: Longs,
-    local: Ints,
-    theta: Floats,
-    row: Longs,
+    links: LinkedTheta,
     eta: Floats,
     renormalise: bool,
     link: Floats,
@@ -68,10 +83,6 @@ def link_messages(
 
     Parameters
     ----------
-    ptr, local
-        The links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1].
-    theta, row
-        Theta of the pass before, of which a link's row is theta[row[local]].
     eta
         float32[K, K].
     renormalise
@@ -82,6 +93,7 @@ def link_messages(
     weight
         float32[D], result: the sum of a document's link message, 0 if it has none.
     """
+    (ptr, local, theta, row) = links
     k_all = eta.shape[0]
     mean = np.empty(k_all, np.float32)
     mean_ = address_of(mean)
@@ -245,10 +257,7 @@ class RelationalTopicModel(DenseMessages):
         weight = out.array("weight of links")
         links = visit.block.rows("links")
         link_messages(
-            links.indptr,
-            links.local,
-            theta.base,
-            theta.index,
+            LinkedTheta(links.indptr, links.local, theta.base, theta.index),
             self._eta(visit.params),
             self.options.renormalise,
             link,

@@ -80,17 +80,16 @@ class Pairs(NamedTuple):
         """
         kind = product.dtype
         document_sums = np.empty(product.shape[1], kind)
-        pairs = (
-            self.indptr,
-            self.words,
-            self.counts.astype(kind),
-            self.weight.astype(kind),
-            self.excess.astype(kind),
+        pairs = self._replace(
+            counts=self.counts.astype(kind),
+            weight=self.weight.astype(kind),
+            excess=self.excess.astype(kind),
         )
         if isinstance(x, FewEntries):
-            _multiply_few(*pairs, x.column, x.value.astype(kind), row, document_sums, product)
+            few = x._replace(value=x.value.astype(kind))
+            _multiply_few(pairs, few, row, document_sums, product)
         else:
-            _multiply_dense(*pairs, np.ascontiguousarray(x, kind), row, document_sums, product)
+            _multiply_dense(pairs, np.ascontiguousarray(x, kind), row, document_sums, product)
 
 
 def pairs_of(block: Block, least: float) -> Pairs:
@@ -130,10 +129,9 @@ def _draw_signs(seed: int, ids: Ints, column: Ints, sign: Floats) -> None:
 
 
 @kernel
-def _add_document(
-    indptr: Longs, words: Ints, counts: Array, d: int, sums: Array, row: Ints, product: Array
-) -> None:
+def _add_document(pairs: Pairs, d: int, sums: Array, row: Ints, product: Array) -> None:
     """Add c_d (c_d^T X) of one document, given its second factor."""
+    (indptr, words, counts, _, _, _, _) = pairs
     for c in range(indptr[d], indptr[d + 1]):
         r = row[words[c]]
         if r >= 0:
@@ -142,19 +140,10 @@ def _add_document(
 
 
 @kernel
-def _multiply_few(
-    indptr: Longs,
-    words: Ints,
-    counts: Array,
-    weight: Array,
-    excess: Array,
-    column: Ints,
-    value: Array,
-    row: Ints,
-    sums: Array,
-    product: Array,
-) -> None:
+def _multiply_few(pairs: Pairs, x: FewEntries, row: Ints, sums: Array, product: Array) -> None:
     """Compute the block's part of M X, see ``Pairs.multiply``."""
+    (indptr, words, counts, weight, _, excess, _) = pairs
+    (column, value) = x
     product[:] = 0
     for d in range(len(weight)):
         if weight[d] == 0:
@@ -167,7 +156,7 @@ def _multiply_few(
             for j in range(column.shape[1]):
                 if column[u, j] >= 0:
                     sums[column[u, j]] += share * value[u, j]
-        _add_document(indptr, words, counts, d, sums, row, product)
+        _add_document(pairs, d, sums, row, product)
     # diag(c_d) X / (l - 1) of all documents
     for u in range(len(row)):
         if row[u] >= 0:
@@ -177,18 +166,9 @@ def _multiply_few(
 
 
 @kernel
-def _multiply_dense(
-    indptr: Longs,
-    words: Ints,
-    counts: Array,
-    weight: Array,
-    excess: Array,
-    x: Array,
-    row: Ints,
-    sums: Array,
-    product: Array,
-) -> None:
+def _multiply_dense(pairs: Pairs, x: Array, row: Ints, sums: Array, product: Array) -> None:
     """Compute the block's part of M X, see ``Pairs.multiply``."""
+    (indptr, words, counts, weight, _, excess, _) = pairs
     product[:] = 0
     for d in range(len(weight)):
         if weight[d] == 0:
@@ -200,7 +180,7 @@ def _multiply_dense(
             u = words[c]
             for k in range(x.shape[1]):
                 sums[k] += share * x[u, k]
-        _add_document(indptr, words, counts, d, sums, row, product)
+        _add_document(pairs, d, sums, row, product)
     # diag(c_d) X / (l - 1) of all documents
     for u in range(len(row)):
         if row[u] >= 0:

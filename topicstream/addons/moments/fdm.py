@@ -151,12 +151,8 @@ class FullDependenceMixture(Engine):
         multiply(mu, a, y)
         scale = float(visit.params["scale"][0])
         pairs.expect(
-            block.indptr,
-            block.words,
-            block.counts,
-            mu,
-            y,
-            z,
+            block.cells,
+            pairs.PairVectors(mu, y, z),
             scale,
             self.options.pairs,
             visit.key.seed,

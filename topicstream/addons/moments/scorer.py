@@ -110,12 +110,8 @@ def pair_entropy(
         z = np.empty_like(mu)
         sums = np.zeros(3)
         word_pairs.expect(
-            block.indptr,
-            block.words,
-            block.counts,
-            mu,
-            mu @ wide,
-            z,
+            block.cells,
+            word_pairs.PairVectors(mu, mu @ wide, z),
             1.0,
             0,
             0,

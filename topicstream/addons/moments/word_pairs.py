@@ -10,10 +10,12 @@ left is a product with a for each word of the block.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.numeric.kernels import rng
-from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import Cells, Doubles, Floats, Ints, Longs
 from topicstream.numeric.kernels.dirichlet import log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.simd import WIDTH, fma, load, splat, store, total
@@ -45,14 +47,18 @@ def _pair(m: float, i: int, j: int, x: Floats, y: Floats, z: Floats) -> float:
     return m * log(np.float64(p))  # type: ignore[no-any-return]
 
 
+class PairVectors(NamedTuple):
+    """Vectors of the words, float32[U, P]: x is mu, y is mu a, and z the result."""
+
+    x: Floats
+    y: Floats
+    z: Floats
+
+
 @kernel
 def expect(
-    indptr: Longs,
-    words: Ints,
-    counts: Ints,
-    x: Floats,
-    y: Floats,
-    z: Floats,
+    cells: Cells,
+    vectors: PairVectors,
     scale: float,
     limit: int,
     seed: int,
@@ -67,13 +73,11 @@ def expect(
 
     Parameters
     ----------
-    x, y
-        float32[U, P], mu and mu a.
-    z
-        float32[U, P], result.
     sums
         Result: the pairs' m log p and m, and the number of documents.
     """
+    (indptr, words, counts) = cells
+    (x, y, z) = vectors
     z[:] = np.float32(0.0)
     loglik = 0.0
     mass = 0.0

@@ -234,6 +234,13 @@ def gather_theta(first: int, last: int, counts: Array, old: Floats, theta: Float
     return n
 
 
+class Messages(NamedTuple):
+    """Messages of the cells before and after a visit, float32[nnz, K]."""
+
+    old: Floats
+    new: Floats
+
+
 class Rule(NamedTuple):
     """How messages are updated.
 
@@ -257,8 +264,7 @@ def visit(
     topics: Topics,
     priors: Priors,
     rule: Rule,
-    old: Floats,
-    new: Floats,
+    messages: Messages,
     delta: Floats,
     thetas: Floats,
     links: Any,
@@ -281,6 +287,7 @@ def visit(
     (base, index, totals) = topics
     (alpha, row_of, beta, smooth) = priors
     (exclude, moving) = rule
+    (old, new) = messages
     k_all = old.shape[1]
     width = delta.shape[1]
     # lam_k + W beta, the denominator of eq. (7), and the sums of alpha
