@@ -185,7 +185,7 @@ class Regimes(Covariate):
         return np.asarray(np.eye(len(self.levels))[np.array(codes, np.int64)][:, 1:])
 
     def _level_of(self, period: float) -> int:
-        """Find the level of a period; one without documents is of the level before."""
+        """Find the level of a period, the level before for one without documents."""
         return max(0, int(np.searchsorted(self.starts, period, side="right")) - 1)
 
     def divided(self, states: np.ndarray, weights: np.ndarray) -> Regimes:
