@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
@@ -14,6 +15,8 @@ from topicstream.engines.message.bp import (
     SimplifiedBeliefPropagation,
     ZeroOrderCollapsedVariational,
 )
+from topicstream.engines.message.priors import expected_rise, without_first_tokens
+from topicstream.numeric.kernels.dirichlet import Histogram, fit_beta
 
 ENGINES = {
     "cell": BeliefPropagation,
@@ -224,6 +227,47 @@ def test_the_rise_of_a_mean_is_that_of_the_whole_numbers_beside_it():
         expected_rise(whole[:-1] + 0.25, prior), 0.75 * rise[:, :-1] + 0.25 * rise[:, 1:], rtol=1e-6
     )
     np.testing.assert_allclose(expected_rise(np.array([0.2]), prior), 0.2 / prior, rtol=1e-9)
+
+
+def test_beta_of_seen_words_is_the_most_likely_without_a_token_of_each():
+    """By every value of a fine grid: beta draws all tokens of the rows but one of each word."""
+    rng = np.random.default_rng(4)
+    phi = rng.dirichlet(np.full(500, 0.05), 4)
+    n = np.array([rng.multinomial(600, p) for p in phi]).T.astype(np.float64)
+    n = n[n.sum(1) > 0]
+    words = len(n)
+    values, times = np.unique(n[n > 0], return_counts=True)
+    rise = without_first_tokens(words / times.sum())
+    rows = Histogram(times.astype(np.float64), values)
+    beta = 0.1
+    for _ in range(20):
+        beta = fit_beta(beta, rows, 1.0, n.sum(0), words, rise, 1e-4, 10.0)
+
+    def log_likelihood(b):
+        rising = gammaln(n + b) - gammaln(b)
+        mass = gammaln(n.sum(0) + words * b) - gammaln(words * b)
+        return rising.sum() - words * np.log(b) - mass.sum()
+
+    grid = np.geomspace(0.005, 0.5, 2000)
+    best = grid[np.argmax([log_likelihood(b) for b in grid])]
+    assert beta == pytest.approx(best, rel=0.01)
+    usual = fit_beta(0.1, rows, 1.0, n.sum(0), words, expected_rise, 1e-4, 10.0)
+    assert beta < 0.8 * usual
+
+
+def test_the_model_has_the_beta_of_seen_words():
+    x, _ = planted(60, 120, 5, 20, 3)
+    blocks = [dense_block(x)]
+    driver = Driver(engine_of("cell", blocks, 120, 8, learn_priors=True), blocks).start(seed=1)
+    engine = driver.engine
+    began = driver.params["beta"][0]
+    assert engine.model_beta(driver.params) == began
+    driver.sweep(12)
+    trained = driver.params["beta"][0]
+    assert began != trained
+    assert engine.model_beta(driver.params) < 0.95 * trained
+    fixed = engine_of("cell", blocks, 120, 8, learn_priors=False, beta=0.05)
+    assert fixed.model_beta(fixed.initial_params()) == 0.05
 
 
 @pytest.mark.parametrize("topics", [5, 16, 20, 40, 100])

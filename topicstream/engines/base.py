@@ -423,6 +423,10 @@ class Engine:
         beta = priors.beta if options.beta is None else options.beta
         return {"alpha": np.full(topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
 
+    def model_beta(self, params: Mapping[str, np.ndarray]) -> float:
+        """Return the beta that the model has, which predicts new documents."""
+        return float(params["beta"][0])
+
     # -- what it does
     # ----------------------------------------------------------------------------------------------
     def start(self, visit: Visit, out: Out) -> None:

@@ -106,7 +106,10 @@ class Course:
         if self._engine.about.completion:
             coefficients = row_coefficients(self._engine.shape.covariates, params)
             perplexity = low = self._heldout.perplexity(
-                tables["phi"], params["alpha"], float(params["beta"][0]), coefficients
+                tables["phi"],
+                params["alpha"],
+                self._engine.model_beta(params),
+                coefficients,
             )
         else:
             nats, perplexity = self._heldout.likelihood(tables, params) or (None, None)
@@ -177,7 +180,7 @@ class Course:
                 if late
                 else []
             )
-        beta = float(params["beta"][0])
+        beta = self._engine.model_beta(params)
         if value is None:
             coefficients = row_coefficients(self._engine.shape.covariates, params)
             value = self._heldout.perplexity(tables["phi"], params["alpha"], beta, coefficients)

@@ -319,7 +319,7 @@ def write_model(session: Session, reason: str) -> None:
             _origin(session, reason),
             _model_vocabulary(session),
             params["alpha"],
-            float(params["beta"][0]),
+            session.engine.model_beta(params),
         )
 
 

@@ -44,7 +44,7 @@ from topicstream.engines.covariates import (
     step_coefficients,
 )
 from topicstream.numeric.kernels.arrays import Cells, Doubles, Floats, Int, Ints, Longs
-from topicstream.numeric.kernels.dirichlet import Histogram, Pull, fit_alpha, fit_beta, psi
+from topicstream.numeric.kernels.dirichlet import Histogram, Pull, Rise, fit_alpha, fit_beta, psi
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits
 
@@ -57,6 +57,9 @@ _FIRST = (127 + LOWEST) * 4
 SAMPLE = np.uint64(16)
 REACH = 10.0
 MOST = 30.0  # that alpha is pulled to, over all topics
+# beta of the model, 0 until it is learned. Training needs the larger one: with this, topics of few
+# documents part too early (docs/internals/decisions/seen-words.md)
+SEEN_BETA = "seen_beta"
 
 
 def bin_values() -> np.ndarray:
@@ -158,6 +161,19 @@ def expected_rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.asarray(rise)
 
 
+def without_first_tokens(share: float) -> Rise:
+    """Build an ``expected_rise`` that leaves out the first token of each word.
+
+    It is drawn from beta whatever beta is, since only words that occur are in the vocabulary; a
+    new document's words have occurred. ``share``: words a non-zero count.
+    """
+
+    def rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
+        return expected_rise(counts, prior) - share / prior
+
+    return rise
+
+
 def document_counts(
     topic_bins: np.ndarray, length_bins: np.ndarray, topics: int
 ) -> tuple[Histogram, Histogram]:
@@ -226,7 +242,13 @@ class Learning(Engine):
 
     def initial_params(self) -> dict[str, np.ndarray]:
         params = super().initial_params()
+        if self.options.learn_priors:
+            params[SEEN_BETA] = np.zeros(1)
         return params | prior_params(self.shape.covariates, params["alpha"])
+
+    def model_beta(self, params: Mapping[str, np.ndarray]) -> float:
+        seen = float(params[SEEN_BETA][0]) if SEEN_BETA in params else 0.0
+        return seen if seen > 0.0 else super().model_beta(params)
 
     def document_priors(self, visit: Visit, out: Out) -> np.ndarray | None:
         """Return alpha of a block's distinct rows of covariates, float32[U, padded(K)], or None."""
@@ -325,20 +347,25 @@ class Learning(Engine):
         }
 
     def _fit_beta(self, end: PassEnd, began: float) -> None:
-        """Update beta in place, within ``prior_reach`` of its value as training began."""
+        """Update beta in place, within ``prior_reach`` of its value as training began.
+
+        ``SEEN_BETA`` is fitted to the same counts without the first token of each word. Of weighted
+        cells no token is the first.
+        """
+        params = end.params
         stats = end.stats
-        reach = self.options.prior_reach
         sampled = float(stats["sampled"][0])
-        if sampled > 0:
-            rows = Histogram(stats["row_bins"], bin_values())
-            words = self.shape.words
-            end.params["beta"][0] = fit_beta(
-                float(end.params["beta"][0]),
-                rows,
-                words / sampled,
-                end.totals["phi"][: self.shape.topics],
-                words,
-                expected_rise,
-                began / reach,
-                began * reach,
-            )
+        if sampled <= 0:
+            return
+        rows = Histogram(stats["row_bins"], bin_values())
+        words = self.shape.words
+        totals = end.totals["phi"][: self.shape.topics]
+        reach = self.options.prior_reach
+        low = began / reach
+        high = began * reach
+        scale = words / sampled
+        beta = float(params["beta"][0])
+        params["beta"][0] = fit_beta(beta, rows, scale, totals, words, expected_rise, low, high)
+        if not self.shape.weighted:
+            rise = without_first_tokens(sampled / max(float(rows.times.sum()), 1.0))
+            params[SEEN_BETA][0] = fit_beta(beta, rows, scale, totals, words, rise, low, high)
