@@ -147,6 +147,18 @@ def test_short_documents_are_sampled_while_they_are_few(shape, given, chosen):
         assert choose(shape, given, **{known: True}).algo == "sparse-bp"
 
 
+def test_topics_of_titles_for_reading_have_small_priors_that_stay():
+    def priors(aim, given):
+        options = choose(TITLES, given, aim).options
+        return options.get("alpha"), options.get("beta"), options["learn_priors"]
+
+    assert priors("reading", {}) == (0.02, 0.01, False)
+    assert priors("reading", {"alpha": None, "samples": 3}) == (0.02, 0.01, False)
+    assert priors("prediction", {}) == (None, None, True)
+    assert priors("reading", {"learn_priors": True}) == (None, None, True)
+    assert priors("reading", {"alpha": 0.3}) == (0.3, None, False)
+
+
 def test_states_of_the_second_half_of_the_chain_are_averaged():
     def averaged(given, **more):
         options = choose(TITLES, given, **more).options

@@ -53,6 +53,9 @@ MOST_REACH = 100.0
 # part of a mean document
 READING = {"sparsity": 48}
 BACKGROUND = 0.05
+# A title is about one thing: with a small alpha that stays, topics of short documents cohere better
+# than with a learned one (docs/internals/decisions/short-texts.md)
+READING_SHORT = {"alpha": 0.02, "beta": 0.01, "learn_priors": False}
 # the pull where documents are hardly more than topics: alpha learned there ends most of them
 HELD = 100.0
 
@@ -116,7 +119,7 @@ def choose(
         )
     plain = not (covariates or seeded)
     if plain and shape.tokens <= MOST_SAMPLED and is_sampled(shape, options_given):
-        return _choose_sampler(shape, options_given, passes)
+        return _choose_sampler(shape, options_given, aim, passes)
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
     options = {**options_given, "learn_priors": learn}
     learned = ", learning its priors" if learn else ""
@@ -221,10 +224,16 @@ def is_sampled(shape: Shape, options_given: Mapping[str, Any]) -> bool:
     )
 
 
-def _choose_sampler(shape: Shape, options_given: Mapping[str, Any], passes: int | None) -> Choice:
+def _choose_sampler(
+    shape: Shape, options_given: Mapping[str, Any], aim: str, passes: int | None
+) -> Choice:
     """Choose the sampler, for a corpus of few tokens in short documents."""
-    learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
+    priors = [options_given.get(name) for name in ("alpha", "beta", "learn_priors")]
+    learn = learns_priors(*priors)
     options = {**options_given, "learn_priors": learn}
+    if aim == "reading" and priors == [None, None, None]:
+        learn = False
+        options |= READING_SHORT
     if passes is None:
         passes = min(max(int(SAMPLED / shape.tokens), LEAST_PASSES), MOST_PASSES)
     if shape.words * shape.topics <= LARGE_TABLE and options.get("burn_in") is None:
