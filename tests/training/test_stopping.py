@@ -168,12 +168,12 @@ def test_how_it_is_spelt_and_told():
     assert isinstance(tolerance("0.1%"), Share) and tolerance(" 0.1% ") == 0.001
     assert tolerance("1.0") == 1.0 and not isinstance(tolerance("1.0"), Share) and tolerance(2) == 2
     about = SimpleNamespace(objective=SimpleNamespace(name="perplexity"))
-    course = Course(
-        SimpleNamespace(phases=[SimpleNamespace(settles_after=0)], about=about),
-        None,
-        1,
-        "documents",
+    engine = SimpleNamespace(
+        phases=[SimpleNamespace(settles_after=0)],
+        about=about,
+        shape=SimpleNamespace(covariates=None),
     )
+    course = Course(engine, None, 1, "documents")
     assert (
         course.describe_convergence(Share(0.001))
         == "perplexity changed by less than 0.1% over 10 passes"
