@@ -112,8 +112,8 @@ def test_too_many_days_are_refused_with_a_period_that_would_do():
 @pytest.mark.parametrize(
     ("formula", "told"),
     [
-        ("regimes(date, 1)", "1 regimes; choose 2 to 20"),
-        ("regimes(date, 21)", "choose 2 to 20"),
+        ("regimes(date, 1)", "2 to 20 regimes are possible, not 1"),
+        ("regimes(date, 21)", "2 to 20 regimes are possible, not 21"),
         ("regimes(date)", "expected a column"),
         ("regimes(date, 5, week)", "'week' is no period"),
         ("regimes(date, 5) * party", "stands in a product"),

@@ -126,8 +126,8 @@ def _read_factor(formula: str, part: str) -> Factor:
         period = match["period"] or ""
         if not 2 <= number <= MOST_REGIMES:
             raise UsageError(
-                f"formula {formula!r}: {number} regimes; choose 2 to {MOST_REGIMES}, such as "
-                f"regimes({match['timed']}, 5)"
+                f"formula {formula!r}: 2 to {MOST_REGIMES} regimes are possible, not {number}; for "
+                f"example regimes({match['timed']}, 5)"
             )
         if period not in ("", *PERIODS):
             raise UsageError(
