@@ -32,7 +32,7 @@ CANDIDATES = 10
 """Documents of a topic that are compared for each quote that is asked for."""
 DEFAULTS = {"heldout": 0, "keep_text": True}
 """Options of the ingest where others are not given."""
-OF_BOTH = ("force", "mem_limit", "progress", "scheduler")
+SHARED = ("force", "mem_limit", "progress", "scheduler")
 """Options that ingest and training share."""
 
 
@@ -73,28 +73,28 @@ def fit(
     Examples
     --------
     >>> texts = ["ships and sails", "sails and harbours", "bread and butter", "butter and flour"]
-    >>> found = topicstream.fit(texts * 10, 2, min_df=1, max_df=1.0, progress=False)
-    >>> len(found.topics), found.model.n_topics
+    >>> fit = topicstream.fit(texts * 10, 2, min_df=1, max_df=1.0, progress=False)
+    >>> len(fit.topics), fit.model.n_topics
     (2, 2)
     """
-    reading = {field.name for field in fields(IngestConfig)} - {"documents", "out"}
-    of_ingest = {name: value for name, value in options.items() if name in reading}
+    ingest_names = {field.name for field in fields(IngestConfig)} - {"documents", "out"}
+    of_ingest = {name: value for name, value in options.items() if name in ingest_names}
     of_train = {
-        name: value for name, value in options.items() if name not in reading or name in OF_BOTH
+        name: value for name, value in options.items() if name not in ingest_names or name in SHARED
     }
     for name in ("corpus", "model"):
         if name in of_train:
             raise UsageError(f"fit: give folder=, which holds the store and the model, not {name}=")
-    place = Path(tempfile.mkdtemp(prefix="topics-fit-")) if folder is None else Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.mkdtemp(prefix="topics-fit-")) if folder is None else Path(folder)
+    home.mkdir(parents=True, exist_ok=True)
     try:
-        ingest(documents, place / "corpus.zarr", **(DEFAULTS | of_ingest))
-        train(place / "corpus.zarr", place / "model", topics=topics, **of_train)
+        ingest(documents, home / "corpus.zarr", **(DEFAULTS | of_ingest))
+        train(home / "corpus.zarr", home / "model", topics=topics, **of_train)
     except BaseException:
         if folder is None:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)
         raise
-    return Fit(place, temporary=folder is None)
+    return Fit(home, temporary=folder is None)
 
 
 class Fit:
@@ -184,13 +184,13 @@ class Fit:
             raise UsageError("quotes: the texts were not kept; leave out keep_text=False")
         texts = self._texts(best)
         rows = [best[i] for i in skip_duplicates([texts.words(row) for row in best])][:n]
-        words = next(one.words for one in self.topics if one.id == topic)
+        words = next(listed.words for listed in self.topics if listed.id == topic)
         passages = [texts.passage(row, words, characters) for row in rows]
         table = pa.table(
             {
                 "id": self._table["id"].take(pa.array(rows, pa.int64())),
                 "share": pa.array(shares[rows].astype(np.float64)),
-                "text": pa.array([one.text if one else "" for one in passages], pa.string()),
+                "text": pa.array([part.text if part else "" for part in passages], pa.string()),
             }
         )
         return ShownTable(table, percent=["share"], width=characters + 10)
@@ -204,14 +204,14 @@ class Fit:
 
     @cached_property
     def _table(self) -> pa.Table:
-        """The metadata of the documents, in the order of ``_shares``."""
+        """Read the metadata of the documents, in the order of ``_shares``."""
         columns = ["id", *(name for name in self.corpus.manifest.columns if name != "id")]
         batches = [batch.select(columns) for batch in self.corpus.documents(columns[1:])]
         return pa.Table.from_batches(batches)
 
     @cached_property
     def _shares(self) -> np.ndarray:
-        """The topics' shares of the documents, float32[D, K]."""
+        """Infer the topics' shares of the documents, float32[D, K]."""
         return self.model.transform(self.corpus, progress=False)
 
     def _texts(self, rows: list[int]) -> Texts:

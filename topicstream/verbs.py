@@ -34,7 +34,17 @@ class TopicModel(data.TopicModel):
     def infer(self, documents: Any, **options: Any) -> Any:
         """Find the topics of documents, as ``topicstream.infer`` does.
 
-        Returns a ``pyarrow.Table``, or the summary of the file ``out``.
+        Parameters
+        ----------
+        documents
+            A ``Corpus``, paths, or documents in memory.
+        options
+            Options of ``topicstream.infer`` (out, top, method, ...).
+
+        Returns
+        -------
+        pyarrow.Table or dict
+            The topics of the documents, or with ``out`` the summary of the file.
         """
         from topicstream.inference.infer import infer
 
@@ -43,14 +53,17 @@ class TopicModel(data.TopicModel):
     def theta(self, documents: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Stream the topics of documents as record batches.
 
-        Columns: id, topics, shares, tokens, oov_rate, flag.
-
         Parameters
         ----------
         documents
             A ``Corpus``, paths, or documents in memory.
         options
             Options of ``topicstream.infer`` (top, method, ...).
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            Columns id, topics, shares, tokens, oov_rate, flag.
         """
         from topicstream.inference.infer import answers
 
@@ -90,30 +103,55 @@ class TopicModel(data.TopicModel):
         return np.concatenate(shares) if shares else np.zeros((0, topics), np.float32)
 
     def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Json]:
-        """Write the model in another program's format: ``topicstream.export_model``."""
+        """Write the model in another program's format, as ``topicstream.export_model`` does.
+
+        Parameters
+        ----------
+        out
+            File or folder to write.
+        format
+            Name of the format. None: by the name of ``out``.
+        options
+            Options of ``topicstream.export_model`` (corpus, force, ...).
+
+        Returns
+        -------
+        dict
+            The summary: format, out, topics, words, bytes, seconds.
+        """
         export_model = plugins.find(plugins.FUNCTIONS, "export_model", "TopicModel.export")
         summary: dict[str, Json] = export_model(self, out, format=format, **options)
         return summary
 
     def convert(self, name: str) -> Any:
-        """Convert into another program's object by a registered converter, such as ``to_gensim``.
+        """Convert into another program's object by a registered converter.
 
         The topics are those that are shown (``topics edit``). Other packages register converters
         as entry points of ``topicstream.converters``.
+
+        Parameters
+        ----------
+        name
+            Name of the converter, such as ``to_gensim``.
+
+        Raises
+        ------
+        UsageError
+            If no converter has this name.
         """
         converter = plugins.find(plugins.CONVERTERS, name, "TopicModel.convert")
         return converter(apply_view(self, view_of(self)))
 
     @classmethod
     def convert_from(cls, name: str, *arguments: Any) -> Self:
-        """Make a model in memory of another program's by a registered converter.
+        """Convert another program's model to a model in memory by a registered converter.
 
         Parameters
         ----------
         name
-            That of the converter, such as ``from_gensim``.
+            Name of the converter, such as ``from_gensim``.
         arguments
-            What it takes, the other program's model first.
+            Arguments of the converter, the other program's model first.
         """
         converter = plugins.find(plugins.CONVERTERS, name, "TopicModel.convert_from")
         return cls._adopt(converter(*arguments))
@@ -136,7 +174,12 @@ class TopicModel(data.TopicModel):
     def from_gensim(cls, model: Any, tokenizer: Any = None) -> Self:
         """Convert a gensim ``LdaModel`` to a model in memory.
 
-        tokenizer: the tokenizer of raw text (options of ``ingest``, or a model).
+        Parameters
+        ----------
+        model
+            The gensim model.
+        tokenizer
+            The tokenizer of raw text: options of ``ingest``, or a model.
         """
         return cls.convert_from("from_gensim", model, tokenizer)
 
@@ -149,7 +192,12 @@ class TopicModel(data.TopicModel):
     def from_sklearn(cls, model: Any, words: Any = None) -> Self:
         """Convert a fitted scikit-learn ``LatentDirichletAllocation`` to a model in memory.
 
-        words: the words of its columns.
+        Parameters
+        ----------
+        model
+            The estimator.
+        words
+            The words of its columns. None: those that it remembers.
         """
         return cls.convert_from("from_sklearn", model, words)
 
@@ -192,7 +240,7 @@ class TopicModel(data.TopicModel):
         """
         from topicstream.display.topic_list import TopicList
 
-        return TopicList.of(self)
+        return TopicList.from_model(self)
 
     def __str__(self) -> str:
         return f"{self!r}\n{self.topics!r}"
@@ -200,8 +248,15 @@ class TopicModel(data.TopicModel):
     def top_words(self, n: int = 10, relevance: float = 1.0) -> ShownTable:
         """List the first words of every topic, as ``topics show`` does.
 
-        relevance: lambda of Sievert & Shirley (2014). 1 orders by p(w|k), less prefers words that
-        mark the topic. Edits are applied.
+        Edits are applied.
+
+        Parameters
+        ----------
+        n
+            Number of words.
+        relevance
+            Lambda of Sievert & Shirley (2014). 1 orders by p(w|k), less prefers words that mark
+            the topic.
 
         Returns
         -------
@@ -216,9 +271,14 @@ class TopicModel(data.TopicModel):
         return ShownTable(table, shown, percent=["share"])
 
     def to_pandas(self, n: int = 10, relevance: float = 1.0) -> Any:
-        """Return the topics as a ``pandas.DataFrame``: label, share, words, p.
+        """Return the topics as a ``pandas.DataFrame``: label, share, words, p, kind.
 
         A row per topic, by number. It needs pandas.
+
+        Parameters
+        ----------
+        n, relevance
+            As of ``top_words``.
         """
         table = self.top_words(n, relevance).to_arrow()
         labels = self.labels

@@ -72,7 +72,7 @@ def test_periods_before_our_era_ascend_and_are_named_by_their_signed_years():
     assert numbers == [-365 - 146_097 + 31 + 29, -366, -365, 1]
     assert day_of_ordinal(numbers[0]) == (-400, 3, 1)
     plays = Counter({(year, 0, 0): 30 for year in range(-207, -159)})
-    grain, numbers = periods.choose(plays)
+    grain, numbers = periods.choose_grain(plays)
     names = [grain.name(n) for n in numbers]
     assert (names[0], names[-1], len(names)) == ("-0207", "-0160", 48)
     assert iso((-207, 3, 5)) == "-0207-03-05"
@@ -84,14 +84,16 @@ def test_periods_before_our_era_ascend_and_are_named_by_their_signed_years():
 
 def test_the_grain_suits_the_dates():
     years = Counter({(y, 0, 0): 100 for y in range(1950, 2020)})
-    grain, numbers = periods.choose(years)
+    grain, numbers = periods.choose_grain(years)
     assert grain.key == "year" and len(numbers) == 70
     days = Counter({(2020, m, d): 30 for m in (1, 2, 3) for d in range(1, 29)})
-    assert periods.choose(days)[0].key == "week"
-    assert periods.choose(Counter({(2020, 1, d): 30 for d in range(1, 29)}))[0].key == "day"
+    assert periods.choose_grain(days)[0].key == "week"
+    assert periods.choose_grain(Counter({(2020, 1, d): 30 for d in range(1, 29)}))[0].key == "day"
     assert [periods.GRAINS["quarter"].name(n) for n in (8080, 8081)] == ["2020 Q1", "2020 Q2"]
     assert periods.GRAINS["month"].name(periods.GRAINS["month"].number((2020, 12, 3))) == "2020-12"
-    assert periods.choose(Counter()) is None and periods.axis(Counter()) is None
+    assert (
+        periods.choose_grain(Counter()) is None and periods.choose_without_strays(Counter()) is None
+    )
 
 
 MONTHS = [
@@ -131,8 +133,8 @@ def test_the_period_of_every_month(text, quarter):
 
 
 def test_the_place_of_every_month_among_the_quarters():
-    days = periods.count((text, 1) for text, _ in MONTHS)
-    grain, numbers, _ = periods.axis(days, "quarter")
+    days = periods.count_dates((text, 1) for text, _ in MONTHS)
+    grain, numbers, _ = periods.choose_without_strays(days, "quarter")
     time = Time(grain, numbers, Counter())
     assert time.values == [f"{year} Q{q}" for year in (2003, 2004) for q in (1, 2, 3, 4)]
     assert [time.values[time.code(text)] for text, _ in MONTHS] == [q for _, q in MONTHS]

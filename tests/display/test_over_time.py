@@ -327,13 +327,13 @@ def test_a_few_mistyped_dates_do_not_stretch_the_axis(tmp_path, capsys, monkeypa
     monkeypatch.chdir(tmp_path)
     years = Counter({(y, 0, 0): 100 for y in range(2000, 2020)})
     wrong = Counter({(201, 0, 0): 1, (2109, 5, 1): 2})
-    grain, numbers, strays = periods.axis(years | wrong)
+    grain, numbers, strays = periods.choose_without_strays(years | wrong)
     assert (grain.key, numbers, strays) == ("year", range(2000, 2020), wrong)
     few = Counter(
         {(1990, 0, 0): 1}
     )  # no matter for an axis of years, nor are the tenth part of all mistyped
-    assert periods.axis(years | few)[1:] == (range(1990, 2020), Counter())
-    assert periods.axis(years | Counter({(1500, 0, 0): 200}))[2] == Counter()
+    assert periods.choose_without_strays(years | few)[1:] == (range(1990, 2020), Counter())
+    assert periods.choose_without_strays(years | Counter({(1500, 0, 0): 200}))[2] == Counter()
     rows = [
         {
             "text": f"ship sail {'sea' if d % 2 else 'star moon'}",

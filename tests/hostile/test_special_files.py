@@ -164,4 +164,4 @@ def test_no_file_outside_is_quoted_for_a_store_that_names_it(store, tmp_path, ho
         write_sealed(store / NAME, {**record, "inputs": inputs})
         found, why = snippets(Corpus.open(store), [(f"{name}:1", 0), (name, 0)])
         assert not found and "--text reads them" in why
-    assert snippets(Corpus.open(store), [(name, 0)], asked=True)[0]
+    assert snippets(Corpus.open(store), [(name, 0)], any_file=True)[0]

@@ -367,7 +367,7 @@ def test_the_same_input_in_another_folder_gives_the_same_bytes(tmp_path):
     (place / "texts" / "new.txt").write_text("one more")
     changed = "the raw files are not as they were when the corpus was made; --text reads them"
     assert snippets(opened[1], files[:1]) == ({}, changed)
-    assert set(snippets(opened[1], files[:1], asked=True)[0]) == {files[0]}
+    assert set(snippets(opened[1], files[:1], any_file=True)[0]) == {files[0]}
     (place / "texts").rename(place / "gone")
     texts, missing = snippets(opened[1], files[:1])
     assert not texts and missing.startswith(

@@ -150,6 +150,11 @@ def count_words(
         Positions of the shown topics to count.
     progress
         Reports the documents that have been read.
+
+    Returns
+    -------
+    WordsByGroup
+        The sums over all training documents with a known word.
     """
     trained = shown.trained
     groups = len(column.values)
@@ -171,7 +176,7 @@ def count_words(
     grid = corpus.grid(block_cells(trained.n_topics), block_docs(trained.n_topics))
     for first, docs, theta in in_order(visit, corpus.blocks(grid=grid), shown.threads):
         values, _ = table.read_rows(first, len(docs))
-        of_groups = _groups_of(values[column.name].combine_chunks(), column, docs)
+        of_groups = _code_groups(values[column.name].combine_chunks(), column, docs)
         documents += np.bincount(of_groups[1], minlength=groups + 1)
         cells = (docs.indptr, docs.words, docs.counts)
         add_tokens(cells, joint.gather(docs), joint.prior, theta, place, of_groups, tokens)
@@ -180,27 +185,29 @@ def count_words(
 
 
 class _JointRows:
-    """The rows of words whose product with a document's shares says which topic a token has.
+    """The word factor of p(k|d, w), by which the tokens of a cell are shared among topics.
 
-    A document of a model of clusters is in one cluster with all of its tokens, so there they are
-    one.
+    In a model of clusters a document is in one cluster with all of its tokens. So there p(k|d, w)
+    is p(k|d), and the factor is 1 for every word.
     """
 
     def __init__(self, shown: ShownModel) -> None:
         model = shown.trained
-        self._one = model.cluster_sizes is not None
+        self._one_cluster = model.cluster_sizes is not None
         self._rows = TopicRows(model)
-        norms = np.ones(model.n_topics) if self._one else np.asarray(model.norms, np.float64)
-        self.prior = (0.0 if self._one else float(model.beta), norms)
+        norms = (
+            np.ones(model.n_topics) if self._one_cluster else np.asarray(model.norms, np.float64)
+        )
+        self.prior = (0.0 if self._one_cluster else float(model.beta), norms)
 
     def gather(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
         """Return the row of each cell, int64[nnz], and the table of rows, float32[R, K]."""
-        if self._one:
+        if self._one_cluster:
             return np.zeros(len(docs.words), np.int64), np.ones((1, len(self.prior[1])), np.float32)
         return self._rows.gather(docs)
 
 
-def _groups_of(values: Any, column: Column, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
+def _code_groups(values: Any, column: Column, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
     """Return indptr and codes of the documents' groups.
 
     The last code is that of any value. Documents without a known word have none.
@@ -263,14 +270,14 @@ def log_odds(tokens: Tokens, of_others: Tokens, prior: np.ndarray) -> tuple[np.n
     prior
         a, float64[W, K].
     """
-    of_group = _log_odds_of(*tokens, prior)
-    rest = _log_odds_of(*of_others, prior)
-    difference = of_group - rest
+    of_group = _log_odds_with_prior(*tokens, prior)
+    others = _log_odds_with_prior(*of_others, prior)
+    difference = of_group - others
     variance = 1.0 / (tokens[0] + prior) + 1.0 / (of_others[0] + prior)
     return difference, difference / np.sqrt(variance)
 
 
-def _log_odds_of(tokens: np.ndarray, total: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def _log_odds_with_prior(tokens: np.ndarray, total: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Compute the log-odds of words among the tokens of a topic and its prior."""
     with_prior = tokens + prior
     return np.asarray(np.log(with_prior / (total + PRIOR_TOKENS - with_prior)))
@@ -330,7 +337,7 @@ def contrast_words(
             of_group = {"group": column.values[group], "documents": int(documents[group])}
             best = ranked[group]
             first = best.ids[best.scores[:, position] > 0.0, position]
-            figures = _figures_of(shown, words, first, position, topic, group)
+            figures = _make_rows(shown, words, first, position, topic, group)
             rows += [{**about, **of_group, **row} for row in figures]
     return pa.Table.from_pylist(rows, schema=ROWS)
 
@@ -342,22 +349,22 @@ def rank_words(
 
     The prior has the words of the topic in their proportion and is worth ``PRIOR_TOKENS``.
     """
-    mine = words.tokens[group]
-    every = words.tokens[-1]
-    total = mine.sum(axis=0)
-    total_of_others = every.sum(axis=0) - total
+    tokens = words.tokens[group]
+    all_tokens = words.tokens[-1]
+    total = tokens.sum(axis=0)
+    total_of_others = all_tokens.sum(axis=0) - total
     model = shown.model
     best = Best(min(n, model.n_words), len(topics))
     for first, rows in model.spans():
         some = slice(first, first + len(rows))
         prior = PRIOR_TOKENS * ((rows + model.beta) / model.norms)[:, list(topics)]
-        others = every[some] - mine[some]
-        _, z = log_odds((mine[some], total), (others, total_of_others), prior)
-        best.add(first, np.where(mine[some] >= LEAST_TOKENS, z, -np.inf))
+        others = all_tokens[some] - tokens[some]
+        _, z = log_odds((tokens[some], total), (others, total_of_others), prior)
+        best.add(first, np.where(tokens[some] >= LEAST_TOKENS, z, -np.inf))
     return best
 
 
-def _figures_of(
+def _make_rows(
     shown: ShownModel,
     words: WordsByGroup,
     ids: np.ndarray,
@@ -365,14 +372,16 @@ def _figures_of(
     topic: int,
     group: int,
 ) -> list[dict[str, Any]]:
-    """Make the rows of a topic's first words in a group, best first."""
-    mine = words.tokens[group, :, position]
-    others = words.tokens[-1, :, position] - mine
+    """Make the rows of the table for a topic's first words in a group, best first."""
+    tokens = words.tokens[group, :, position]
+    others = words.tokens[-1, :, position] - tokens
     p = shown.model.pair_probabilities(ids, np.full(len(ids), topic))
-    difference, z = log_odds((mine[ids], mine.sum()), (others[ids], others.sum()), PRIOR_TOKENS * p)
+    difference, z = log_odds(
+        (tokens[ids], tokens.sum()), (others[ids], others.sum()), PRIOR_TOKENS * p
+    )
     columns = zip(
         shown.model.vocabulary.texts(ids),
-        mine[ids].tolist(),
+        tokens[ids].tolist(),
         others[ids].tolist(),
         difference.tolist(),
         z.tolist(),
@@ -393,7 +402,7 @@ def format_for_print(table: pa.Table) -> pa.Table:
         cells.setdefault(key, []).append(row["word"])
     rows = [[*key, ", ".join(words)] for key, words in cells.items()]
     names = ("topic", "label", "group", "documents", "words")
-    return pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)})
+    return pa.table({name: [row[column] for row in rows] for column, name in enumerate(names)})
 
 
 def format_words(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -405,6 +414,6 @@ def format_words(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         first = next(iter(of_groups.values()))[0]
         mark = mark_kind(first["kind"])
         yield f"{topic:>4} " + (f"({mark}) " if mark else "") + escaped(first["label"])
-        for group, listed in of_groups.items():
-            text = ", ".join(f"{escaped(row['word'])} ({row['z']:.1f})" for row in listed)
+        for group, group_rows in of_groups.items():
+            text = ", ".join(f"{escaped(row['word'])} ({row['z']:.1f})" for row in group_rows)
             yield f"     {escaped(shortened(group, 20)):20} {text}"

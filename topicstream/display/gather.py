@@ -93,13 +93,15 @@ class Time:
 
     @property
     def note(self) -> str:
-        """A line about the strays, or an empty one."""
-        dates = [*map(iso, sorted(self.strays)[:5]), *["…"] * (len(self.strays) > 5)]
+        """Describe the strays in a line, or return an empty one."""
+        if not self.strays:
+            return ""
+        dates = [iso(day) for day in sorted(self.strays)[:5]]
+        if len(self.strays) > len(dates):
+            dates.append("…")
         documents = counted(self.strays.total(), "document")
         return (
             f"Left out of the periods: {documents} dated far from all others ({', '.join(dates)})"
-            if dates
-            else ""
         )
 
     def code(self, text: str) -> int:
@@ -187,7 +189,8 @@ def survey(
     filled = Counter[str]()
     dropped = Counter[str]()
     days = Counter[Day]()
-    for _, batch in stream_documents(corpus, False, columns_read) if columns_read else ():
+    batches = stream_documents(corpus, False, columns_read) if columns_read else ()
+    for _, batch in batches:
         for name in columns_read:
             column = batch.column(name)
             pairs = pc.value_counts(flatten_lists(column)[0])
@@ -195,7 +198,7 @@ def survey(
                 pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True
             )
             if name == DATE:
-                days += periods.count(counted_values)
+                days += periods.count_dates(counted_values)
                 continue
             filled[name] += len(column) - column.null_count
             counts[name].update({value: n for value, n in counted_values if value})
@@ -214,7 +217,7 @@ def survey(
         columns.append(Column(name, [value for value, _ in top], distinct))
     if by is None:  # parties before authors, and these before the books that parts are of
         columns.sort(key=lambda column: column.distinct)
-    chosen = periods.axis(days, grain)
+    chosen = periods.choose_without_strays(days, grain)
     return Survey(Time(*chosen) if chosen else None, columns)
 
 
@@ -271,27 +274,28 @@ def gather_report(
     table = Metadata(
         corpus, list(dict.fromkeys([*groupings, *(["id", PARENT] if parents is not None else [])]))
     )
-    every = -(-corpus.n_docs // LINKED)
-    shares = document_shares(shown.trained, corpus, view=shown.view, threads=shown.threads)
-    for number, block in enumerate(shares):
+    spacing = -(-corpus.n_docs // LINKED)
+    blocks = document_shares(shown.trained, corpus, view=shown.view, threads=shown.threads)
+    for number, block in enumerate(blocks):
         first = block.first
-        m = block.shares
-        rows, listed = table.read_rows(first, len(m))
+        shares = block.shares
+        rows, has_row = table.read_rows(first, len(shares))
         if not groupings:
-            listed = np.ones(len(m), bool)
-        counts = listed & block.counted
-        used = m if counts.all() else m[counts]
-        out.docs += len(used)
-        out.left_out += int(listed.sum()) - len(used)
-        out.share += np.ones(len(used), used.dtype) @ used
-        out.first += np.bincount(largest_topics(used, shown.model), minlength=topics)
-        out.top.add(first, m if used is m else np.where(counts[:, None], m, -np.inf))
-        if out.product is not None and number % every == 0:
-            out.product += used.T @ used
-            out.linked += len(used)
+            has_row = np.ones(len(shares), bool)
+        counting = has_row & block.counted
+        all_count = bool(counting.all())
+        counted_shares = shares if all_count else shares[counting]
+        out.docs += len(counted_shares)
+        out.left_out += int(has_row.sum()) - len(counted_shares)
+        out.share += np.ones(len(counted_shares), counted_shares.dtype) @ counted_shares
+        out.first += np.bincount(largest_topics(counted_shares, shown.model), minlength=topics)
+        out.top.add(first, shares if all_count else np.where(counting[:, None], shares, -np.inf))
+        if out.product is not None and number % spacing == 0:
+            out.product += counted_shares.T @ counted_shares
+            out.linked += len(counted_shares)
         row_parents = None if parents is None else parents.number_rows(parents_of(rows))
         _add_groups(out, groupings, rows, block, row_parents)
-        tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
+        tell.step("topics of documents", first + len(shares), corpus.n_docs, "documents")
     return out
 
 
@@ -313,7 +317,9 @@ PARENT = "document"
 
 
 def parents_of(rows: pa.Table) -> pa.ChunkedArray:
-    """Return the id of the document that each row is a part of: its own where it is whole.
+    """Return the id of the document that each row is a part of.
+
+    A whole document has its own.
 
     Parameters
     ----------
@@ -389,6 +395,8 @@ def describe_documents(
     for of_batch, batch in stream_documents(
         corpus, heldout, ["id", *[c for c in columns if c != "id"]]
     ):
-        hit = np.flatnonzero(np.isin(of_batch, distinct))
-        out.update(zip(of_batch[hit].tolist(), batch.take(pa.array(hit)).to_pylist(), strict=True))
+        hits = np.flatnonzero(np.isin(of_batch, distinct))
+        out.update(
+            zip(of_batch[hits].tolist(), batch.take(pa.array(hits)).to_pylist(), strict=True)
+        )
     return out

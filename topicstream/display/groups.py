@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from topicstream.evaluation.visiting import BlockShares
 
-AT_ONCE = 1 << 12
+PARTS_AT_ONCE = 1 << 12
 """Parts whose shares are added at a time."""
 LEVEL = 0.95
 LEAST = 10
@@ -132,8 +132,8 @@ class Groups:
         if parents is None:
             self._add_documents(docs, codes, block.shares)
             return
-        for begin in range(0, len(docs), AT_ONCE):
-            some = slice(begin, begin + AT_ONCE)
+        for begin in range(0, len(docs), PARTS_AT_ONCE):
+            some = slice(begin, begin + PARTS_AT_ONCE)
             self._add_parts(parents[docs[some]], codes[some], block.shares[docs[some]])
 
     def _add_documents(self, docs: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> None:
@@ -189,8 +189,8 @@ class Groups:
         with np.errstate(invalid="ignore", divide="ignore"):
             share = self.mean / n
             effective = self.docs**2 / self._n2
-            more = (self.clusters / (self.clusters - 1.0))[:, None]
-            error = np.sqrt(more * self._around(share)) / n
+            correction = (self.clusters / (self.clusters - 1.0))[:, None]
+            error = np.sqrt(correction * self._around(share)) / n
             worth = self._worth(effective[:, None], share)
         freedom = freedom_of(effective[:, None], worth)
         error = np.where(np.isnan(freedom), np.nan, error)
@@ -235,19 +235,19 @@ class Groups:
         clusters = float(self.clusters.sum())
         if clusters < LEAST_SLOPE:
             return nothing, nothing
-        away = x - self.docs @ x / docs
-        spread = float(self.docs @ away**2)
-        weight = self._n2 * away**2
+        centred = x - self.docs @ x / docs
+        spread = float(self.docs @ centred**2)
+        weight = self._n2 * centred**2
         fourth = np.divide(weight**2, self.clusters, out=np.zeros(len(x)), where=self.clusters > 0)
         if not fourth.any() or weight.sum() ** 2 / fourth.sum() < LEAST_SLOPE:
             return nothing, nothing
         share = self.mean.sum(axis=0) / docs
-        slope = away @ self.mean / spread
-        around = self._around(share + away[:, None] * slope)
-        one = around.sum(axis=0) / self._n2.sum() * weight.sum()
-        each = away**2 @ around
-        more = clusters / (clusters - 2.0)
-        error = np.sqrt(more * np.maximum(one, each)) / spread
+        slope = centred @ self.mean / spread
+        around = self._around(share + centred[:, None] * slope)
+        pooled = around.sum(axis=0) / self._n2.sum() * weight.sum()
+        by_group = centred**2 @ around
+        correction = clusters / (clusters - 2.0)
+        error = np.sqrt(correction * np.maximum(pooled, by_group)) / spread
         documents = docs**2 / float(self._n2.sum())
         worth = documents * np.minimum(share, 1.0 - share)
         shown = np.isfinite(freedom_of(documents, worth))

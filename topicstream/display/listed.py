@@ -72,10 +72,10 @@ def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int
     raise InputError(f"{option} {document}: the store has no document of this id")
 
 
-def document_lines(listed: list[dict[str, Any]], score: str, width: int | None) -> list[str]:
+def document_lines(documents: list[dict[str, Any]], score: str, width: int | None) -> list[str]:
     """Format documents as lines of score, id and columns."""
     lines = []
-    for document in listed:
+    for document in documents:
         head = f"{document[score]:7.3f}  "
         lines += wrapped(head, document_line(document, "part", score), width)
     return lines

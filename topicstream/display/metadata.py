@@ -19,7 +19,7 @@ from topicstream.model.topic_model import TopicModel
 def open_model_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
     """Open the corpus of a model, or raise UsageError if it is not the model's."""
     store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    describe_mismatch(model, store)
+    describe_mismatch(model, store)  # raises if they share no words; a mere difference is no error
     return store
 
 

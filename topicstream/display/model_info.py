@@ -77,8 +77,7 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
         if (Path(path) / "history.jsonl").exists() and last != (manifest.passes or 0):
             raise StoreError(
                 f"{path}/history.jsonl: cut short: its last pass is {last}, the model made "
-                f"{manifest.passes}; "
-                "restore the file"
+                f"{manifest.passes}; restore the file"
             )
         out |= {"content_hash": model.content_hash(), "verified": True}
     return out
@@ -201,8 +200,7 @@ def history_lines(history: list[dict[str, Any]]) -> list[str]:
     for record in history:
         if record.get("pass") == 0:  # the start
             continue
-        # of engines whose objective is no perplexity
-        objectives = _objectives(record)
+        objectives = _objectives(record)  # of engines that maximise something else than likelihood
         curves |= {name: (name, 4) for name in objectives}
         passes.append({**record, **objectives})
     curves |= CURVES

@@ -208,12 +208,12 @@ class OverTimeView(ModelView, heeds=("topics", "words")):
             tell.say(f"{self.out}: {len(table):,} rows")
         if figure is not None:
             topics = len(set(table["topic"].to_pylist()))
-            which = (
+            described = (
                 f"the {drawn} of {topics} topics whose shares differ most"
                 if drawn < topics
                 else f"{drawn} topics"
             )
-            tell.say(f"{self.plot}: {which}")
+            tell.say(f"{self.plot}: {described}")
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
@@ -311,10 +311,12 @@ def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[s
         shares = {row["period"]: row["share"] for row in series}
         slope_known = group is None and first["slope_se"]
         z = first["slope"] / first["slope_se"] if slope_known else 0.0
-        trend = "rising" if z > 2 else "falling" if z < -2 else ""
+        trend = ""
+        if abs(z) > 2:
+            trend = "rising" if z > 0 else "falling"
         label = escaped(shortened(first["label"], 26))
-        who = escaped(shortened(group or "", 14))
-        name = f"{first['topic']:>4} {label:26} " + (f"{who:14} " if group else "")
+        group_name = escaped(shortened(group or "", 14))
+        name = f"{first['topic']:>4} {label:26} " + (f"{group_name:14} " if group else "")
         curve = sparkline(
             [shares.get(period, np.nan) for period in periods], max(8, width - len(name) - 25)
         )
@@ -379,22 +381,22 @@ def _draw_curves(
 ) -> None:
     """Draw the shares of a topic over time, a curve for each group in ``cells``."""
     group = frame["group"]
-    top = _top(frame, cells)
+    top = _axis_top(frame, cells)
     places = np.arange(len(periods))
     for name in dict.fromkeys(group[cells].tolist()):
         rows = np.flatnonzero(cells & (group == name))
-        at = [periods.index(period) for period in frame["period"][rows].tolist()]
+        positions = [periods.index(period) for period in frame["period"][rows].tolist()]
         share, low, high = np.full((3, len(periods)), np.nan)  # NaN: the line ends
-        share[at] = 100 * frame["share"][rows]
-        low[at] = 100 * frame["low"][rows]
-        high[at] = 100 * frame["high"][rows]
+        share[positions] = 100 * frame["share"][rows]
+        low[positions] = 100 * frame["low"][rows]
+        high[positions] = 100 * frame["high"][rows]
         label = None if name is None else figure.escape_formulas(shortened(name, 24))
         inside = np.where(share <= top, share, np.nan)
         (line,) = axis.plot(inside, lw=1.2, marker=".", ms=4, label=label)
         colour = line.get_color()
         axis.fill_between(places, low, high, color=colour, alpha=0.18, lw=0)
-        alone = _alone(high)
-        axis.vlines(places[alone], low[alone], high[alone], color=colour, lw=1)
+        isolated = _mark_isolated(high)
+        axis.vlines(places[isolated], low[isolated], high[isolated], color=colour, lw=1)
         above = places[share > top]
         if len(above):
             axis.plot(above, np.full(len(above), top), "^", color=colour, ms=4, clip_on=False)
@@ -404,7 +406,7 @@ def _draw_curves(
     axis.set_xticks(range(0, len(periods), every), periods[::every])
 
 
-def _top(frame: dict[str, np.ndarray], cells: np.ndarray) -> float:
+def _axis_top(frame: dict[str, np.ndarray], cells: np.ndarray) -> float:
     """Choose the top of an axis in per cent, from shares that have an interval."""
     high = frame["high"][cells]
     high = high[np.isfinite(high)]
@@ -413,7 +415,7 @@ def _top(frame: dict[str, np.ndarray], cells: np.ndarray) -> float:
     return 105 * max(float(frame["share"][cells].max(initial=0.0)), 1e-6)
 
 
-def _alone(values: np.ndarray) -> np.ndarray:
+def _mark_isolated(values: np.ndarray) -> np.ndarray:
     """Mark values without a neighbour, whose intervals a band does not show, bool[n]."""
     known = np.isfinite(values)
     before = np.append(False, known[:-1])

@@ -65,7 +65,7 @@ def snippets(
     *,
     characters: int = 280,
     text_field: str | None = None,
-    asked: bool = False,
+    any_file: bool = False,
 ) -> tuple[dict[Snippet, str], str]:
     """Read the first characters of some documents from the raw files.
 
@@ -79,7 +79,7 @@ def snippets(
         Length of a snippet.
     text_field
         Field of the text, if it is not that of the ingest.
-    asked
+    any_file
         Read whatever file the store names: of any size, changed since, or never an input. By
         default, only unchanged inputs are read, because a stranger's store may name any file of
         this machine.
@@ -96,33 +96,34 @@ def snippets(
     passages_of_file: dict[str, set[Snippet]] = {}
     for passage in passages:
         passages_of_file.setdefault(re.sub(MEMBER, "", file_of(passage[0])), set()).add(passage)
-    find = raw_files(corpus.path, known=not asked)
-    found = {file: find(file) for file in sorted(passages_of_file)}
-    places = {file: place for file, place in found.items() if place is not None}
+    find = raw_files(corpus.path, known=not any_file)
+    located = {file: find(file) for file in sorted(passages_of_file)}
+    places = {file: place for file, place in located.items() if place is not None}
     if not places:
-        if not asked and any(map(raw_files(corpus.path), passages_of_file)):
-            return (
-                {},
-                "the raw files are not as they were when the corpus was made; --text reads them",
-            )
-        if all(file.startswith("documents#") for file in passages_of_file):
-            return (
-                {},
-                "the documents came from memory, and their texts were not kept (ingest with "
-                "keep_text=True)",
-            )
-        return (
-            {},
-            "the raw files are not where they were when the corpus was made (ingest --keep-text "
-            "keeps the texts in the store)",
-        )
+        return {}, _describe_missing(corpus, passages_of_file, any_file=any_file)
     size = sum(Path(place).stat().st_size for place in places.values())
-    if not asked and size > LARGEST:
+    if not any_file and size > LARGEST:
         return {}, f"the raw files have {size / 1e9:.1f} GB; --text reads them"
     texts: dict[Snippet, str] = {}
     for file, place in places.items():
         texts |= _read_file(corpus, file, place, passages_of_file[file], text_field, characters)
     return texts, "" if texts else "no text was found in the raw files"
+
+
+def _describe_missing(corpus: Corpus, files: Iterable[str], *, any_file: bool) -> str:
+    """Say why none of the raw files that the store names can be read (``snippets``)."""
+    files = list(files)
+    if not any_file and any(map(raw_files(corpus.path), files)):
+        return "the raw files are not as they were when the corpus was made; --text reads them"
+    if all(file.startswith("documents#") for file in files):
+        return (
+            "the documents came from memory, and their texts were not kept (ingest with "
+            "keep_text=True)"
+        )
+    return (
+        "the raw files are not where they were when the corpus was made (ingest --keep-text "
+        "keeps the texts in the store)"
+    )
 
 
 def beginnings(
@@ -151,7 +152,7 @@ def _read_beginnings(
     characters: int,
     heldout: bool = False,
     text_field: str | None = None,
-    asked: bool = False,
+    any_file: bool = False,
 ) -> tuple[dict[int, str], str]:
     """Read the beginnings of documents from the store's texts, or else from the raw files.
 
@@ -161,7 +162,7 @@ def _read_beginnings(
         Rows of the documents' table by number, with ``columns_of_place``.
     heldout
         Whether they are documents set aside.
-    characters, text_field, asked
+    characters, text_field, any_file
         As ``snippets`` has them. Another field than that of the ingest is only in the raw files.
 
     Returns
@@ -179,7 +180,7 @@ def _read_beginnings(
     located = {number: locate_text(corpus, row) for number, row in rows.items()}
     places = {number: place for number, place in located.items() if place is not None}
     read, missing = snippets(
-        corpus, places.values(), characters=characters, text_field=text_field, asked=asked
+        corpus, places.values(), characters=characters, text_field=text_field, any_file=any_file
     )
     return {number: read[place] for number, place in places.items() if place in read}, missing
 
@@ -295,7 +296,7 @@ class Texts:
 
     @cached_property
     def _replaced(self) -> Mapping[int, str]:
-        """The characters that words of the store do not have: ligatures, accented letters."""
+        """Letters in place of those that words of the store lack: ligatures, accented ones."""
         ligatures = folds() if self._recipe.normalize == "nfkc" else {}
         accents = self._recipe.fold_accents
         return ligatures if accents is None else {**ligatures, **find_accent_folds(accents)}
@@ -375,7 +376,7 @@ class DocumentTexts(Texts):
         The part: the documents set aside, or the training documents.
     text_field
         Field of the text, if it is not that of the ingest.
-    asked
+    any_file
         Read files of any size that may have changed since the ingest (``snippets``).
 
     Attributes
@@ -391,7 +392,7 @@ class DocumentTexts(Texts):
         *,
         heldout: bool = False,
         text_field: str | None = None,
-        asked: bool = True,
+        any_file: bool = True,
     ) -> None:
         rows = describe_documents(
             corpus, np.unique(np.asarray(numbers, np.int64)), columns_of_place(corpus), heldout
@@ -403,7 +404,7 @@ class DocumentTexts(Texts):
             characters=characters,
             heldout=heldout,
             text_field=text_field,
-            asked=asked,
+            any_file=any_file,
         )
         recipe = (
             Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
@@ -489,7 +490,10 @@ def best_passage(text: str, hits: Sequence[tuple[int, int]], characters: int) ->
         behind = max(0, best - margin)
         ends = [match.end() for match in SENTENCE_END.finditer(text, behind, first)]
         space = text.rfind(" ", behind, best + 1)
-        best = ends[-1] if ends else space + 1 if space >= 0 else best
+        if ends:
+            best = ends[-1]
+        elif space >= 0:
+            best = space + 1
     end = best + characters
     end = len(text) if end >= len(text) else max(text.rfind(" ", best, end), end - margin)
     head = "… " * (best > 0)

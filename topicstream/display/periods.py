@@ -11,8 +11,9 @@ from itertools import accumulate
 from topicstream.base.dates import Day, day_of_ordinal, iso, iso_year, ordinal, parse
 
 MOST = 80
+"""Periods at most, unless the user chose the grain."""
 LONGEST = 10_000
-"""Periods at most of a grain that was asked for."""
+"""Periods at most of a grain that the user chose."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ GRAINS = {
 }
 
 
-def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] | None:
+def choose_grain(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] | None:
     """Choose the finest grain that suits the dates.
 
     It gives at most 80 periods of 20 documents or more on average, and nine in ten dates are exact
@@ -118,7 +119,9 @@ def _count_periods(days: Counter[Day], grain: Grain) -> Counter[int]:
     return numbers
 
 
-def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Counter[Day]] | None:
+def choose_without_strays(
+    days: Counter[Day], grain: str | None = None
+) -> tuple[Grain, range, Counter[Day]] | None:
     """Choose grain and periods without a few stray dates that would stretch time.
 
     Strays, mistyped dates mostly, are one in 200 at either end, lie three times the length of the
@@ -133,9 +136,8 @@ def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Co
     places = [ordinal(day) for day in ordered]
     ends = [*accumulate(days[day] for day in ordered)]
     few = days.total() // 200
-    first, last = (
-        places[bisect_right(ends, n)] if days else 0 for n in (few, days.total() - few - 1)
-    )
+    first = places[bisect_right(ends, few)] if days else 0
+    last = places[bisect_right(ends, days.total() - few - 1)] if days else 0
     reach = 3 * (last - first)
     far = Counter(
         {
@@ -144,15 +146,15 @@ def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Co
             if not first - reach <= place <= last + reach
         }
     )
-    chosen = choose(days - far, grain)
+    chosen = choose_grain(days - far, grain)
     if chosen is None:
         return None
     numbers = _count_periods(days, chosen[0])
     stretched = reach and max(numbers) - min(numbers) >= MOST
-    return (*chosen, far) if stretched else (*(choose(days, grain) or chosen), Counter())
+    return (*chosen, far) if stretched else (*(choose_grain(days, grain) or chosen), Counter())
 
 
-def count(texts: Iterable[tuple[str | None, int]]) -> Counter[Day]:
+def count_dates(texts: Iterable[tuple[str | None, int]]) -> Counter[Day]:
     """Count the dates among pairs of (text, documents)."""
     days: Counter[Day] = Counter()
     for text, n in texts:

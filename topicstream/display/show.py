@@ -78,13 +78,12 @@ def show(config: AnyViewConfig) -> Summary:
         if value is not None and value is not False
     }
     views = [name for name in plugins.entries(plugins.VIEWS) if name.replace("-", "_") in more]
-    view, *others = dict.fromkeys(plugins.load(plugins.VIEWS, name) for name in views) or [
-        TopicsView
-    ]
-    if others:
-        raise UsageError(
-            f"give one view at a time: {' or '.join(one.title for one in (view, *others))}"
-        )
+    # several options may ask for the same view
+    chosen_views = list(dict.fromkeys(plugins.load(plugins.VIEWS, name) for name in views))
+    if len(chosen_views) > 1:
+        titles = " or ".join(view.title for view in chosen_views)
+        raise UsageError(f"give one view at a time: {titles}")
+    view = chosen_views[0] if chosen_views else TopicsView
     shared = {f.name: getattr(config, f.name) for f in fields(ShowConfig)}
     chosen = view(**shared, **checked(view, more, "show"))
     result = chosen.result()
@@ -207,9 +206,9 @@ class TopicsView(ModelView, heeds=("words", "relevance", "topics", "docs", "text
         if texts is not None:
             if texts.missing:
                 raise InputError(f"--text: {texts.missing}")
-            for k, listed in lists.items():
-                different = skip_duplicates([texts.words(d) for d, _ in listed])
-                lists[k] = [listed[i] for i in different[: self.docs]]
+            for k, pairs_of_topic in lists.items():
+                different = skip_duplicates([texts.words(d) for d, _ in pairs_of_topic])
+                lists[k] = [pairs_of_topic[i] for i in different[: self.docs]]
         rows = describe_documents(store, np.array(_numbers_of(lists), np.int64), columns)
         integer_ids = store.manifest.ids == "integer"
         words = shown.first_words(MARKED, 0.6) if texts is not None else []
@@ -225,7 +224,10 @@ class TopicsView(ModelView, heeds=("words", "relevance", "topics", "docs", "text
                 more |= {"text": excerpt.text, "marks": excerpt.marks}
             return {"id": int(row["id"]) if integer_ids else row["id"], "share": share, **more}
 
-        return {k: [describe(d, share, k) for d, share in listed] for k, listed in lists.items()}
+        return {
+            k: [describe(d, share, k) for d, share in pairs_of_topic]
+            for k, pairs_of_topic in lists.items()
+        }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         """Format a line a topic, with its documents below."""
@@ -237,12 +239,12 @@ def _numbers_of(lists: Mapping[int, Sequence[tuple[int, float]]]) -> list[int]:
     return [number for number, _ in chain.from_iterable(lists.values())]
 
 
-def document_line(document: Mapping[str, Any], *own: str) -> str:
-    """Format the id of a document and its metadata, without the keys ``own``."""
+def document_line(document: Mapping[str, Any], *omitted: str) -> str:
+    """Format the id of a document and its metadata, without the keys ``omitted``."""
     about = [
         ", ".join(v) if isinstance(v, list) else v
         for name, v in document.items()
-        if name not in OWN + own
+        if name not in OWN + omitted
     ]
     (text,) = render("{id}[  {about:; }]", {**document, "about": about})
     return text

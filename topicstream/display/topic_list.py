@@ -77,7 +77,7 @@ class TopicList(Sequence[Topic]):
         self._topics = list(topics)
 
     @classmethod
-    def of(cls, model: TopicModel, n: int = WORDS) -> TopicList:
+    def from_model(cls, model: TopicModel, n: int = WORDS) -> TopicList:
         """List the topics of a model as its edits show them, with their first n words."""
         labels = view_of(model).labels
         table = topic_table(apply_view(model, view_of(model)), n)
@@ -145,7 +145,7 @@ class TopicList(Sequence[Topic]):
         scored = any(topic.npmi is not None for topic in self._topics)
         names = ["topic", "share", *(["NPMI"] if scored else []), "words"]
         head = "".join(f"<th style='text-align:left'>{name}</th>" for name in names)
-        rows = "".join(_row_of_html(topic, scored) for topic in list(self.ranked())[:SHOWN])
+        rows = "".join(_html_row(topic, scored) for topic in list(self.ranked())[:SHOWN])
         more = "".join(f"<p>{line}</p>" for line in self._more())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
@@ -155,7 +155,7 @@ class TopicList(Sequence[Topic]):
         return [f"and {hidden:,} more"] if hidden > 0 else []
 
 
-def _row_of_html(topic: Topic, scored: bool) -> str:
+def _html_row(topic: Topic, scored: bool) -> str:
     """Format one topic as a row of an HTML table."""
     mark = mark_kind(topic.kind)
     name = f"<b>{escape(topic.label)}</b> " if topic.label else ""

@@ -94,12 +94,12 @@ class ModelView(ShowConfig):
 
     @cached_property
     def shown(self) -> ShownModel:
-        """The model with its edits."""
+        """Open the model with its edits."""
         return open_shown(self.model, self.mem_limit, self.threads)
 
     @cached_property
     def store(self) -> Corpus:
-        """The corpus that the model was trained on."""
+        """Open the corpus that the model was trained on."""
         # brings inference with it: a quarter of a second that the topics alone do not need
         from topicstream.display.metadata import open_model_corpus
 

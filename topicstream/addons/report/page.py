@@ -460,7 +460,7 @@ def add_typical(
     lists = [ids[np.isfinite(scores[:, k]), k].tolist() for k in range(ids.shape[1])]
     texts = None
     if config.text is not False:
-        texts = DocumentTexts(corpus, ids, text_field=config.text_field, asked=bool(config.text))
+        texts = DocumentTexts(corpus, ids, text_field=config.text_field, any_file=bool(config.text))
         if texts.missing:
             built.values["notes"].append(f"No text snippets: {texts.missing}.")
         else:

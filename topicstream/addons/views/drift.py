@@ -128,11 +128,11 @@ def _periods(
     days = Counter[Day]()
     for batch in corpus.documents([config.by], parts=parts):
         texts = Counter[str | None](batch.column(config.by).to_pylist())
-        days += periods.count(texts.items())
+        days += periods.count_dates(texts.items())
     if not days:
         documents = config.documents if isinstance(config.documents, (str, Path)) else corpus.path
         raise InputError(f"--by {config.by}: no document of {documents} has a date there")
-    chosen = periods.choose(days, config.period)
+    chosen = periods.choose_grain(days, config.period)
     if chosen is None or len(chosen[1]) > MOST_PERIODS:
         raise InputError(f"--by {config.by}: too many periods; choose a longer --period")
     grain, starts = chosen
