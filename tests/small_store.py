@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream.base.files.marker import note
+from topicstream.base.files.marker import list_paths
 from topicstream.base.files.ownership import claim
 from topicstream.corpus.axis_build import Contents, derive
 from topicstream.corpus.format import PARTS, write_array_metadata
@@ -57,7 +57,7 @@ def commit(
 
     vocabulary: columns word, count, df; ids, lists: of each document, the training part first.
     """
-    note(path / "vocab.parquet", path / "docs" / "part-00000.parquet")
+    list_paths(path / "vocab.parquet", path / "docs" / "part-00000.parquet")
     parts = {part: part_of(blocks.get(part, [])) for part in PARTS}
     write_array_metadata(
         path, {part: entry.rows for part, entry in parts.items()}, weighted=weighted

@@ -18,7 +18,7 @@ import pytest
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
 from topicstream.base.files.marker import MARK
-from topicstream.base.files.ownership import not_ours
+from topicstream.base.files.ownership import unlisted_paths
 from topicstream.cli.main import run
 from topicstream.retraining import cycle
 
@@ -308,7 +308,9 @@ def test_every_file_that_commands_make_is_listed(place):
         assert run([*line.split(), "-q"]) == 0, line
     folders = [mark.parent for mark in Path().rglob(MARK)]
     assert len(folders) > 7
-    assert [path for folder in folders if folder.name != "home" for path in not_ours(folder)] == []
+    assert [
+        path for folder in folders if folder.name != "home" for path in unlisted_paths(folder)
+    ] == []
 
 
 def prepared(things: str) -> set[str]:

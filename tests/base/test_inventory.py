@@ -94,7 +94,7 @@ def test_scratch_folders_are_ours_whatever_a_library_puts_there(model):
     with pytest.raises(ZeroDivisionError), owned.scratch(model, "work") as folder:
         (folder / "spill").mkdir()
         (folder / "spill" / "duckdb_temp_block-0.block").write_bytes(b"by a library")
-        assert not list(ownership.not_ours(model))
+        assert not list(ownership.unlisted_paths(model))
         1 / 0  # noqa: B018
     assert not folder.exists()
     with owned.scratch(model, "work") as folder:
@@ -105,7 +105,7 @@ def test_scratch_folders_are_ours_whatever_a_library_puts_there(model):
 
 def test_moved_folders_take_their_entries_along(model):
     owned.move_folder(model / "topics", model / "topics-2")
-    assert not list(ownership.not_ours(model))
+    assert not list(ownership.unlisted_paths(model))
     owned.remove_within(model / "topics-2")
     assert not (model / "topics-2").exists()
 
@@ -116,7 +116,7 @@ def test_the_marker_of_a_backup_by_hard_links_does_not_change(model, tmp_path):
     before = (backup / marker.MARK).read_bytes()
     owned.reserve(model / "new")
     owned.remove_file(model / "history.jsonl")
-    marker.tidy(model)
+    marker.tidy_list(model)
     assert (backup / marker.MARK).read_bytes() == before
     assert not ownership.is_listed(model / "history.jsonl")
     assert ownership.is_listed(backup / "history.jsonl")
@@ -128,7 +128,7 @@ def test_a_file_that_is_written_to_in_place_parts_from_its_backup(model, tmp_pat
         file.write(b" and more")
     assert (tmp_path / "backup").read_bytes() == b"ours"
     assert (model / "history.jsonl").read_bytes() == b"ours and more"
-    assert not list(ownership.not_ours(model))
+    assert not list(ownership.unlisted_paths(model))
 
 
 @pytest.mark.parametrize("how", ["file", "table", "replaced"])
@@ -248,7 +248,7 @@ def test_a_sealed_inventory_is_sorted_and_lists_what_is_there(tmp_path):
         for name in order:
             owned.reserve(folder / name)
         owned.remove_file(folder / "gone")
-        marker.seal(folder, "0123")
+        marker.seal_marker(folder, "0123")
         marks.append((folder / marker.MARK).read_bytes())
     assert marks[0] == marks[1] == b'{"kind":"corpus","id":"0123"}\na\nb\n'
 

@@ -117,16 +117,16 @@ def test_a_refusal_names_a_limit_that_would_do():
 
 
 @pytest.mark.parametrize(
-    "needed, in_all, least",
+    "needed, at_end, least",
     [
         (31 * MB, 0, 1000 + 2 * 1),  # of an increase by 2 MB, one is for this data
         (31 * MB + 1, 0, 1000 + 3),
         (31 * MB, 40 * MB, 1000 + 2 * 10),
     ],
 )
-def test_a_record_without_room_names_a_limit_with_room(needed, in_all, least):
+def test_a_record_without_room_names_a_limit_with_room(needed, at_end, least):
     room = Room(MemoryLimit(1000 * MB), 30 * MB, share=0.5)
-    room.check(30 * MB, "a record", in_all=90 * MB)
+    room.check(30 * MB, "a record", at_end=90 * MB)
     with pytest.raises(DoesNotFit, match=rf"; {least}M would do ") as error:
-        room.check(needed, "a record", in_all)
+        room.check(needed, "a record", at_end)
     assert error.value.least == least

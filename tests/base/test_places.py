@@ -142,4 +142,6 @@ def test_other_addresses_are_named_as_such(tmp_path, monkeypatch, capsys, line):
 
 def test_errors_name_addresses_of_other_packages(monkeypatch):
     monkeypatch.setattr(errors, "SCHEMES", {*errors.SCHEMES, "mem"})
-    assert errors.named("mem:/docs/a and s3:/b/c, C:/d") == "mem://docs/a and s3://b/c, C:/d"
+    assert (
+        errors.show_addresses("mem:/docs/a and s3:/b/c, C:/d") == "mem://docs/a and s3://b/c, C:/d"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topicstream.base.records import Record
-from topicstream.base.text import each, escaped, render, shortened, wrapped
+from topicstream.base.text import escaped, render, render_each, shortened, wrapped
 
 
 class Score(Record):
@@ -39,7 +39,7 @@ def test_templates(template, record, lines):
 
 def test_text_of_others():
     assert escaped("a\nb\u202e") == "a b\\u202e" and shortened("one  two three", 9) == "one two …"
-    assert each("{n}", [{"n": 1}, {"n": 2}]) == ["1", "2"]
+    assert render_each("{n}", [{"n": 1}, {"n": 2}]) == ["1", "2"]
     assert wrapped("head ", "word " * 8, 30) == [
         "head word word word word word",
         "     word word word",

@@ -23,7 +23,7 @@ from tests.cgroup import memory_cgroup, run_in
 from tests.ingest_tools import digest, words_of, write_jsonl
 from topicstream.base.errors import DoesNotFit, StoreError
 from topicstream.base.files.durable import read_json, write_json
-from topicstream.base.files.marker import note
+from topicstream.base.files.marker import list_paths
 from topicstream.base.memory import MemoryLimit, Room
 from topicstream.corpus import axis_build
 from topicstream.corpus.documents import read_documents
@@ -193,7 +193,7 @@ def test_an_append_that_was_killed_leaves_chunks_of_axes_that_stop_nothing(tmp_p
     ingest(tmp_path, docs(40))
     left = tmp_path / "c.zarr" / "axes" / "authors-0002"
     shutil.copytree(tmp_path / "c.zarr" / "axes" / "authors", left)
-    note(*(p for p in left.rglob("*") if p.is_file()))
+    list_paths(*(p for p in left.rglob("*") if p.is_file()))
     ingest(tmp_path, docs(30, 2, "e"), "b.jsonl", append=True)
     appended = digest(tmp_path / "c.zarr")
     shutil.rmtree(tmp_path / "c.zarr")

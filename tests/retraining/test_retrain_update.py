@@ -111,7 +111,7 @@ def test_an_update_that_is_refused_has_removed_nothing(home, broken):
     append(home, made(30, seed=2, prefix="e"))
     update(home, out=home / "other", passes=1)
     mark = ownership.claim(home / "m", "model").id
-    ownership.claim(home / "m.update", "model", of=mark)
+    ownership.claim(home / "m.update", "model", owner=mark)
     update(home, out=home / "m.update", passes=1)
     before = bytes_of(home / "other"), bytes_of(home / "m.update"), bytes_of(home / "m")
     limits = {}
@@ -158,7 +158,7 @@ def test_an_update_killed_while_it_removes_the_old_model_blocks_nothing(home, mo
 
 def test_an_unfinished_update_of_another_corpus_is_forgotten(home):
     append(home, made(30, seed=2, prefix="e"))
-    ownership.claim(home / "m.update", "model", of=ownership.claim(home / "m", "model").id)
+    ownership.claim(home / "m.update", "model", owner=ownership.claim(home / "m", "model").id)
     update(home, out=home / "m.update", passes=1)
     append(home, made(30, seed=3, prefix="f"))
     done = update(home, passes=2)

@@ -137,8 +137,9 @@ class Cluster(abc.ABC):
         """
         *starts, total = accumulate(sizes, initial=0)
         size = max(1, min(most, total // (TASKS_PER_WORKER * self.number)))
-        tasks = np.array(starts, np.int64) // size
-        return pairwise([*np.unique(tasks, return_index=True)[1].tolist(), len(starts)])
+        task_of_item = np.array(starts, np.int64) // size
+        first_items = np.unique(task_of_item, return_index=True)[1].tolist()
+        return pairwise([*first_items, len(starts)])
 
 
 def run_task(work: Callable[[Item], Result], item: Item, threads: int) -> Result:
@@ -169,8 +170,8 @@ def scheduler_class(scheduler: Any) -> type[Cluster]:
         prefix = scheduler.partition(":")[0]
         name = prefix if prefix in names else DEFAULT
     if name not in names:
-        others = ", ".join(f"{other}:..." for other in names)
-        hint = f"give {others}, or leave" if others else "leave"
+        prefixes = ", ".join(f"{known}:..." for known in names)
+        hint = f"give {prefixes}, or leave" if prefixes else "leave"
         raise UsageError(
             f"--scheduler {scheduler}: no installed package provides this scheduler; {hint} the "
             f"option out"

@@ -97,7 +97,10 @@ def parse(text: str) -> Day | None:
             int(before["month"] or 0),
             int(before["day"] or 0),
         )
-    for match in filter(None, (form.fullmatch(text) for form in _READ)):
+    for form in _READ:
+        match = form.fullmatch(text)
+        if match is None:
+            continue
         end = int(match.groupdict().get("end") or 99)
         if end < int(match["year"][2:]):  # 1999-13 is no span of years
             continue
@@ -123,7 +126,12 @@ def _checked_day(year: int, month: int, day: int) -> Day | None:
 def ordinal(day: Day) -> int:
     """Return the number of a day, 1 for 1 January of the year 1.
 
-    An unknown month or day is the first. Raises ValueError for a day that never was.
+    An unknown month or day is the first.
+
+    Raises
+    ------
+    ValueError
+        If the calendar has no such day.
     """
     year, month, day_of_month = day
     cycles = (year - 1) // _CYCLE[0]
@@ -186,6 +194,11 @@ def in_iso_format(dates: pa.ChunkedArray, form: str) -> pa.ChunkedArray:
         large_string[D].
     form
         A format of ``strptime``, such as ``%m/%d/%Y``.
+
+    Returns
+    -------
+    ChunkedArray
+        large_string[D].
     """
     days = pc.strptime(dates, format=form, unit="s", error_is_null=True)
     return pc.coalesce(pc.strftime(days, format="%Y-%m-%d").cast(dates.type), dates)

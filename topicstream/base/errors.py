@@ -29,8 +29,8 @@ SCHEMES = {"s3", "gs", "az", "abfs", "abfss", "http", "https"}
 """Schemes of addresses, with those of other packages that were asked (base/places.py)."""
 
 
-def named(text: str) -> str:
-    """Name addresses instead of the folders that mirror them, and with both slashes."""
+def show_addresses(text: str) -> str:
+    """Replace folders that mirror addresses by these, and restore both slashes of addresses."""
     for folder, address in ADDRESSES.items():
         text = text.replace(folder, address)
     schemes = "|".join(map(re.escape, sorted(SCHEMES)))
@@ -44,13 +44,18 @@ _CONTROLS = re.compile(
 _OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
 
 _MARKS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Those of ``_CONTROLS`` that ``json.dumps`` leaves as they are."""
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    r"""Escape a character as ``\x9f`` or ``\u2028``."""
+    number = ord(match[0])
+    return repr(match[0])[1:-1] if number < 0xA0 else f"\\u{number:04x}"
 
 
 def terminal_safe(text: object) -> str:
     """Escape control characters and marks of direction, for a terminal."""
-    return _CONTROLS.sub(
-        lambda m: repr(m[0])[1:-1] if ord(m[0]) < 0xA0 else f"\\u{ord(m[0]):04x}", str(text)
-    )
+    return _CONTROLS.sub(_escape_character, str(text))
 
 
 def json_line(value: object, indent: int | None = None) -> str:
@@ -69,7 +74,7 @@ def restore_error(
     return error
 
 
-def _in_python(option: str) -> str:
+def _spell_keyword(option: str) -> str:
     """Spell an option of a command line as a keyword: ``--no-header`` is ``header=False``."""
     name = option.removeprefix("no-").replace("-", "_")
     return f"{name}=False" if option.startswith("no-") else f"{name}="
@@ -95,29 +100,31 @@ class TopicsError(_Portable, Exception):
     exit_code = 1
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(named(one_line(message)))
+        super().__init__(show_addresses(one_line(message)))
         self._note_options()
 
     def _note_options(self) -> None:
         """Add a note with the Python names of the options in the message."""
         options = dict.fromkeys(_OPTION.findall(str(self)))
         if options:
-            self.add_note(f"In Python: {', '.join(map(_in_python, options))}")
+            self.add_note(f"In Python: {', '.join(map(_spell_keyword, options))}")
 
     def reworded(self, message: object) -> Self:
         """Copy the error with another message."""
-        other = copy(self)
-        other.args = (named(one_line(message)),)
-        other.__dict__.pop("__notes__", None)
-        other._note_options()
-        return other
+        reworded = copy(self)
+        reworded.args = (show_addresses(one_line(message)),)
+        reworded.__dict__.pop("__notes__", None)
+        reworded._note_options()
+        return reworded
 
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a process that an error ends."""
-    # a full disk is 5, too, whoever noticed it
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return int(getattr(error, "exit_code", 5 if full else 1))
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        default = DoesNotFit.exit_code  # a full disk that no code of ours has noticed
+    else:
+        default = TopicsError.exit_code
+    return int(getattr(error, "exit_code", default))
 
 
 class InputError(TopicsError):
@@ -127,7 +134,7 @@ class InputError(TopicsError):
 
 
 class NothingKept(InputError):
-    """No document is left of an ingest's input, whose working folder goes, too (exit 3)."""
+    """An ingest has left out all documents; its working folder is removed, too (exit 3)."""
 
 
 class UsageError(InputError):

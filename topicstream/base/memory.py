@@ -35,7 +35,7 @@ from topicstream.base.errors import DoesNotFit
 from topicstream.base.machine import PROCESS_BYTES, format_bytes, memory_allowed, parse_bytes
 from topicstream.base.options import option
 from topicstream.base.places import places
-from topicstream.base.progress import Told
+from topicstream.base.progress import ProgressLike
 from topicstream.base.text import counted
 
 FLOOR = 512 << 20
@@ -121,10 +121,12 @@ class Room:
 
     Attributes
     ----------
-    limit, free
-        The limit, and the bytes that are left of it.
+    limit
+        The memory limit of the process.
+    free
+        Bytes that are left of it.
     share
-        Share of an increase of the limit that is sure to be left for this data; the rest may go
+        Part of any increase of the limit that this data is sure to get, 0 to 1. The rest may go
         to larger blocks.
     """
 
@@ -132,7 +134,7 @@ class Room:
     free: int
     share: float = 1.0
 
-    def check(self, needed: int, purpose: str, in_all: int = 0) -> None:
+    def check(self, needed: int, purpose: str, at_end: int = 0) -> None:
         """Raise DoesNotFit if some data takes more than is free.
 
         Parameters
@@ -141,12 +143,18 @@ class Room:
             Bytes of the data.
         purpose
             The data, for the message.
-        in_all
+        at_end
             Bytes that it will take at its end, if more.
+
+        Raises
+        ------
+        DoesNotFit
+            With the smallest limit that would do.
         """
         if needed > self.free:
-            needed = max(needed, in_all)
-            enough = -(-(self.limit.bytes + int((needed - self.free) / self.share)) // (1 << 20))
+            needed = max(needed, at_end)
+            bytes_enough = self.limit.bytes + int((needed - self.free) / self.share)
+            enough = -(-bytes_enough // (1 << 20))  # rounded up
             raise DoesNotFit(
                 f"{purpose} takes about {format_bytes(needed)} of memory, "
                 f"{format_bytes(max(self.free, 0))} are left of "
@@ -181,7 +189,7 @@ class MemoryOptions:
 class WorkOptions(MemoryOptions):
     """Base of the configurations of verbs that also report progress."""
 
-    progress: Told = option(
+    progress: ProgressLike = option(
         None,
         "progress listener (topicstream/base/progress.py)",
         cli=False,
@@ -262,7 +270,7 @@ def plan_memory(
     fixed: Mapping[str, int],
     per_worker: Mapping[str, int],
     advice: str = "raise --mem-limit",
-    others: Sequence[Stage] = (),
+    further_stages: Sequence[Stage] = (),
     process: int | None = None,
 ) -> MemoryPlan:
     """Plan a task with as many workers as the limit allows.
@@ -281,11 +289,16 @@ def plan_memory(
         Bytes by purpose of each worker; a purpose may also stand in ``fixed``.
     advice
         Advice to the user if the task does not fit.
-    others
+    further_stages
         Further stages of the task, one after the other, each with its ``fixed`` and
-        ``per_worker``; the plan is that of the stage that takes most.
+        ``per_worker``.
     process
         Bytes of the process without data, if measured (``machine.process_bytes``).
+
+    Returns
+    -------
+    MemoryPlan
+        The plan of the stage that takes most.
 
     Raises
     ------
@@ -304,7 +317,7 @@ def plan_memory(
 
     for number in range(max(1, workers), 0, -1):
         plan = max(
-            (plan_stage(stage, number) for stage in ((fixed, per_worker), *others)),
+            (plan_stage(stage, number) for stage in ((fixed, per_worker), *further_stages)),
             key=lambda plan: plan.total,
         )
         if plan.total <= limit.bytes:

@@ -45,7 +45,7 @@ HELP = {
     "version": "version of the model that is published",
     "refused": "1 where the gate refused the new model",
 }
-KEPT = ("last_success_timestamp_seconds", "version")
+CARRIED_OVER = ("last_success_timestamp_seconds", "version")
 """Figures that stay as in the earlier file unless the run has new ones."""
 
 
@@ -79,7 +79,7 @@ def record_metrics(
     labels = {"command": command, **dimensions}
     earlier = _earlier_figures(Path(path), labels)
     began = time.monotonic()
-    figures = {name: value for name, value in earlier.items() if name in KEPT}
+    figures = {name: value for name, value in earlier.items() if name in CARRIED_OVER}
 
     def note_figures(values: Mapping[str, object]) -> None:
         """Note the values that are figures."""
@@ -101,12 +101,12 @@ def record_metrics(
             "duration_seconds": time.monotonic() - began,
             "peak_memory_bytes": float(peak_bytes()),
         }
-        every = {**standard, **figures}
-        if every["success"]:
-            every["last_success_timestamp_seconds"] = every["end_timestamp_seconds"]
+        all_figures = {**standard, **figures}
+        if all_figures["success"]:
+            all_figures["last_success_timestamp_seconds"] = all_figures["end_timestamp_seconds"]
         _refuse_other(Path(path))
         with written(Path(path), force=True, option="--metrics") as file:
-            file.write(_format(every, labels).encode())
+            file.write(_format(all_figures, labels).encode())
             os.fchmod(file.fileno(), 0o644)  # readable for the collector, whoever it runs as
 
 

@@ -201,6 +201,7 @@ def ordered(config: type) -> list[dataclasses.Field[Any]]:
     position = 0
     fields = sorted(dataclasses.fields(config), key=lambda field: bool(field.metadata.get("last")))
     for field in fields:
+        # a field follows the one before it, unless it says after which it is to stand
         after = field.metadata.get("after")
         if field.metadata.get("last"):
             position = len(out)
@@ -215,7 +216,9 @@ def names_tagged(config: type, tag: str, *values: str) -> tuple[str, ...]:
     """Return the names of the options that carry a tag, or one of some values of it."""
     fields = config.__dataclass_fields__  # type: ignore[attr-defined]
     tags = {name: field.metadata.get(tag) for name, field in fields.items()}
-    return tuple(name for name, value in tags.items() if (value in values if values else value))
+    if values:
+        return tuple(name for name, value in tags.items() if value in values)
+    return tuple(name for name, value in tags.items() if value)
 
 
 def flags(field: dataclasses.Field[Any]) -> tuple[str, ...]:
@@ -247,7 +250,10 @@ LARGEST = 1 << 62
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Tell whether a value, with all members of a list or mapping, has a type."""
+    """Tell whether a value, with all members of a list or mapping, has a type.
+
+    An int passes for a float, a bool for neither, and a text for no list.
+    """
     if kind is Any:
         return True
     origin = typing.get_origin(kind) or kind
@@ -305,24 +311,13 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
             raise UsageError(f"{name}: {e}") from None
         except (TypeError, AttributeError, ValueError):
             raise UsageError(f"{name} cannot be {repr(value)[:60]}: {about['help']}") from None
-    if (
-        isinstance(value, float)
-        and value.is_integer()
-        and int in alternatives
-        and float not in alternatives
-    ):
+    wants_int = int in alternatives and float not in alternatives
+    if wants_int and isinstance(value, float) and value.is_integer():
         value = int(value)
     origins = [typing.get_origin(k) or k for k in alternatives]
     if not fits(value, kind):
-        expected = [
-            KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}")
-            for origin in origins
-            if origin is not type(None)
-        ]
-        if about.get("choices"):
-            expected = [f"one of {', '.join(map(str, about['choices']))}"]
         raise UsageError(
-            f"{name} must be {' or '.join(dict.fromkeys(expected))}, not "
+            f"{name} must be {_describe_kinds(origins, about)}, not "
             f"{' '.join(repr(value).split())[:60]}{about.get('instead', '')}"
         )
     if about.get("cli", True) is not False:  # others are data, which readers look at
@@ -332,16 +327,24 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
     for number in each if _is_bounded(kind, about) else ():
         if isinstance(number, (int, float)) and not isinstance(number, bool):
             _check_bounds(name, number, about)
-    more = about.get("more", lambda other: False)
-    if (
-        about.get("choices")
-        and value is not None
-        and not all(choice in about["choices"] or more(choice) for choice in each)
-    ):
-        raise UsageError(
-            f"{name} must be one of {', '.join(map(str, about['choices']))}, not {value}"
-        )
+    choices = about.get("choices")
+    if choices and value is not None:
+        accepts_more = about.get("more", lambda choice: False)
+        if not all(choice in choices or accepts_more(choice) for choice in each):
+            raise UsageError(f"{name} must be one of {', '.join(map(str, choices))}, not {value}")
     return value
+
+
+def _describe_kinds(origins: Iterable[Any], about: Mapping[str, Any]) -> str:
+    """Describe the types or choices of an option: ``a whole number or a path``."""
+    if about.get("choices"):
+        return f"one of {', '.join(map(str, about['choices']))}"
+    names = [
+        KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}")
+        for origin in origins
+        if origin is not type(None)
+    ]
+    return " or ".join(dict.fromkeys(names))
 
 
 def check_text(name: str, value: Any, *, file_names: bool = False) -> None:
@@ -357,7 +360,7 @@ def check_text(name: str, value: Any, *, file_names: bool = False) -> None:
 
 
 def _is_bounded(kind: Any, about: Mapping[str, Any]) -> bool:
-    """Tell whether an option has bounds: data of any type have none but what is written."""
+    """Tell whether an option has bounds: data of any type have only those that it states."""
     return kind is not Any or not {"min", "max", "above"}.isdisjoint(about)
 
 
@@ -378,6 +381,16 @@ def check_names(
 ) -> dict[str, Any]:
     """Check the names of options, and collect keywords that match no field (``rest``).
 
+    Parameters
+    ----------
+    config, values, whose, beside
+        As of ``checked``.
+
+    Returns
+    -------
+    dict
+        The values, with the collected keywords as one value.
+
     Raises
     ------
     UsageError
@@ -387,20 +400,20 @@ def check_names(
     values = dict(values)
     collecting = [name for name, field in fields.items() if field.metadata.get("rest")]
     if collecting:
-        rest = collecting[0]
-        others = {name: values.pop(name) for name in list(values) if name not in fields}
-        if others:
-            values[rest] = {**others, **(values.get(rest) or {})}
+        collector = collecting[0]
+        unmatched = {name: values.pop(name) for name in list(values) if name not in fields}
+        if unmatched:
+            values[collector] = {**unmatched, **(values.get(collector) or {})}
     for name in values:
         if name not in fields:
             known = fields | (beside or config).__dataclass_fields__  # type: ignore[attr-defined]
-            flagged = [other for other, field in known.items() if f"-{name}" in flags(field)]
+            # -K on the command line stands for ``topics``: K may be meant for it
+            flagged = [option for option, field in known.items() if f"-{name}" in flags(field)]
             near = flagged or difflib.get_close_matches(name, known, 1)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"it has {', '.join(fields) or 'no options'}"
-            )
+            if near:
+                hint = f"did you mean {near[0]!r}?"
+            else:
+                hint = f"it has {', '.join(fields) or 'no options'}"
             raise UsageError(f"{whose} has no option {name!r}; {hint}")
     return values
 
@@ -426,6 +439,11 @@ def checked(
         Makes the name of an option in messages from its field; by default the field's name.
     beside
         Another dataclass of options, one of which an unknown name may have meant.
+
+    Returns
+    -------
+    dict
+        The converted values by name.
 
     Raises
     ------
@@ -456,6 +474,17 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
     """Make ``f(config)`` callable with the config's fields, too.
 
     Its signature and its docstring show them.
+
+    Parameters
+    ----------
+    config
+        The dataclass of options.
+
+    Returns
+    -------
+    callable
+        A decorator of the function. The decorated one raises UsageError for options that
+        ``checked`` refuses, and Busy where a store or model was rewritten while it was read.
     """
     kind = cast(Any, config)
     signature = inspect.signature(config)
@@ -471,8 +500,8 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
             else:
                 name = function.__name__
                 keywords = check_names(kind, keywords, name)
-                named = signature.bind_partial(*args, **keywords).arguments
-                config = kind(**checked(kind, named, name))
+                values = signature.bind_partial(*args, **keywords).arguments
+                config = kind(**checked(kind, values, name))
             earlier = current_openings()
             try:
                 return function(config)
@@ -489,7 +518,7 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
             "return": returns
         }
         call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{_list_parameters(kind)}"
-        del call.__wrapped__
+        del call.__wrapped__  # inspect.signature would follow it to ``f(config)``
         return cast("Verb[P, C, R]", call)
 
     return wrap

@@ -89,6 +89,7 @@ class _Registered(Places):
             return self._local, text
         scheme = match[1]
         if scheme not in self._by_scheme:
+            # this machine comes last, and answers for a scheme that nobody knows
             self._by_scheme[scheme] = next(
                 p for p in self._providers() if p is self._local or scheme in p.schemes
             )
@@ -109,12 +110,12 @@ class _Registered(Places):
         return place
 
     def fetch(self, path: Name) -> int | None:
-        whole = Path(os.path.abspath(path))
-        for folder in whole.parents:
+        absolute = Path(os.path.abspath(path))
+        for folder in absolute.parents:
             address = self.origin(folder)
             if address is not None:
                 provider, _ = self._find_provider(address)
-                return provider.fetch(whole)
+                return provider.fetch(absolute)
         return None
 
     def fetch_ahead(self, paths: Iterable[Name]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol, TextIO, runtime_checkable
 
-from topicstream.base.errors import named
+from topicstream.base.errors import show_addresses
 from topicstream.base.text import counted, render
 
 LOG = logging.getLogger("topicstream")
@@ -66,7 +66,11 @@ class Progress(Protocol):
 
     def say(self, line: str) -> None:
         """Report a line at once."""
-        LOG.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", named(line))
+        LOG.log(
+            logging.WARNING if line.startswith("warning") else logging.INFO,
+            "%s",
+            show_addresses(line),
+        )
 
     def step(
         self,
@@ -111,7 +115,7 @@ class Progress(Protocol):
         return
 
 
-Told = Progress | Callable[[str, int, int], None] | bool | None
+ProgressLike = Progress | Callable[[str, int, int], None] | bool | None
 """Values of an argument ``progress``: a ``Progress``; a function called with (phase, done, total
 or 0); True: stderr; False: silence; None: the function's default."""
 
@@ -187,7 +191,7 @@ class Shown(Progress):
         Progress.say(self, line)
         self.close()
         if self._verbose >= 0:
-            self._write(named(line))
+            self._write(show_addresses(line))
 
     def step(
         self,
@@ -211,12 +215,10 @@ class Shown(Progress):
                 self._write(phase)
         elif self._bars:
             self._move_bar(done, total, unit, documents)
-        elif (
-            due
-            and time.monotonic() - self._began >= DELAY.get(unit, 0.0)
-            and (unit != "cell" or done < (total or 0))
-        ):
-            self._write(self._describe_step(done, total, unit, documents))
+        elif due and time.monotonic() - self._began >= DELAY.get(unit, 0.0):
+            ends_pass = unit == "cell" and done >= (total or 0)
+            if not ends_pass:  # whose line ``end_pass`` writes
+                self._write(self._describe_step(done, total, unit, documents))
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
         """Write a line about the pass, unless passes follow each other too fast to read."""
@@ -231,20 +233,18 @@ class Shown(Progress):
             f"held-out {name} {value:.4f}" for name, value in record.get("heldout", {}).items()
         ]
         figures += render(CLUSTER, record["cluster"]) if "cluster" in record else []
-        left = record["seconds"] * (passes - number)
+        seconds_left = record["seconds"] * (passes - number)
         about = {
             "passes": passes,
             "speed": record["cells_per_second"] / 1e6,
             "figures": figures,
-            "left": left if left >= 1 else 0,
+            "left": seconds_left if seconds_left >= 1 else 0,
         }
-        short = record["seconds"] < 0.5 and number % 5 and number != passes
-        if not (
-            short
-            and self._verbose <= 0
-            and not self._terminal
-            and time.monotonic() - self._last < EVERY / 2
-        ):
+        shows_all = self._verbose > 0 or self._terminal
+        is_long = record["seconds"] >= 0.5
+        is_milestone = number % 5 == 0 or number == passes
+        due = time.monotonic() - self._last >= EVERY / 2
+        if shows_all or is_long or is_milestone or due:
             self.say(*render(PASS, {**record, **about}))
 
     def close(self) -> None:
@@ -267,16 +267,16 @@ class Shown(Progress):
     def _describe_step(self, done: int, total: int | None, unit: str, documents: int) -> str:
         """Describe a step by share, speed and time left."""
         seconds = max(time.monotonic() - self._began, 1e-9)
-        whole = total or 0
+        known_total = total or 0
         about = {
             "what": self._what.partition("/")[0] if unit == "cell" else self._what,
-            "share": done / (whole or 1),
+            "share": done / (known_total or 1),
             "done": done,
             "total": total,
             "unit": unit,
             "documents": f"{counted(documents, 'document')}, {documents / seconds:,.0f}/s",
             "speed": done / seconds / 1e6,
-            "left": f"{seconds * (whole - done) / max(done, 1):.0f} s left",
+            "left": f"{seconds * (known_total - done) / max(done, 1):.0f} s left",
         }
         return render(STEPS.get(unit, STEP), about)[0]
 
@@ -317,7 +317,7 @@ class OneBar(Progress):
         """Print a warning. A line of progress only goes to the log."""
         Progress.say(self, line)
         if line.startswith("warning"):
-            print(named(line), flush=True)  # a notebook shows stderr in red
+            print(show_addresses(line), flush=True)  # a notebook shows stderr in red
 
     def step(
         self,
@@ -362,12 +362,12 @@ class OneBar(Progress):
             self.close()
 
 
-def screen() -> Progress:
+def screen_listener() -> Progress:
     """Make the listener that suits a terminal, a file or a notebook."""
     return OneBar() if in_notebook() else Shown()
 
 
-def listener(progress: Told, default: Callable[[], Progress] = Silent) -> Progress:
+def listener(progress: ProgressLike, default: Callable[[], Progress] = Silent) -> Progress:
     """Make the ``Progress`` that a function's argument ``progress`` asks for.
 
     Parameters
@@ -382,5 +382,5 @@ def listener(progress: Told, default: Callable[[], Progress] = Silent) -> Progre
     if progress is None:
         return default()
     if isinstance(progress, bool):
-        return screen() if progress else Silent()
+        return screen_listener() if progress else Silent()
     return Calls(progress)

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from topicstream.base.errors import DiskTooSmall, DoesNotFit, TopicsError
-from topicstream.base.files.marker import note
+from topicstream.base.files.marker import list_paths
 from topicstream.base.machine import default_threads
 
 LEAST_MEMORY = 64 << 20
@@ -62,8 +62,8 @@ class Relations:
     folder
         A folder of ours; data that does not fit memory goes into ``duckdb_temp`` below it.
     memory
-        Bytes that tables, sorts and joins may take together (at least LEAST_MEMORY); also an
-        attribute.
+        Bytes that tables, sorts and joins may take together (at least LEAST_MEMORY). An attribute
+        of this name holds them.
     """
 
     def __init__(self, folder: Path, memory: int) -> None:
@@ -75,7 +75,7 @@ class Relations:
         overflow.encode()  # UnicodeEncodeError here: DuckDB crashes on a name that is not UTF-8
         self._errors = (duckdb.Error, pa.ArrowException, MemoryError)
         self._folder = folder
-        note(f"{folder / OVERFLOW}/")
+        list_paths(f"{folder / OVERFLOW}/")
         self._created: set[str] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="relations")
         self._connection = duckdb.connect(

@@ -161,18 +161,16 @@ class ShownTable:
                 for cell, width, number in zip(row, widths, numeric, strict=True)
             ]
             lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines + self._more())
+        return "\n".join(lines + self._note_hidden_rows())
 
     def _repr_html_(self) -> str:
         """Show the table as an HTML table."""
         head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in self._shown)
-        rows = "".join(
-            "<tr>"
-            + "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row)
-            + "</tr>"
-            for row in self._cells()
-        )
-        more = "".join(f"<p>{escape(line)}</p>" for line in self._more())
+        rows = ""
+        for row in self._cells():
+            cells = (f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row)
+            rows += f"<tr>{''.join(cells)}</tr>"
+        more = "".join(f"<p>{escape(line)}</p>" for line in self._note_hidden_rows())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
     def to_arrow(self) -> pa.Table:
@@ -193,21 +191,24 @@ class ShownTable:
 
     def _cells(self) -> list[list[str]]:
         """Format the first rows."""
-        rows = self._table.slice(0, ROWS).to_pylist()
-        return [[self._cell(name, row[name]) for name in self._shown] for row in rows]
+        rows = []
+        for row in self._table.slice(0, ROWS).to_pylist():
+            rows.append([self._format_cell(name, row[name]) for name in self._shown])
+        return rows
 
-    def _cell(self, name: str, value: Any) -> str:
+    def _format_cell(self, name: str, value: Any) -> str:
         """Format a value of a column."""
         if name in self._percent and value is not None:
             return f"{100 * value:.1f} %"
         return _text_of(value, width=self._width)
 
-    def _more(self) -> list[str]:
-        """Say how many rows are not shown."""
+    def _note_hidden_rows(self) -> list[str]:
+        """Say in a line how many rows are not shown, if any."""
         hidden = len(self) - ROWS
         return [f"and {hidden:,} more"] if hidden > 0 else []
 
     def _is_number(self, name: str) -> bool:
+        """Tell whether a column holds numbers, which are aligned to the right."""
         import pyarrow as pa
 
         kind = self._table.schema.field(name).type
@@ -215,9 +216,9 @@ class ShownTable:
 
 
 def _outline(value: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the indented names and the texts of figures that are there.
+    """Yield the indented name and the text of each figure that has a value.
 
-    Those of nested ones stand below their name.
+    The figures of a nested mapping follow its name, one level deeper.
     """
     indent = "  " * depth
     for name, item in value.items():
@@ -226,7 +227,7 @@ def _outline(value: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
         label = f"{indent}{name}"
         if isinstance(item, Mapping) and item:
             yield label, ""
-            yield from _outline({str(key): one for key, one in item.items()}, depth + 1)
+            yield from _outline({str(key): figure for key, figure in item.items()}, depth + 1)
         elif isinstance(item, (list, tuple)) and item and isinstance(item[0], Mapping):
             yield label, f"{len(item):,} rows" if len(item) > 1 else "1 row"
         else:

@@ -34,7 +34,7 @@ def peak_bytes() -> int:
         for line in file:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) << 10
-    # on Linux only the second choice: a child begins with the peak of its parent
+    # on Linux only where /proc is missing: a child process begins with the peak of its parent
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak << 10
 
@@ -120,10 +120,10 @@ def allocate(fd: int, size: int) -> None:
         return
     zeros = bytes(_ZEROS)
     for offset in range(0, size, _ZEROS):
-        rest = memoryview(zeros)[: size - offset]
-        while len(rest):
-            written = os.pwrite(fd, rest, offset)
-            rest = rest[written:]
+        remaining = memoryview(zeros)[: size - offset]
+        while len(remaining):
+            written = os.pwrite(fd, remaining, offset)
+            remaining = remaining[written:]
             offset += written
 
 
@@ -134,10 +134,10 @@ def read_ahead(fd: int, offset: int, size: int) -> None:
 
 
 def forget_cached(fd: int, offset: int, size: int) -> None:
-    """Begin to write a part of a file out, and drop of it what is written, if the system can.
+    """Drop a part of a file from the page cache, if the system can.
 
-    Without it the system looks for pages to drop when a control group has no more, and drops those
-    that are needed next as readily.
+    Pages that are not on the disk yet begin to be written. Without this call the system drops pages
+    only when a control group has no more, and then those that are needed next as readily.
     """
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
@@ -181,8 +181,8 @@ def exchange_names(first: Path, second: Path) -> bool:
     with suppress(OSError, AttributeError):
         if sys.platform == "darwin":
             return bool(library.renamex_np(*names, _EXCHANGE) == 0)
-        here = _AT_WORKING_FOLDER
-        return bool(library.renameat2(here, names[0], here, names[1], _EXCHANGE) == 0)
+        folder = _AT_WORKING_FOLDER
+        return bool(library.renameat2(folder, names[0], folder, names[1], _EXCHANGE) == 0)
     return False
 
 

@@ -56,7 +56,9 @@ class _Fields(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         """Format a value, with a dash in the width of a missing one."""
         if value is None:
-            return format("-", re.sub(r"^(?=\d)", ">", re.sub(r"[,.].*|[a-z ]+$", "", format_spec)))
+            # of a number's format only its width is left, with the dash at its right end
+            width = re.sub(r"[,.].*|[a-z ]+$", "", format_spec)
+            return format("-", re.sub(r"^(?=\d)", ">", width))
         if format_spec == "?":
             return ""
         if isinstance(value, (list, tuple)):
@@ -117,7 +119,7 @@ def render(template: str, record: Mapping[str, object]) -> list[str]:
     return [line.rstrip() for line in text.split("\n") if line.strip()]
 
 
-def each(template: str, records: Iterable[Mapping[str, object]]) -> list[str]:
+def render_each(template: str, records: Iterable[Mapping[str, object]]) -> list[str]:
     """Render a template with each of several records."""
     lines = []
     for record in records:

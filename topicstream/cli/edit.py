@@ -9,7 +9,7 @@ import click
 from topicstream.base.files.marker import kind_of
 from topicstream.base.options import numbers
 from topicstream.base.records import Json, plain
-from topicstream.base.text import each, render
+from topicstream.base.text import render, render_each
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.extension import extended, take_extensions
 from topicstream.ingestion.tokens.word_lists import describe_parts
@@ -126,7 +126,7 @@ def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
         if edits or undo:
             raise click.UsageError(f"{extension.requires} cannot be combined with other edits")
         edits = extension.run(model, corpus, extension_options)
-        proposed = each("{topic:>5}  {label}", edits)
+        proposed = render_each("{topic:>5}  {label}", edits)
     view = edit(model, edits, undo=undo or 0, dry_run=dry_run)
     log = read_log(model)
     edited = apply_view(TopicModel.open(model, memory_limit=-1), view)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING
 from typing import Any
 
-from topicstream.base.text import each
+from topicstream.base.text import render_each
 from topicstream.cli.command import Printed, topics_command
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
@@ -59,7 +59,7 @@ def command() -> Printed:
             {**array, "array": name, "times": array["width"] if array["width"] > 1 else None}
             for name, array in row["memory"].items()
         ]
-        stored = ", ".join(each(ARRAY, arrays)) or "nothing"
+        stored = ", ".join(render_each(ARRAY, arrays)) or "nothing"
         cells = "whole or real" if row["weighted"] else "whole counts"
         listed.append({**row, "stored": stored, "cells": cells})
-    return rows, each(ROW, listed)
+    return rows, render_each(ROW, listed)

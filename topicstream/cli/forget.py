@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from topicstream.base.errors import InputError, TopicsError, json_line
-from topicstream.base.text import each, render
+from topicstream.base.text import render, render_each
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.retraining.forget import Forgotten, forget, trained_on
 
@@ -109,7 +109,7 @@ def lines(forgotten: Forgotten) -> list[str]:
     )
     return [
         *out,
-        *each("  {file}: {what}", forgotten["left"]),
+        *render_each("  {file}: {what}", forgotten["left"]),
         "not reached:",
         *(f"  {text}" for text in forgotten["elsewhere"]),
     ]

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from topicstream.base.errors import StoreError, json_line, named
+from topicstream.base.errors import StoreError, json_line, show_addresses
 from topicstream.base.files.durable import read_json
 from topicstream.base.places import places
-from topicstream.base.text import each, render
+from topicstream.base.text import render, render_each
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.extension import extended, take_extensions
 from topicstream.corpus.format import LINKS
@@ -98,10 +98,12 @@ def _kind(path: Path) -> str:
 def _describe_corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
     """Describe a store, or print and raise what is damaged in it."""
     corpus = Corpus.open(path, dense=True)
-    problems = [named(problem) for problem in damage(corpus)] if verify else []
+    problems = [show_addresses(problem) for problem in damage(corpus)] if verify else []
     if problems:
         if click.get_current_context().params["as_json"]:
-            click.echo(json_line({"path": named(path), "kind": "corpus", "problems": problems}, 1))
+            click.echo(
+                json_line({"path": show_addresses(path), "kind": "corpus", "problems": problems}, 1)
+            )
         for problem in problems[1:]:
             click.echo(f"topics: {problem}", err=True)
         raise StoreError(problems[0])
@@ -144,7 +146,7 @@ def lines(store: dict[str, Any], verified: bool) -> list[str]:
             out += render(AXIS, axis)
     out += [
         "  words most frequent (count, documents):",
-        *each("    {word}  {count:,}  {df:,}", store["top_words"]),
+        *render_each("    {word}  {count:,}  {df:,}", store["top_words"]),
     ]
     curve = [f"{c['words']:,}: {100 * c['share']:.1f} %" for c in store["vocabulary_curve"]]
     return out + render(

@@ -17,8 +17,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from topicstream.base.files import ownership as owned
-from topicstream.base.files.marker import located, seal
-from topicstream.base.files.ownership import beside, ours
+from topicstream.base.files.marker import resolve_folders, seal_marker
+from topicstream.base.files.ownership import owned_files, path_beside
 from topicstream.base.records import Record, read_record, write_record
 from topicstream.corpus.manifest import StoreManifest, part_folder
 
@@ -67,7 +67,7 @@ def remove_stale_files(store: Path, manifest: StoreManifest, *, at_once: bool = 
         if name != file and not (
             (store / name).exists() and os.path.samefile(store / file, store / name)
         ):
-            new = beside(store / name)
+            new = path_beside(store / name)
             owned.sweep(store, new.name)
             owned.link_file(store / file, new)
             owned.replace(new, store / name)
@@ -80,7 +80,7 @@ def remove_stale_files(store: Path, manifest: StoreManifest, *, at_once: bool = 
         for name, day in days.items()
         if name not in named and day > oldest and not at_once
     }
-    root = located(store)
+    root = resolve_folders(store)
     stale = [
         path
         for path in outdated_files(store, manifest)
@@ -92,15 +92,15 @@ def remove_stale_files(store: Path, manifest: StoreManifest, *, at_once: bool = 
         write_record(store / NAME, ReplacedFiles(days=kept))
     if not kept:
         owned.remove_file(store / NAME, missing_ok=True)
-    seal(store, manifest.fingerprint[:16])
+    seal_marker(store, manifest.fingerprint[:16])
 
 
 def outdated_files(store: Path, manifest: StoreManifest) -> Iterator[Path]:
     """Yield our files that the manifest does not name."""
     named = _named(manifest)
     rows = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
-    root = Path(located(store))
-    for path in ours(store):
+    root = Path(resolve_folders(store))
+    for path in owned_files(store):
         inside = path.relative_to(root)
         first, *below = inside.parts
         if first[0] == "." and not below and path.suffix != ".tmp":

@@ -11,7 +11,7 @@ import pyarrow as pa
 from topicstream.base.errors import DoesNotFit, InputError
 from topicstream.base.machine import format_bytes
 from topicstream.base.memory import Array, MemoryLimit
-from topicstream.base.progress import Told, listener
+from topicstream.base.progress import ProgressLike, listener
 from topicstream.base.text import counted, escaped, shortened
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
@@ -132,7 +132,7 @@ def count_words(
     corpus: Corpus,
     column: Column,
     topics: Sequence[int],
-    progress: Told = None,
+    progress: ProgressLike = None,
 ) -> WordsByGroup:
     """Stream the corpus once, and count the tokens of words by group and topic.
 
@@ -291,7 +291,7 @@ def contrast_words(
     n: int,
     limit: MemoryLimit,
     min_docs: int = 1,
-    progress: Told = None,
+    progress: ProgressLike = None,
 ) -> pa.Table:
     """Tabulate the n words that each group uses more than the others, by topic.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from topicstream.base.errors import UsageError
 from topicstream.base.options import option
-from topicstream.base.progress import Told, listener
+from topicstream.base.progress import ProgressLike, listener
 from topicstream.base.records import Json
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
@@ -50,7 +50,7 @@ def best_documents(
     n: int,
     scores: Callable[[bool], Iterator[tuple[int, np.ndarray]]],
     without: set[tuple[bool, int]],
-    progress: Told = None,
+    progress: ProgressLike = None,
 ) -> list[tuple[float, bool, int]]:
     """Rank the n documents of both parts with the highest scores.
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from topicstream.base.dates import Day, iso, parse
 from topicstream.base.errors import InputError
 from topicstream.base.machine import one_blas_thread
-from topicstream.base.progress import Told, listener
+from topicstream.base.progress import ProgressLike, listener
 from topicstream.base.text import counted
 from topicstream.corpus.columns import DATE, check_columns, columns_of, flatten_lists
 from topicstream.corpus.reader import Corpus
@@ -229,7 +229,7 @@ def gather_report(
     docs: int = 5,
     cross: str | None = None,
     between: bool = True,
-    progress: Told = None,
+    progress: ProgressLike = None,
 ) -> ReportSums:
     """Stream the topics of all training documents once and add them up.
 

@@ -15,7 +15,7 @@ from topicstream.base.errors import InputError, UsageError
 from topicstream.base.files.outputs import written_together
 from topicstream.base.options import composed_names, option
 from topicstream.base.progress import listener
-from topicstream.base.text import each, escaped, render, shortened, sparkline
+from topicstream.base.text import escaped, render, render_each, shortened, sparkline
 from topicstream.corpus.columns import DATE
 from topicstream.display.config import ShowConfig
 from topicstream.display.figures import Figure
@@ -287,7 +287,9 @@ def bars(rows: list[dict[str, Any]]) -> list[str]:
             for row in series
         ]
         about.sort(key=lambda row: -row["share"])
-        out += each("     {group:30} {share:6.2p} %[ ± {reach:.2p}]  {docs:>9,} {noun}", about)
+        out += render_each(
+            "     {group:30} {share:6.2p} %[ ± {reach:.2p}]  {docs:>9,} {noun}", about
+        )
     return out
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.base.cluster import Cluster, connected_within
-from topicstream.base.errors import UsageError, named
+from topicstream.base.errors import UsageError, show_addresses
 from topicstream.base.options import openly_configured
 from topicstream.base.progress import listener
 from topicstream.base.shown import Summary
@@ -155,7 +155,7 @@ def _score_opened(
     if not width and model.background_topic is not None:
         result["background_topic"] = model.background_topic
     if store is not None and not width:
-        result["corpus"] = named(str(store.path))
+        result["corpus"] = show_addresses(str(store.path))
         warning = describe_mismatch(model, store)
         if warning is not None:
             result["warning"] = warning

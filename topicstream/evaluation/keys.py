@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.base.errors import InputError, StoreError, UsageError, named
+from topicstream.base.errors import InputError, StoreError, UsageError, show_addresses
 from topicstream.base.places import places
 from topicstream.base.text import noun_of, payload_of
 from topicstream.corpus.format import PARTS
@@ -143,7 +143,7 @@ def describe_mismatch(model: TopicModel, corpus: Corpus) -> str | None:
             f"{100 * known:.1f} % of this one's tokens; give the model's own corpus, or a model "
             f"of this one"
         )
-    return named(
+    return show_addresses(
         f"{model.name} was trained on another corpus than {corpus.path}, or on another state of "
         f"it; it knows {100 * known:.0f} % of "
         "its tokens"
@@ -203,8 +203,8 @@ def other_corpus(
         if meta:
             # a field that is called as its column may have another name in the model's input
             earlier = remembered_meta(model.manifest.reading)
-            named = {c: earlier.get(c, c) if field == c else field for c, field in meta.items()}
-            read = replace(read, meta=named, recalled_columns=tuple(wanted))
+            fields = {c: earlier.get(c, c) if field == c else field for c, field in meta.items()}
+            read = replace(read, meta=fields, recalled_columns=tuple(wanted))
         words = Recipe.from_json(recipe)
         ingest(
             [Path(path)],

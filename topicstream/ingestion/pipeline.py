@@ -21,7 +21,7 @@ from topicstream.base.files import durable
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.marker import MARK
 from topicstream.base.files.outputs import check_place, folder_named
-from topicstream.base.files.ownership import claim, refuse_strangers
+from topicstream.base.files.ownership import claim, refuse_unlisted
 from topicstream.base.machine import default_threads, peak_bytes, return_freed_memory
 from topicstream.base.options import configured
 from topicstream.base.places import places
@@ -311,7 +311,7 @@ class _Ingest:
         if self.base is None and self.out.exists() and any(self.out.iterdir()):
             if not self.options.force:
                 raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
-            refuse_strangers(self.out)
+            refuse_unlisted(self.out)
 
     def _open_working_folder(self, record: InputsRecord) -> WorkingFolder:
         """Open the working folder, with what a killed run has read of the same input."""

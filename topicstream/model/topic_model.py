@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from topicstream.base.errors import StoreError, UsageError, named
+from topicstream.base.errors import StoreError, UsageError, show_addresses
 from topicstream.base.files.openings import Opening
 from topicstream.base.files.plain import refuse_linked_folders
 from topicstream.base.machine import versions
@@ -264,7 +264,7 @@ class TopicModel:
     @property
     def name(self) -> str:
         """Return the folder or address of the model for people, or "in memory"."""
-        return named(str(self.path or "in memory"))
+        return show_addresses(str(self.path or "in memory"))
 
     def __repr__(self) -> str:
         where = repr(self.name) if self.path else self.name

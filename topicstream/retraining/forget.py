@@ -28,7 +28,7 @@ from topicstream.base.files.durable import lock, sync, write_bytes
 from topicstream.base.files.marker import kind_of
 from topicstream.base.files.outputs import folder_named
 from topicstream.base.files.plain import refuse_links
-from topicstream.base.progress import Progress, Told, listener
+from topicstream.base.progress import Progress, ProgressLike, listener
 from topicstream.base.records import write_record
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.forgotten import read_forgotten, write_forgotten
@@ -93,7 +93,7 @@ def forget(
     *,
     models: Sequence[str | Path] = (),
     lift: bool = False,
-    progress: Told = None,
+    progress: ProgressLike = None,
 ) -> Forgotten:
     """Remove documents permanently from a store and from the state of its models.
 

@@ -19,7 +19,7 @@ from topicstream.base.errors import NotOurs, TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, sync
 from topicstream.base.files.marker import kind_of
-from topicstream.base.files.ownership import claim, temporary
+from topicstream.base.files.ownership import claim, temporary_path
 from topicstream.base.progress import Progress
 from topicstream.base.records import write_record
 from topicstream.base.text import counted
@@ -86,7 +86,7 @@ def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
         return final
     claim(final.parent, "versions")
     owned.sweep(final.parent)  # of a run that was killed
-    beside = temporary(final)
+    beside = temporary_path(final)
     claim(beside, "version")
     names = [entry.name for entry in files_of(read_manifest(run))] + [
         "history.jsonl",
@@ -107,7 +107,7 @@ def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
 
 def point_to(folder: Path, number: int) -> None:
     """Point ``current`` to a version, in one rename."""
-    owned.point(folder / CURRENT, os.path.join("versions", f"{number:04d}"))
+    owned.point_link(folder / CURRENT, os.path.join("versions", f"{number:04d}"))
     sync(folder)
 
 

@@ -17,12 +17,12 @@ from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock
 from topicstream.base.files.marker import kind_of, mark_of
 from topicstream.base.files.outputs import check_place, folder_named
-from topicstream.base.files.ownership import claim, holds_files, not_ours
+from topicstream.base.files.ownership import claim, holds_files, unlisted_paths
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.metrics import record_metrics
 from topicstream.base.options import SchedulerOptions, configured, like, option
 from topicstream.base.places import places
-from topicstream.base.progress import Told, listener, screen
+from topicstream.base.progress import ProgressLike, listener, screen_listener
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import describe_mismatch
 from topicstream.model import edits
@@ -108,7 +108,7 @@ def train_on(
     *,
     passes: int | None = None,
     force: bool = False,
-    progress: Told = None,
+    progress: ProgressLike = None,
     **limits: Any,
 ) -> Updated:
     """Train from a model on all of a corpus, or resume such a training.
@@ -129,7 +129,7 @@ def train_on(
         ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler,
         workers_min`` of ``train``.
     """
-    progress = listener(progress, screen)
+    progress = listener(progress, screen_listener)
     manifest = read_manifest(model)
     about = engine_facts(str(manifest.engine))
     if "warm" not in about.starts:
@@ -246,7 +246,7 @@ def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Update
     if not store.width:
         mismatch = describe_mismatch(TopicModel.open(old, memory_limit=-1), store)
         if mismatch is not None:
-            listener(config.progress, screen).say(f"warning: {mismatch}")
+            listener(config.progress, screen_listener).say(f"warning: {mismatch}")
     updated = train_on(
         config.corpus,
         old,
@@ -291,7 +291,7 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
     run = old.with_name(old.name + ".update")
     store = Corpus.open(config.corpus)
     with lock(old, "training", kind="model"):
-        for path in not_ours(old):
+        for path in unlisted_paths(old):
             if path.parent != old:
                 raise NotOurs(
                     f"{path}: is not ours, and its folder is to be replaced; move it out and "
@@ -305,14 +305,14 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
         if store.has_fingerprint(manifest.corpus.fingerprint):
             if state == "begun":
                 owned.remove(run, "model")
-            listener(config.progress, screen).say(
+            listener(config.progress, screen_listener).say(
                 f"{old}: is up to date with the corpus; nothing to do"
             )
             background = TopicModel.open(old, memory_limit=-1).background_topic
             return Updated(
                 old, manifest.passes or 0, "", {}, manifest.topics, background, "nothing"
             )
-        claim(run, "model", of=mark.id)
+        claim(run, "model", owner=mark.id)
         over = state == "begun" and (config.force or not _is_update(run, old, store.fingerprint))
         updated = _train(old, run, config, force=over)
         durable.exchange_folders(run, old)
@@ -339,9 +339,9 @@ def _state_of(run: Path, old: Path) -> str:
     mark = mark_of(run)
     present = mark_of(old)
     if mark is not None and present is not None and mark.kind == "model":
-        if mark.of == present.id:
+        if mark.owner == present.id:
             return "begun"
-        if present.of == mark.id:
+        if present.owner == mark.id:
             return "replaced"
     if mark is None and run.is_dir() and not run.is_symlink() and not holds_files(run):
         return ""
@@ -359,7 +359,7 @@ def _is_update(run: Path, model: Path, fingerprint: str) -> bool:
 
 def _remove_replaced(run: Path, model: Path) -> None:
     """Remove the model that was replaced, and move files of others to the new one."""
-    for path in list(not_ours(run)):
+    for path in list(unlisted_paths(run)):
         if path.parent == run:
             owned.move_folder(path, model / path.name)
     owned.remove(run, "model")

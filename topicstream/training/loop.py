@@ -23,7 +23,7 @@ from topicstream.base.files.plain import refuse_links
 from topicstream.base.memory import MemoryLimit
 from topicstream.base.metrics import record_metrics
 from topicstream.base.options import openly_configured
-from topicstream.base.progress import listener, screen
+from topicstream.base.progress import listener, screen_listener
 from topicstream.base.records import Json
 from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
@@ -147,7 +147,7 @@ Drive = Callable[[Session, Signals, TrainConfig], Trained]
 
 def _run(config: TrainConfig, drive: Drive) -> Trained:
     """Resolve what is run, and drive it through its passes."""
-    progress = listener(config.progress, screen)
+    progress = listener(config.progress, screen_listener)
     notify_compiling(progress.say)
     folder = Path(config.model)
     if kind_of(folder) != "model":

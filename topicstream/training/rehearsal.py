@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from topicstream.base.progress import Progress, listener, screen
+from topicstream.base.progress import Progress, listener, screen_listener
 from topicstream.base.records import Json
 from topicstream.training.config import TrainConfig
 from topicstream.training.passes import Pass
@@ -52,7 +52,7 @@ def rehearsal_config(config: TrainConfig) -> Iterator[TrainConfig]:
     """Yield the configuration with a temporary model folder beside that of the run."""
     folder = Path(config.model).absolute()
     near = next(p for p in folder.parents if p.is_dir())
-    quiet = PlanOnly(listener(config.progress, screen))
+    quiet = PlanOnly(listener(config.progress, screen_listener))
     with tempfile.TemporaryDirectory(dir=near, prefix="topics-dry-run-") as place:
         yield replace(
             config, model=Path(place) / "model", force=False, resume=False, progress=quiet

@@ -16,7 +16,7 @@ import numpy as np
 from topicstream.base import machine, plugins
 from topicstream.base.errors import DoesNotFit, InputError, UsageError
 from topicstream.base.options import checked, seconds, share
-from topicstream.base.progress import Progress, listener, screen
+from topicstream.base.progress import Progress, listener, screen_listener
 from topicstream.base.text import noun_of
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
@@ -224,7 +224,7 @@ def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
             f"ingest --heldout` sets documents aside"
         )
     sample = select_sample(store, part)
-    listener(config.progress, screen).say(
+    listener(config.progress, screen_listener).say(
         f"sample: {sample.n_docs:,} of {store.n_docs:,} training documents"
     )
     return sample

@@ -25,7 +25,7 @@ from topicstream.addons.classifier.training import (
 )
 from topicstream.base.errors import DoesNotFit, InputError, StoreError
 from topicstream.base.files.durable import read_json, write_json
-from topicstream.base.files.ownership import not_ours
+from topicstream.base.files.ownership import unlisted_paths
 from topicstream.inference.infer import infer
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method
@@ -120,7 +120,7 @@ def test_training_is_deterministic_and_leaves_nothing(made, tmp_path):
     assert (a.weights == b.weights).all() and (a.bias == b.bias).all()
     names = {p.name for p in (tmp_path / "m").iterdir()}
     assert "work" not in names and len({"classifier", "classifier-2"} & names) == 1
-    assert not list(not_ours(tmp_path / "m"))
+    assert not list(unlisted_paths(tmp_path / "m"))
     small = train_classifier(tmp_path / "m", corpus, documents=50)
     assert small["documents"] == 43  # every eighth of 360, less those set aside
 
@@ -425,7 +425,7 @@ def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):
     second = topicstream.retrain(config, stream=io.StringIO())
     assert (second["decision"], second["published"]) == ("update", 2)
     for version in ("0001", "0002"):
-        assert not list(not_ours(tmp_path / "versions" / version))
+        assert not list(unlisted_paths(tmp_path / "versions" / version))
         answers = topicstream.infer(
             tmp_path / "versions" / version, ["aaxko bbxko"], method="maxent"
         )

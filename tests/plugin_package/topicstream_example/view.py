@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from topicstream.base.options import option
-from topicstream.base.text import each
+from topicstream.base.text import render_each
 from topicstream.display.view import ModelView, largest
 
 
@@ -33,4 +33,4 @@ class Sizes(ModelView, heeds=("words",)):
             {**row, "bar": "#" * round(self.width * row["share"] / most)}
             for row in result["topics"]
         ]
-        return each("{topic:>4} {share:5.1p} %  {bar}[ {label}]", bars)
+        return render_each("{topic:>4} {share:5.1p} %  {bar}[ {label}]", bars)

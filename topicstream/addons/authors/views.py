@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from topicstream.base.errors import InputError, one_line
 from topicstream.base.options import option
 from topicstream.base.records import Json
-from topicstream.base.text import compose_text, each, render
+from topicstream.base.text import compose_text, render, render_each
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import spellings
 from topicstream.display.view import ModelView, add_mark, largest
@@ -208,8 +208,12 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         if self.author is not None:
-            near = "; ".join(line for line in each("{author} {likeness:.3f}", result["nearest"]))
-            topics = each(TOPIC, [add_mark(t) for t in result["topics"] if t["share"] >= 0.005])
+            near = "; ".join(
+                line for line in render_each("{author} {likeness:.3f}", result["nearest"])
+            )
+            topics = render_each(
+                TOPIC, [add_mark(t) for t in result["topics"] if t["share"] >= 0.005]
+            )
             return [
                 *render("{author}: {tokens:,.0f} tokens", result),
                 *topics,
@@ -218,11 +222,11 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         listed = [
             {
                 **add_mark(t),
-                "named": "; ".join(each("{author} {tokens:,.0f}", t["authors"])) or "-",
+                "named": "; ".join(render_each("{author} {tokens:,.0f}", t["authors"])) or "-",
             }
             for t in result["topics"]
         ]
-        return each(f"{TOPIC}\n     {{named}}", listed)
+        return render_each(f"{TOPIC}\n     {{named}}", listed)
 
 
 SHARPNESS = 4.0
@@ -392,7 +396,9 @@ class ExpertsView(OfAuthors, heeds=("words",)):
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         head = "{tokens:,.0f} tokens, {oov_rate:.1p} % of them unknown; "
         if result["by"] == "topics":
-            rows = each("{perplexity:>9.1f}  {author}  ({tokens:,.0f} tokens)", result["experts"])
+            rows = render_each(
+                "{perplexity:>9.1f}  {author}  ({tokens:,.0f} tokens)", result["experts"]
+            )
             return (
                 render(
                     head + "no corpus store, so perplexity of the text by the topics of authors, a "
@@ -401,7 +407,7 @@ class ExpertsView(OfAuthors, heeds=("words",)):
                 )
                 + rows
             )
-        rows = each("{likeness:>7.3f}  {author}  ({documents:document})", result["experts"])
+        rows = render_each("{likeness:>7.3f}  {author}  ({documents:document})", result["experts"])
         return render(head + "likeness of the authors' documents", result) + (
             rows or ["no author's documents have any of its words"]
         )

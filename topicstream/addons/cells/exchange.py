@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from topicstream.addons.cells.h5ad import DAMAGE, index_names
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.outputs import written
-from topicstream.base.files.ownership import temporary
+from topicstream.base.files.ownership import temporary_path
 from topicstream.base.machine import __version__
 from topicstream.base.records import Json
 from topicstream.inference.config import InferConfig
@@ -163,7 +163,7 @@ def write_zarr(job: Export) -> dict[str, Json]:
     cells = cell_topics(job)
     features = job.model.vocabulary.words
     topics = job.model.topic_word[by_number(job.model)].T
-    beside = temporary(job.path)
+    beside = temporary_path(job.path)
     try:
         if job.into is None:
             data = zarr.open_group(str(beside), mode="w")

@@ -37,7 +37,7 @@ from topicstream.addons.cloud.remote import (
     remote_address,
 )
 from topicstream.base.errors import ADDRESSES, InputError, StoreError
-from topicstream.base.files.ownership import temporary
+from topicstream.base.files.ownership import temporary_path
 from topicstream.base.machine import parse_bytes
 from topicstream.base.places import MIRROR, places
 
@@ -239,7 +239,7 @@ def _fetch(home: Path, name: str) -> int:
         raise FileNotFoundError(f"{home}: has no {name}")
     place = home / name
     place.parent.mkdir(parents=True, exist_ok=True)
-    beside = temporary(place)
+    beside = temporary_path(place)
     try:
         with open(beside, "xb") as file:
             size = download(f"{places().origin(home)}/{name}", file)
@@ -256,7 +256,7 @@ def _fetch(home: Path, name: str) -> int:
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file of a mirror in one rename."""
-    beside = temporary(path)
+    beside = temporary_path(path)
     beside.write_bytes(content)
     os.replace(beside, path)
 

@@ -36,7 +36,7 @@ from topicstream.addons.cloud.remote import POOL, Changed, list_below, put_objec
 from topicstream.base.errors import Busy, NotOurs, StoreError, TopicsError, UsageError
 from topicstream.base.files.marker import KINDS, kind_of
 from topicstream.base.files.plain import refuse_links
-from topicstream.base.progress import Told, listener
+from topicstream.base.progress import ProgressLike, listener
 from topicstream.corpus.manifest import StoreManifest
 from topicstream.corpus.sweep import outdated_files
 
@@ -102,7 +102,7 @@ def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
 
 
 def publish(
-    folder: str | os.PathLike[str], address: str, *, inputs: str = "", progress: Told = None
+    folder: str | os.PathLike[str], address: str, *, inputs: str = "", progress: ProgressLike = None
 ) -> dict[str, Any]:
     """Upload a corpus store or a model, and make it an address' current version.
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from topicstream.addons.clusters.images import cosines
 from topicstream.addons.clusters.model import GaussianModel
-from topicstream.base.errors import UsageError, named
+from topicstream.base.errors import UsageError, show_addresses
 from topicstream.base.options import option
 from topicstream.base.records import Json
-from topicstream.base.text import each
+from topicstream.base.text import render_each
 from topicstream.display.figures import Figure
 from topicstream.display.view import ModelView, largest
 
@@ -60,7 +60,11 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
                     "mean_length": float(np.linalg.norm(opened.means[k])),
                 }
             )
-        return {"model": named(str(opened.path)), "numbers": opened.n, "components": entries}
+        return {
+            "model": show_addresses(str(opened.path)),
+            "numbers": opened.n,
+            "components": entries,
+        }
 
     def _sheet(self, opened: GaussianModel, path: str) -> int:
         """Draw the first eigenvectors of image patches, and return the number of rows.
@@ -109,7 +113,7 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
             {**entry, "spread": " ".join(f"{d:.4g}" for d in entry["deviations"])}
             for entry in result["components"]
         ]
-        return each(
+        return render_each(
             f"{{component:>{digits}}} {{share:5.1p}} %  {{size:>10,.0f}} points  |mean| "
             f"{{mean_length:.4g}}  deviations {{spread}}",
             about,

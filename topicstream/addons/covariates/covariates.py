@@ -379,7 +379,7 @@ def _check_values(covariates: Collection[Covariate], room: Room, left: float) ->
         covariate.choose_coding()
     columns = ", ".join(dict.fromkeys(covariate.column for covariate in covariates))
     purpose = f"{distinct:,} different values of {columns} (round numbers, or cut dates to days)"
-    room.check(needed, purpose, in_all=int(needed * left))
+    room.check(needed, purpose, at_end=int(needed * left))
 
 
 def _documents(

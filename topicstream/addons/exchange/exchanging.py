@@ -23,7 +23,7 @@ from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import exchange_folders, lock
 from topicstream.base.files.marker import kind_of
 from topicstream.base.files.outputs import check_output, check_place, folder_named, written_together
-from topicstream.base.files.ownership import claim, refuse_strangers
+from topicstream.base.files.ownership import claim, refuse_unlisted
 from topicstream.base.options import configured
 from topicstream.base.shown import Summary
 from topicstream.corpus.reader import Corpus
@@ -249,7 +249,7 @@ def import_model(config: ImportConfig) -> Summary:
         if (
             folder / "manifest.json"
         ).exists():  # written beside, and then exchanged: nothing of the old model stays
-            refuse_strangers(folder)
+            refuse_unlisted(folder)
             target = folder.with_name(folder.name + ".import")
             owned.remove(target, "model")  # of an import that was killed
             stack.enter_context(lock(target, "importing into", kind="model"))

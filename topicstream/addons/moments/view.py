@@ -11,7 +11,7 @@ import numpy as np
 from topicstream.base.errors import InputError
 from topicstream.base.options import option
 from topicstream.base.records import Json
-from topicstream.base.text import each, render
+from topicstream.base.text import render, render_each
 from topicstream.display.view import ModelView, add_mark, largest
 
 
@@ -98,7 +98,7 @@ class PairsView(ModelView, heeds=("words",)):
             }
             for pair, (a, b) in zip(result["pairs"], names, strict=True)
         ]
-        return head + each(
+        return head + render_each(
             "{percent} %  {lift:6.2f} x chance  {one.topic} ({a}) + {two.topic} ({b})", rows
         )
 

@@ -26,7 +26,7 @@ import numpy as np
 import orjson
 from msgspec.structs import asdict
 
-from topicstream.base.errors import InputError, UsageError, named
+from topicstream.base.errors import InputError, UsageError, show_addresses
 from topicstream.base.files.outputs import check_output, written
 from topicstream.base.options import configured
 from topicstream.base.shown import Summary
@@ -253,7 +253,7 @@ def report(config: ReportConfig) -> WrittenPage:
 
 def title_of(corpus: Corpus) -> str:
     """Return a title: the corpus' name or, if that is the default, its file's."""
-    name = Path(named(str(corpus.path))).stem
+    name = Path(show_addresses(str(corpus.path))).stem
     sources = corpus.manifest.sources.first
     return (
         name
@@ -385,7 +385,7 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: ReportSums) 
     arrays = built.arrays
     values["docs"] = sums.docs
     values["leftOut"] = sums.left_out
-    values["corpus"] = Path(named(str(corpus.path))).name
+    values["corpus"] = Path(show_addresses(str(corpus.path))).name
     if said := left_out_text(sums.left_out):
         values["notes"].append(f"{said}.")
     arrays["share"] = (sums.share / max(1, sums.docs)).astype(np.float32)

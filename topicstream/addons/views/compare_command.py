@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from topicstream.base.text import each, render
+from topicstream.base.text import render, render_each
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.evaluation.config import CompareConfig
@@ -53,7 +53,9 @@ def lines(result: dict[str, Any]) -> list[str]:
             {**topic, "where": result[side], "mark": mark_kind(topic["kind"])}
             for topic in result[f"unmatched_{side}"]
         ]
-        out += each("only in {where}: topic {topic} ({share:.1p} %) [({mark}) ]{words: }", alone)
+        out += render_each(
+            "only in {where}: topic {topic} ({share:.1p} %) [({mark}) ]{words: }", alone
+        )
     counted = [m for m in result["matched"] if BACKGROUND not in (m["kind_a"], m["kind_b"])]
     if result["mean_distance"] is None:
         return out + render("no topics matched within an l1 distance of {far}", result)

@@ -19,7 +19,7 @@ from topicstream.base import machine
 from topicstream.base.dates import Day, parse
 from topicstream.base.errors import InputError
 from topicstream.base.options import configured
-from topicstream.base.text import each, render
+from topicstream.base.text import render, render_each
 from topicstream.corpus.columns import check_columns
 from topicstream.corpus.reader import Corpus
 from topicstream.display import periods
@@ -177,7 +177,7 @@ def drift_lines(result: dict[str, Any]) -> list[str]:
     return [
         *render("{model}", result),
         HEAD,
-        *each(ROW, result["periods"]),
-        *each("{period}: {why:; }", drifted),
+        *render_each(ROW, result["periods"]),
+        *render_each("{period}: {why:; }", drifted),
         *render(end + "\n[  {note}]", result),
     ]

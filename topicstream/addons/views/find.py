@@ -12,7 +12,7 @@ import pyarrow as pa
 from topicstream.base.errors import InputError
 from topicstream.base.options import like, option
 from topicstream.base.records import Json
-from topicstream.base.text import each, render
+from topicstream.base.text import render, render_each
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.display.doc_topics import best_documents
@@ -167,7 +167,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         out = [
             *render("words: {words}", result),
             "topics: the probability that all of the words come from it",
-            *each(
+            *render_each(
                 "{topic:>5} {p:6.1p} %  [({mark}) ][{label}: ]{words: }",
                 map(add_mark, result["topics"]),
             ),

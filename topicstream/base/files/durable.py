@@ -21,7 +21,7 @@ import msgspec
 from topicstream.base import system
 from topicstream.base.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.base.files import ownership as owned
-from topicstream.base.files.marker import LOCK, MARK, Kind, kind_of, line_of, tidy
+from topicstream.base.files.marker import LOCK, MARK, Kind, kind_of, line_of, tidy_list
 from topicstream.base.files.openings import explain_damage
 from topicstream.base.files.ownership import claim
 from topicstream.base.files.plain import open_plain, read_plain
@@ -62,7 +62,7 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
         Flush the file. Otherwise the change survives a kill, but not a power cut.
     """
     line = line_of(target)
-    new = owned.temporary(target) if line is None else owned.passing(target)
+    new = owned.temporary_path(target) if line is None else owned.replacement_path(target)
     try:
         yield Path(owned.reserve(new))
         if durable:
@@ -352,7 +352,7 @@ def lock(
     began = time.time_ns()
     try:
         owned.sweep_removed(folder)
-        tidy(folder)
+        tidy_list(folder)
         yield
     except BaseException:
         with contextlib.suppress(OSError):
@@ -362,5 +362,5 @@ def lock(
         raise
     finally:
         with contextlib.suppress(OSError):
-            tidy(folder, began)
+            tidy_list(folder, began)
         os.close(fd)

@@ -11,7 +11,7 @@ with a marker. Three kinds of lines:
 
 A list of a large store has 100,000 lines, so a line is appended while the marker has one name
 only. A marker with a second name (a backup made by ``cp -al``) is written anew and renamed first:
-the backup does not change. ``tidy`` and ``seal`` write it anew, too.
+the backup does not change. ``tidy_list`` and ``seal_marker`` write it anew, too.
 
 Paths are resolved as the system resolves them: ``link/..`` is the folder above the link's target.
 """
@@ -34,7 +34,7 @@ from topicstream.base.errors import NotOurs
 
 MARK = ".topicstream"
 LOCK = ".lock"
-Where = str | os.PathLike[str]
+StrPath = str | os.PathLike[str]
 Kind = Literal[
     "corpus",
     "model",
@@ -69,17 +69,27 @@ _HEAD_BYTES = 4096
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first line of ``.topicstream``."""
+    """The first line of ``.topicstream``.
+
+    Attributes
+    ----------
+    kind
+        Kind of the folder.
+    id
+        Its id.
+    owner
+        Id of the folder that it belongs to; in the file the member ``of``.
+    """
 
     kind: Kind
     id: str
-    of: str = ""
+    owner: str = msgspec.field(name="of", default="")
 
 
 _MARKS = msgspec.json.Decoder(Mark)
 
 
-def located(path: Where) -> str:
+def resolve_folders(path: StrPath) -> str:
     """Return the absolute path with the links and ``..`` of its folders resolved.
 
     A link at the end of the path is not followed.
@@ -91,7 +101,7 @@ def located(path: Where) -> str:
     return os.path.join(os.path.realpath(folder), name)
 
 
-def mark_of(folder: Where) -> Mark | None:
+def mark_of(folder: StrPath) -> Mark | None:
     """Return the first line of a folder's marker, or None where the folder is not ours."""
     try:
         descriptor = os.open(
@@ -107,13 +117,13 @@ def mark_of(folder: Where) -> Mark | None:
         os.close(descriptor)
 
 
-def kind_of(folder: Where) -> Kind | None:
+def kind_of(folder: StrPath) -> Kind | None:
     """Return the kind of a folder of ours, or None."""
     mark = mark_of(folder)
     return None if mark is None else mark.kind
 
 
-def home_of(path: Where) -> Path | None:
+def home_of(path: StrPath) -> Path | None:
     """Return the nearest marked folder above a path, its links resolved."""
     line = line_of(path)
     return None if line is None else Path(os.path.realpath(line.home))
@@ -134,7 +144,7 @@ class Line(NamedTuple):
     entry: bytes
 
 
-def line_of(path: Where) -> Line | None:
+def line_of(path: StrPath) -> Line | None:
     """Return the nearest marked folder above a path, and the path within it.
 
     None where no folder above is ours. A link at the end of the path is not followed. A name is
@@ -159,13 +169,13 @@ def line_of(path: Where) -> Line | None:
     return Line(Path(folder), entry_of_name(inside))
 
 
-def read_marker(home: Where) -> bytes:
+def read_marker(home: StrPath) -> bytes:
     """Read the whole marker of a folder."""
     with open(os.path.join(home, MARK), "rb", buffering=0) as file:
         return file.read()
 
 
-def listed_entries(home: Where) -> set[bytes]:
+def listed_entries(home: StrPath) -> set[bytes]:
     """Return the paths that a marker lists, without those that were removed."""
     entries: set[bytes] = set()
     for line in read_marker(home).split(b"\n")[1:]:
@@ -176,9 +186,9 @@ def listed_entries(home: Where) -> set[bytes]:
     return entries
 
 
-def entry_of(path: Where, home: Where) -> bytes:
+def entry_of(path: StrPath, home: StrPath) -> bytes:
     """Return a path as a line of the list of its folder."""
-    return entry_of_name(os.path.relpath(located(path), home))
+    return entry_of_name(os.path.relpath(resolve_folders(path), home))
 
 
 def entry_of_name(path: str) -> bytes:
@@ -200,12 +210,15 @@ def is_half_marker(path: Path) -> bool:
     return _BEGINS.startswith(begins)
 
 
-def note(*paths: Where) -> None:
-    """List paths that are about to be made.
+def list_paths(*paths: StrPath) -> None:
+    """List paths that are about to be made, each in the nearest marked folder above.
 
     Nothing happens where no folder above is ours.
 
-    A string that ends in ``/`` is a folder that a library will fill.
+    Parameters
+    ----------
+    paths
+        The paths. A string that ends in ``/`` is a folder that a library will fill.
     """
     lines: dict[Path, bytes] = {}
     for path in paths:
@@ -217,13 +230,13 @@ def note(*paths: Where) -> None:
         append_lines(home, added)
 
 
-def take_back(home: Path, paths: Sequence[Where]) -> None:
+def unlist_paths(home: Path, paths: Sequence[StrPath]) -> None:
     """Take paths that were removed off the list of the folder that they lie in."""
     entries = (entry_of(path, home) for path in paths)
     append_lines(home, b"".join(b"/%s\n/%s/\n" % (entry, entry) for entry in entries))
 
 
-def unlist(path: Where) -> None:
+def unlist_path(path: StrPath) -> None:
     """Take a path that is gone off the list that names it."""
     line = line_of(path)
     if line is not None:
@@ -235,7 +248,7 @@ def append_lines(home: Path, lines: bytes) -> None:
     mark = home / MARK
     if not lines:
         return
-    with _alone(home):
+    with _locked(home):
         if os.stat(mark).st_nlink > 1:  # of a backup by hard links, which stays as it is
             _rewrite(home, read_marker(home))
         descriptor = os.open(mark, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -249,7 +262,7 @@ def append_lines(home: Path, lines: bytes) -> None:
 
 
 @contextmanager
-def _alone(folder: Where) -> Iterator[None]:
+def _locked(folder: StrPath) -> Iterator[None]:
     """Keep other processes and threads from writing the marker of a folder meanwhile."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -260,54 +273,69 @@ def _alone(folder: Where) -> Iterator[None]:
         os.close(descriptor)
 
 
-def seal(folder: Where, id: str) -> None:
-    """Give a folder this id, and sort its list without what is gone: equal content, equal bytes."""
+def seal_marker(folder: StrPath, id: str) -> None:
+    """Give a folder an id, and sort its list without files that are gone.
+
+    Folders of equal content and id then have equal markers.
+
+    Raises
+    ------
+    NotOurs
+        If the folder has no marker.
+    """
     mark = mark_of(folder)
     if mark is None:
         raise NotOurs(f"{folder}: has lost its {MARK}; move it away")
     place = os.fsencode(folder)
     _replace_list(
         Path(folder),
-        Mark(mark.kind, id, mark.of),
+        Mark(mark.kind, id, mark.owner),
         lambda entry: os.path.lexists(os.path.join(place, entry)),
     )
 
 
-def tidy(folder: Where, since: int = 0) -> None:
-    """Write the list of a folder of ours, and of those in it, without what counts no longer.
+def tidy_list(folder: StrPath, since: int = 0) -> None:
+    """Remove temporary files that are gone from the lists of a folder and of those in it.
 
-    Files that a person has removed stay on it, for they may be restored; temporary files do not.
+    Other files that are gone stay listed: a person may have removed them, and may restore them.
 
-    since: lists that have not changed since then (ns, as of ``time.time_ns``) are left as they are.
+    Parameters
+    ----------
+    folder
+        The folder. Nothing happens where it is not ours.
+    since
+        Time in nanoseconds, as of ``time.time_ns``. Lists that have not changed since then are left
+        as they are; 0: only the list of the folder itself is looked at.
     """
     place = Path(folder)
     mark = mark_of(place)
     if mark is None:
         return
     if (place / MARK).stat().st_mtime_ns >= since:
-        _replace_list(place, mark, lambda entry: _counts(place, os.fsdecode(entry)))
+        _replace_list(place, mark, lambda entry: _still_counts(place, os.fsdecode(entry)))
     if since:
         for entry in listed_entries(place):
             inside = place / os.fsdecode(entry)
             if os.path.lexists(inside / MARK) and not inside.is_symlink():
-                tidy(inside, since)
+                tidy_list(inside, since)
 
 
-def _counts(folder: Path, entry: str) -> bool:
-    """Tell whether a line still counts: of a file that stays, or of one that is there."""
+def _still_counts(folder: Path, entry: str) -> bool:
+    """Tell whether a line still counts: temporary files and scratch folders do while they exist."""
     is_passing = is_temporary(entry) or entry.endswith(os.sep)
     return not is_passing or os.path.lexists(folder / entry)
 
 
-def is_temporary(path: Where) -> bool:
+def is_temporary(path: StrPath) -> bool:
     """Tell whether a path has the name of a file that will take another's place."""
     name = os.path.basename(path)
     return name.startswith(".") and name.endswith(".tmp")
 
 
-def _replace_list(folder: Path, mark: Mark, counts: Callable[[bytes], bool]) -> None:
-    with _alone(folder):
-        content = format_marker(mark, filter(counts, sorted(listed_entries(folder))))
+def _replace_list(folder: Path, mark: Mark, stays: Callable[[bytes], bool]) -> None:
+    """Write a marker anew, with the entries that stay in order."""
+    with _locked(folder):
+        content = format_marker(mark, filter(stays, sorted(listed_entries(folder))))
         if content != read_marker(folder):
             _rewrite(folder, content)
 
@@ -315,11 +343,11 @@ def _replace_list(folder: Path, mark: Mark, counts: Callable[[bytes], bool]) -> 
 def _rewrite(home: Path, content: bytes) -> None:
     """Replace a marker in one rename.
 
-    The caller is alone.
+    The caller holds the lock (``_locked``).
     """
-    for left in home.glob(f"{MARK}.*.tmp"):
-        if is_half_marker(left):  # of a process that was killed here
-            os.unlink(left)
+    for path in home.glob(f"{MARK}.*.tmp"):
+        if is_half_marker(path):  # of a process that was killed here
+            os.unlink(path)
     new = home / f"{MARK}.{secrets.token_hex(8)}.tmp"
     write_marker(new, content)
     os.replace(new, home / MARK)

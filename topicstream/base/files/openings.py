@@ -79,10 +79,10 @@ def rewriting_behind(error: Exception, earlier: Iterable[Opening] = ()) -> Busy 
     if isinstance(error, TopicsError) and not names_file:
         return None
     text = str(error)
-    known = set(earlier)
+    opened_before = set(earlier)
     for opening in list(_openings):
-        named = opening.is_named_in(text)
-        concerned = named or (not names_file and opening not in known)
+        opened_in_call = opening not in opened_before
+        concerned = opening.is_named_in(text) or (opened_in_call and not names_file)
         if concerned and opening.was_rewritten():
             return opening.error()
     return None
@@ -94,7 +94,15 @@ def explain_damage(problem: str) -> TopicsError:
     A folder may be open twice, before and after a rewriting. Which of the two has met the problem
     is not known then, and the error names both causes.
 
-    problem: begins with the path of the file.
+    Parameters
+    ----------
+    problem
+        A sentence that begins with the path of the file.
+
+    Returns
+    -------
+    TopicsError
+        StoreError, or Busy after a rewriting.
     """
     error = StoreError(problem)
     rewritten = rewriting_behind(error)

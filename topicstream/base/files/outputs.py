@@ -20,8 +20,8 @@ from typing import BinaryIO
 from topicstream.base import system
 from topicstream.base.errors import NotOurs, TopicsError, UsageError
 from topicstream.base.files.durable import sync
-from topicstream.base.files.marker import KINDS, Where, home_of, kind_of, note
-from topicstream.base.files.ownership import is_listed, owns, temporary
+from topicstream.base.files.marker import KINDS, StrPath, home_of, kind_of, list_paths
+from topicstream.base.files.ownership import is_listed, owns, temporary_path
 from topicstream.base.places import places
 
 _HOLD_OUTPUTS = ("export", "sweep")
@@ -81,14 +81,17 @@ def _refuse_other(path: Path) -> None:
     """Raise NotOurs if --force does not replace the file, link or folder at the output's path."""
     mode = os.lstat(path).st_mode
     if not stat.S_ISREG(mode):
-        noun = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no file"
+        if stat.S_ISLNK(mode):
+            noun = "a link"
+        else:
+            noun = "a folder" if stat.S_ISDIR(mode) else "no file"
         raise NotOurs(f"{path}: is {noun}, which --force does not replace; name another file")
     home = home_of(path)
     if home is None:
         return
     in_outputs = kind_of(home) in _HOLD_OUTPUTS
     if in_outputs and not is_listed(path):
-        raise NotOurs(f"{path}: is not of {KINDS[str(kind_of(home))]} of ours; move it away")
+        raise NotOurs(f"{path}: is no file of {KINDS[str(kind_of(home))]} of ours; move it away")
     if not in_outputs and owns(path):
         raise NotOurs(f"{path}: belongs to {KINDS[str(kind_of(home))]}; name another file")
 
@@ -120,7 +123,7 @@ class _Unnamed:
     @classmethod
     def open(cls, path: Path, force: bool) -> _Unnamed:
         """Open a new file in the folder of ``path``."""
-        beside = temporary(path)
+        beside = temporary_path(path)
         fd = system.open_nameless(path.parent)
         nameless = fd is not None
         if fd is None:
@@ -140,7 +143,7 @@ class _Unnamed:
             _refuse_other(self.path)
         home = home_of(self.path)
         if home is not None and kind_of(home) in _HOLD_OUTPUTS:
-            note(self.path)
+            list_paths(self.path)
         if self.nameless:
             fd = self.file.fileno()
             # only with a folder does Python follow the link
@@ -175,22 +178,22 @@ def written_together() -> Iterator[None]:
         _name_all(complete)
     finally:
         _TOGETHER.reset(token)
-        for one in complete:
-            one.discard()
+        for output in complete:
+            output.discard()
 
 
 def _name_all(complete: Sequence[_Unnamed]) -> None:
     """Give complete files their names, after all of them were checked."""
-    for one in complete:
-        one.prepare()
+    for output in complete:
+        output.prepare()
     # a reader notices a file that is missing, but not two files that do not belong together
-    for one in complete[1:]:
-        if one.force:
+    for output in complete[1:]:
+        if output.force:
             with suppress(FileNotFoundError):
-                os.unlink(one.path)
-    for one in complete:
-        os.replace(one.beside, one.path)
-    for folder in sorted({one.path.parent for one in complete}):
+                os.unlink(output.path)
+    for output in complete:
+        os.replace(output.beside, output.path)
+    for folder in sorted({output.path.parent for output in complete}):
         sync(folder)
 
 
@@ -207,7 +210,7 @@ def written(
     """
     check_output(path, option, inputs, force=force)
     waiting = _TOGETHER.get()
-    if any(os.path.realpath(one.path) == os.path.realpath(path) for one in waiting or ()):
+    if any(os.path.realpath(output.path) == os.path.realpath(path) for output in waiting or ()):
         raise UsageError(f"{option} {path}: is the place of another output; name another file")
     new = _Unnamed.open(path, force)
     try:
@@ -224,37 +227,34 @@ def written(
         waiting.append(new)
 
 
-# -- folders that a user names
-def folder_named(path: Where) -> Path:
+def folder_named(path: StrPath) -> Path:
     """Return a folder's path, resolved where it ends with ``..``, so that the folder has a name."""
     place = Path(path)
     return Path(os.path.realpath(place)) if place.name in ("", os.pardir) else place
 
 
-def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None:
+def check_place(place: StrPath, option: str, inputs: Iterable[StrPath] = ()) -> None:
     """Raise UsageError for a place where no folder can be made.
 
     Such are the working folder, the root, the user's home and every folder above them; and an
-    input, what lies within one, and what holds one.
+    input, a place within one, and a folder that holds one.
     """
     real = Path(os.path.realpath(place))
     for name, role in (
         (os.getcwd(), "the working folder"),
         (os.path.expanduser("~"), "the home folder"),
     ):
-        other = Path(os.path.realpath(name))
-        if real == other or real in other.parents:
-            raise UsageError(
-                f"{option} {place}: is {'' if real == other else 'a folder above '}{role}; name "
-                f"a folder of its own"
-            )
+        reserved = Path(os.path.realpath(name))
+        if real == reserved or real in reserved.parents:
+            relation = "" if real == reserved else "a folder above "
+            raise UsageError(f"{option} {place}: is {relation}{role}; name a folder of its own")
     for input_path in inputs:
-        taken = Path(os.path.realpath(input_path))
-        if real == taken:
+        source = Path(os.path.realpath(input_path))
+        if real == source:
             raise UsageError(f"{option} {place}: is the input itself; name another place")
-        if real in taken.parents:
+        if real in source.parents:
             raise UsageError(f"{option} {place}: holds the input {input_path}; name another place")
-        if taken in real.parents and taken.is_dir():
+        if source in real.parents and source.is_dir():
             raise UsageError(
                 f"{option} {place}: lies inside the input {input_path}, which would be read "
                 f"with it; name another place"

@@ -28,7 +28,7 @@ from topicstream.base.files.marker import (
     Kind,
     Line,
     Mark,
-    Where,
+    StrPath,
     append_lines,
     entry_of,
     entry_of_name,
@@ -37,14 +37,14 @@ from topicstream.base.files.marker import (
     is_half_marker,
     is_temporary,
     line_of,
+    list_paths,
     listed_entries,
-    located,
     mark_of,
     names_entry,
-    note,
     read_marker,
-    take_back,
-    unlist,
+    resolve_folders,
+    unlist_path,
+    unlist_paths,
     write_marker,
 )
 from topicstream.base.places import places
@@ -67,31 +67,31 @@ _HEADS = msgspec.json.Decoder(_Head)
 # --------------------------------------------------------------------------------------------------
 
 
-def _above(entry: bytes) -> Iterator[bytes]:
+def _folders_above(entry: bytes) -> Iterator[bytes]:
     """Yield the folders of an entry, with a slash at the end."""
     return (entry[: i + 1] for i, c in enumerate(entry) if c == ord("/"))
 
 
-def is_listed(path: Where) -> bool:
+def is_listed(path: StrPath) -> bool:
     """Tell whether the nearest marker above lists a path.
 
     A file in a folder that a library fills is listed if it has a name of the library's.
     """
     line = line_of(path)
-    return line is not None and _is_there(line)
+    return line is not None and _is_on_list(line)
 
 
-def _is_there(line: Line) -> bool:
+def _is_on_list(line: Line) -> bool:
     """Tell whether a line is on its list (see ``is_listed``)."""
     lines = read_marker(line.home)
     entry = line.entry
     if names_entry(lines, entry) or names_entry(lines, entry + b"/"):
         return True
     named_by_library = _IN_SCRATCH.fullmatch(os.path.basename(os.fsdecode(entry))) is not None
-    return named_by_library and any(names_entry(lines, folder) for folder in _above(entry))
+    return named_by_library and any(names_entry(lines, folder) for folder in _folders_above(entry))
 
 
-def is_lock(path: Where) -> bool:
+def is_lock(path: StrPath) -> bool:
     """Tell whether a file is a lock of ours: it has the name, and is empty."""
     if os.path.basename(path) != LOCK:
         return False
@@ -99,7 +99,7 @@ def is_lock(path: Where) -> bool:
     return stat.S_ISREG(about.st_mode) and about.st_size == 0
 
 
-def owns(path: Where) -> bool:
+def owns(path: StrPath) -> bool:
     """Tell whether a file is ours: a marker, an empty lock, or listed. A link never is."""
     if not os.path.isfile(path) or os.path.islink(path):
         return False
@@ -108,20 +108,22 @@ def owns(path: Where) -> bool:
     return is_listed(path) or (is_lock(path) and mark_of(os.path.dirname(path)) is not None)
 
 
-def must_own(path: Where) -> None:
+def require_owned(path: StrPath) -> None:
     """Raise NotOurs where an existing file is not ours."""
     if not owns(path):
         raise NotOurs(f"{path}: is in the way and not ours; move it away and run this again")
 
 
-def not_ours(folder: Where) -> Iterator[Path]:
-    """Yield what lies in a marked folder and is not listed.
+def unlisted_paths(folder: StrPath) -> Iterator[Path]:
+    """Yield paths in a marked folder that are not listed.
 
     Files, links and special files come one by one, a folder with nothing of ours in it as one.
     Empty folders count as ours, for a kill may leave one.
     """
     entries = listed_entries(folder)
-    folders = {above[:-1] for entry in entries for above in _above(entry)}
+    folders: set[bytes] = set()
+    for entry in entries:
+        folders.update(above[:-1] for above in _folders_above(entry))
     stack = [(Path(folder), b"", False)]
     while stack:
         place, prefix, filled = stack.pop()
@@ -132,7 +134,7 @@ def not_ours(folder: Where) -> Iterator[Path]:
                     yield path
             elif mark_of(path) is not None:
                 if entry in entries:
-                    yield from not_ours(path)
+                    yield from unlisted_paths(path)
                 elif holds_files(path):
                     yield path
             elif filled or entry in folders or entry + b"/" in entries:
@@ -141,40 +143,62 @@ def not_ours(folder: Where) -> Iterator[Path]:
                 yield path
 
 
-def ours(folder: Where) -> Iterator[Path]:
-    """Yield the files below a folder that are ours: of each folder its marker last.
+def owned_files(folder: StrPath) -> Iterator[Path]:
+    """Yield the files of ours below a folder, of each folder its marker last.
 
     A list is read once, not once a file: a folder may hold 100,000.
     """
     home = Path(folder) if mark_of(folder) is not None else home_of(folder)
     if home is not None:
-        yield from _ours(Path(located(folder)), Path(os.path.realpath(home)), listed_entries(home))
+        yield from _owned_below(
+            Path(resolve_folders(folder)), Path(os.path.realpath(home)), listed_entries(home)
+        )
 
 
-def _ours(folder: Path, home: Path, entries: set[bytes]) -> Iterator[Path]:
+def _owned_below(folder: Path, home: Path, entries: set[bytes]) -> Iterator[Path]:
+    """Yield the files of ours below a folder.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    home
+        The nearest marked folder: this one, or one above.
+    entries
+        The list of ``home``.
+    """
     prefix = b"" if folder == home else entry_of(folder, home) + b"/"
-    filled = any(above in entries for above in _above(prefix))
+    filled = any(above in entries for above in _folders_above(prefix))
     files: list[Path] = []
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_dir():
             files.append(path)
         elif mark_of(path) is None:
-            yield from _ours(path, home, entries)
+            yield from _owned_below(path, home, entries)
         elif prefix + entry_of_name(path.name) in entries:
-            yield from _ours(path, path, listed_entries(path))
-    for path in sorted(files, key=lambda path: _LAST.get(path.name, 0)):
+            yield from _owned_below(path, path, listed_entries(path))
+    for path in sorted(files, key=lambda path: _REMOVED_LAST.get(path.name, 0)):
         if _is_known(path, prefix + entry_of_name(path.name), entries, filled):
             yield path
 
 
-_LAST = {"state.json": 1, LOCK: 2, MARK: 3}
+_REMOVED_LAST = {"state.json": 1, LOCK: 2, MARK: 3}
 """Files that are removed last, so that the rest of a killed removal shows whose it is."""
 
 
 def _is_known(path: Path, entry: bytes, entries: set[bytes], filled: bool) -> bool:
     """Tell whether something that is no folder is ours.
 
-    ``filled``: a library fills its folder.
+    Parameters
+    ----------
+    path
+        The path.
+    entry
+        The path as a line of the list.
+    entries
+        The list.
+    filled
+        True in a folder that a library fills.
     """
     if path.is_symlink() or not path.is_file():
         return False
@@ -185,13 +209,13 @@ def _is_known(path: Path, entry: bytes, entries: set[bytes], filled: bool) -> bo
     return path.name == MARK or is_lock(path) or is_half_marker(path)
 
 
-def holds_files(folder: Where) -> bool:
+def holds_files(folder: StrPath) -> bool:
     """Tell whether anything but empty folders and an empty lock lies in a folder."""
     return first_inside(folder) is not None
 
 
-def first_inside(folder: Where) -> Path | None:
-    """Return something in a folder that is neither an empty folder nor an empty lock."""
+def first_inside(folder: StrPath) -> Path | None:
+    """Return a path in a folder that is neither an empty folder nor an empty lock, if any."""
     for path in sorted(Path(folder).iterdir()):
         if path.is_dir() and not path.is_symlink():
             inside = first_inside(path)
@@ -202,13 +226,12 @@ def first_inside(folder: Where) -> Path | None:
     return None
 
 
-def refuse_strangers(folder: Where) -> None:
-    """Raise NotOurs if a folder of ours holds something that is not ours.
+def refuse_unlisted(folder: StrPath) -> None:
+    """Raise NotOurs if a folder of ours holds a file that we did not make.
 
-    It is called before the folder is removed or replaced as a whole, and names the first such
-    thing.
+    Call it before the folder is removed or replaced as a whole. The error names the first file.
     """
-    for path in not_ours(folder):
+    for path in unlisted_paths(folder):
         raise NotOurs(
             f"{path}: is not ours, and {folder} is to be replaced; move it out and run this again"
         )
@@ -218,35 +241,47 @@ def refuse_strangers(folder: Where) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def beside(target: Where) -> Path:
+def path_beside(target: StrPath) -> Path:
     """Return the name under which a file is written before it takes the place of ``target``."""
-    return temporary(target) if line_of(target) is None else passing(Path(target))
+    return temporary_path(target) if line_of(target) is None else replacement_path(Path(target))
 
 
-def passing(target: Path) -> Path:
+def replacement_path(target: Path) -> Path:
     """Return the one name beside ``target``, in a folder of ours, for what will replace it."""
     return target.with_name(f".{target.name}.tmp")
 
 
-def temporary(target: Where) -> Path:
+def temporary_path(target: StrPath) -> Path:
     """Return a random name beside ``target`` for what is renamed to it."""
     target = Path(target)
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
 
 
-def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
+def claim(folder: StrPath, kind: Kind, *, owner: str = "") -> Mark:
     """Make and mark a folder, or check that it is ours and of this kind.
 
-    Returns its mark.
+    Parameters
+    ----------
+    folder
+        The folder.
+    kind
+        The kind that it must have, or gets.
+    owner
+        Id of the folder that a new folder belongs to.
+
+    Returns
+    -------
+    Mark
+        Its mark.
 
     Raises
     ------
     NotOurs
-        Where it is a link, holds something else, or is ours of another kind.
+        If it is a link, holds something else, or is ours of another kind.
     UsageError
-        For an address, and for the local copy of one.
+        If it is an address, or the local copy of one.
     StoreError
-        For a manifest that is damaged or of another format version.
+        If its manifest is damaged or of another format version.
     """
     path = Path(folder)
     places().refuse_folder(path)
@@ -268,9 +303,9 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
                 f"({inside.relative_to(path).parts[0]} is in it); name another, or an empty one"
             )
         if not is_listed(path):
-            note(path)
+            list_paths(path)
         with contextlib.suppress(FileExistsError):  # of another process, which was faster
-            write_marker(path / MARK, format_marker(Mark(kind, secrets.token_hex(8), of), []))
+            write_marker(path / MARK, format_marker(Mark(kind, secrets.token_hex(8), owner), []))
         mark = mark_of(path)
     if mark is None:
         raise NotOurs(f"{path / MARK}: cannot be read; move {path} away, or name another folder")
@@ -299,56 +334,65 @@ def _refuse_other_manifest(folder: Path, kind: Kind) -> None:
 
 # -- making
 # --------------------------------------------------------------------------------------------------
-def reserve(path: Where, *, keep: bool = False) -> Where:
+def reserve(path: StrPath, *, keep: bool = False) -> StrPath:
     """Make a new, empty file of ours, and return its path.
 
-    A file of ours that has the name goes first (``keep``: it stays, to be written to in place);
-    another's is refused.
+    Parameters
+    ----------
+    path
+        The file. A file of ours that has the name is removed first.
+    keep
+        Leave a file of ours that has the name, to be written to in place.
+
+    Raises
+    ------
+    NotOurs
+        If a file of others has the name.
     """
     if not os.path.lexists(path):
         if is_temporary(path):  # listed once, used again and again
             _note_unlisted(path)
         else:
-            note(path)
+            list_paths(path)
     elif keep:
-        must_own(path)
+        require_owned(path)
         part_from_backup(path)
         return path
     else:
-        must_own(path)
+        require_owned(path)
         os.unlink(path)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     return path
 
 
-def _note_unlisted(path: Where) -> None:
+def _note_unlisted(path: StrPath) -> None:
     """List a path that is about to be made, unless it is listed."""
     line = line_of(path)
-    if line is not None and not _is_there(line):
+    if line is not None and not _is_on_list(line):
         append_lines(line.home, line.entry + b"\n")
 
 
-def part_from_backup(path: Where) -> None:
+def part_from_backup(path: StrPath) -> None:
     """Give a file that has other names content of its own to write to.
 
     The other names are those of a backup by hard links.
     """
     if os.stat(path).st_nlink == 1:
         return
-    new = beside(path)
+    new = path_beside(path)
     with open(path, "rb") as read, create(new) as written:
         shutil.copyfileobj(read, written, 1 << 20)
     os.replace(new, path)
-    unlist(new)
+    unlist_path(new)
 
 
-def create(path: Where) -> BinaryIO:
+def create(path: StrPath) -> BinaryIO:
     """Create an empty file of ours to write to (see ``reserve``)."""
     return open(reserve(path), "wb")
 
 
-def copy(source: Where, target: Where) -> None:
-    """Copy a file's content to a new file of ours, or a folder's files to a folder that is made."""
+def copy(source: StrPath, target: StrPath) -> None:
+    """Copy a file to a new file of ours, or the files of a folder to a new folder."""
     if os.path.isdir(source):
         shutil.copytree(source, target, copy_function=copy)
         return
@@ -356,12 +400,9 @@ def copy(source: Where, target: Where) -> None:
         shutil.copyfileobj(read, written, 1 << 20)
 
 
-def link_file(source: Where, target: Where) -> None:
-    """Give a file of ours a second name, which nothing has.
-
-    Where the file system cannot link, it is copied.
-    """
-    note(target)
+def link_file(source: StrPath, target: StrPath) -> None:
+    """Give a file of ours a second name, or copy it where the file system cannot link."""
+    list_paths(target)
     try:
         os.link(source, target)
     except OSError:
@@ -374,8 +415,8 @@ def scratch(folder: Path, name: str) -> Iterator[Path]:
 
     It is removed at the end.
     """
-    path = temporary(folder / name)
-    note(f"{path}/")
+    path = temporary_path(folder / name)
+    list_paths(f"{path}/")
     path.mkdir()
     try:
         yield path
@@ -385,18 +426,18 @@ def scratch(folder: Path, name: str) -> Iterator[Path]:
 
 # -- replacing
 # --------------------------------------------------------------------------------------------------
-def replace(new: Where, target: Where) -> None:
+def replace(new: StrPath, target: StrPath) -> None:
     """Rename a file of ours to ``target``, in the place of a file of ours or of none."""
     if os.path.lexists(target):
-        must_own(target)
+        require_owned(target)
     else:
         _note_unlisted(target)
     os.replace(new, target)
     if not is_temporary(new):
-        unlist(new)
+        unlist_path(new)
 
 
-def move_folder(source: Where, target: Where) -> None:
+def move_folder(source: StrPath, target: StrPath) -> None:
     """Rename a folder to a name that nothing has, or an empty folder."""
     if os.path.lexists(target) and (
         os.path.islink(target) or not os.path.isdir(target) or os.listdir(target)
@@ -407,30 +448,38 @@ def move_folder(source: Where, target: Where) -> None:
         moved: list[Path] = [Path(source)] if home is None or is_listed(source) else []
     else:
         is_folder = os.path.isdir(source) and not os.path.islink(source)
-        inside = ours(source) if is_folder else iter(())
-        moved = [Path(source) / path.relative_to(located(source)) for path in inside]
-    note(*(Path(target) / path.relative_to(source) for path in moved))
+        inside = owned_files(source) if is_folder else iter(())
+        moved = [Path(source) / path.relative_to(resolve_folders(source)) for path in inside]
+    list_paths(*(Path(target) / path.relative_to(source) for path in moved))
     os.rename(source, target)
     if home is not None and moved:
-        take_back(home, moved)
+        unlist_paths(home, moved)
 
 
-def point(link: Where, target: str) -> None:
+def point_link(link: StrPath, target: str) -> None:
     """Make ``link`` a symbolic link to ``target`` in one rename.
 
-    Only a link to the same folder, or nothing, is replaced.
+    An existing link is ours, and is replaced, if it leads into the same folder.
+
+    Raises
+    ------
+    NotOurs
+        If something else has the name.
     """
 
-    def folder(target: str) -> str:
+    def folder_of(target: str) -> str:
+        """Return the folder in which a target of the link lies."""
         return os.path.dirname(os.path.realpath(os.path.join(os.path.dirname(link), target)))
 
-    if os.path.lexists(link) and not (
-        os.path.islink(link) and folder(os.readlink(link)) == folder(target)
-    ):
+    def is_our_link(path: StrPath) -> bool:
+        """Tell whether a path is a link that an earlier call made."""
+        return os.path.islink(path) and folder_of(os.readlink(path)) == folder_of(target)
+
+    if os.path.lexists(link) and not is_our_link(link):
         raise NotOurs(f"{link}: is not the link that we make; move it away")
     new = Path(link).with_name(f".{os.path.basename(link)}.tmp")
     if os.path.lexists(new):  # a kill left it
-        if not (os.path.islink(new) and folder(os.readlink(new)) == folder(target)):
+        if not is_our_link(new):
             raise NotOurs(f"{new}: is in the way and not ours; move it away and run this again")
         os.unlink(new)
     os.symlink(target, new)
@@ -439,23 +488,28 @@ def point(link: Where, target: str) -> None:
 
 # -- removing
 # --------------------------------------------------------------------------------------------------
-def remove_file(path: Where, *, missing_ok: bool = False) -> None:
+def remove_file(path: StrPath, *, missing_ok: bool = False) -> None:
     """Remove a file of ours.
 
-    Raises NotOurs when it is another's.
+    Raises
+    ------
+    NotOurs
+        If it is another's.
+    FileNotFoundError
+        If it is missing, unless ``missing_ok``.
     """
     if os.path.lexists(path):
-        must_own(path)
+        require_owned(path)
     elif missing_ok:
         return
     os.unlink(path)
-    unlist(path)
+    unlist_path(path)
 
 
-def discard(path: Where) -> None:
+def discard(path: StrPath) -> None:
     """Remove a file of ours if that can be done.
 
-    It is what a failure left that is being reported already.
+    It is meant for files of a failed step, whose error is being reported already.
     """
     with contextlib.suppress(OSError, NotOurs):
         remove_file(path)
@@ -468,68 +522,80 @@ def discard_all(paths: Iterable[Path], home: Path) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
             removed.append(path)
-    take_back(home, removed)
+    unlist_paths(home, removed)
 
 
 def sweep(folder: Path, *patterns: str) -> None:
-    """Remove what a kill left directly in a folder of ours.
+    """Remove files and folders that a kill left directly in a folder of ours.
 
-    These are temporary and scratch files and folders, or those that match. The caller holds the
-    folder's lock.
+    The caller holds the folder's lock.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    patterns
+        Patterns of their names (default: those of temporary files and scratch folders).
     """
-    for path in sorted(p for pattern in patterns or (".*.tmp",) for p in folder.glob(pattern)):
+    paths: list[Path] = []
+    for pattern in patterns or (".*.tmp",):
+        paths += folder.glob(pattern)
+    for path in sorted(paths):
         if owns(path):
             discard(path)
         elif path.is_dir() and not path.is_symlink() and is_listed(path):
             remove_within(path)
 
 
-def remove(folder: Where, kind: str) -> None:
-    """Remove a folder of ours of this kind with all in it.
+def remove(folder: StrPath, kind: str) -> None:
+    """Remove a folder of ours of this kind with all in it, if there is one.
 
-    Nothing happens where there is none.
+    It is renamed first. After a kill on the way no half of it has its name, and the next call
+    removes the rest.
 
-    NotOurs, and nothing is removed, when it is not one or holds what is not ours. It is renamed
-    first: killed on the way, no half of it has its name, and the next call removes the rest.
+    Raises
+    ------
+    NotOurs
+        If it is no such folder, or holds files of others; nothing is removed then.
     """
     sweep_removed(folder)
     if not os.path.lexists(folder):
         return
     _refuse_other(folder, kind)
-    path = Path(located(folder))
+    path = Path(resolve_folders(folder))
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.removed")
-    note(aside)
+    list_paths(aside)
     os.rename(path, aside)
-    unlist(path)
+    unlist_path(path)
     _remove_renamed(aside)
 
 
-def sweep_removed(folder: Where) -> None:
+def sweep_removed(folder: StrPath) -> None:
     """Remove what ``remove`` left of a folder when it was killed."""
-    path = Path(located(folder))
+    path = Path(resolve_folders(folder))
     pattern = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.removed")
     if not path.parent.is_dir():
         return
     with os.scandir(path.parent) as entries:
-        left = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
-    for name in left:
-        if os.path.isdir(name) and not os.path.islink(name):
-            _remove_renamed(Path(name))
+        renamed = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+    for path_text in renamed:
+        if os.path.isdir(path_text) and not os.path.islink(path_text):
+            _remove_renamed(Path(path_text))
 
 
 def _remove_renamed(aside: Path) -> None:
-    """Remove what is ours of a folder that was renamed to be removed."""
+    """Remove our files in a folder renamed to be removed, and the folder if nothing is left."""
     if mark_of(aside) is not None:
-        _take_down(aside)
+        _remove_owned(aside)
     elif holds_files(aside):
         return
     with contextlib.suppress(OSError):
         remove_empty(aside)
         os.rmdir(aside)
-        unlist(aside)
+        unlist_path(aside)
 
 
-def _refuse_other(folder: Where, kind: str) -> None:
+def _refuse_other(folder: StrPath, kind: str) -> None:
     """Raise NotOurs unless a folder is one of ours of this kind with nothing of others in it."""
     path = Path(folder)
     mark = mark_of(path)
@@ -538,57 +604,66 @@ def _refuse_other(folder: Where, kind: str) -> None:
         return
     if not is_folder or mark is None or mark.kind != kind:
         raise NotOurs(f"{path}: is not {KINDS[kind]} of ours, and in the way; move it away")
-    refuse_strangers(path)
+    refuse_unlisted(path)
 
 
-def clear(folder: Where, kind: str, keep: Iterable[str] = (MARK, LOCK)) -> None:
+def clear(folder: StrPath, kind: str, keep: Iterable[str] = (MARK, LOCK)) -> None:
     """Remove all in a folder of ours of this kind, but the names of ``keep`` directly in it."""
     _refuse_other(folder, kind)
-    _take_down(Path(folder), keep)
+    _remove_owned(Path(folder), keep)
 
 
-def remove_within(path: Where) -> None:
-    """Remove what is ours below a path: a checkpoint, a chunk, a table.
+def remove_within(path: StrPath) -> None:
+    """Remove our files below a folder within one of ours: a checkpoint, a chunk, a table.
 
-    The path lies within a folder of ours. What is not ours stays, and so do the folders that it
-    lies in.
+    Files of others stay, and so do the folders that they lie in.
     """
     if os.path.isdir(path) and not os.path.islink(path):
-        _take_down(Path(path))
+        _remove_owned(Path(path))
         with contextlib.suppress(OSError):
             os.rmdir(path)
-            unlist(path)
+            unlist_path(path)
 
 
 def remove_unused(folder: Path, keep: bool = False) -> None:
     """Remove a folder that holds nothing but our lock and mark.
 
-    ``keep``: those two, and the folder was there before.
+    Parameters
+    ----------
+    folder
+        The folder.
+    keep
+        Remove only the lock and the mark: the folder was there before.
     """
     if {p.name for p in folder.iterdir()} <= {MARK, LOCK}:
-        _take_down(folder)
+        _remove_owned(folder)
         if not keep:
             os.rmdir(folder)
-            unlist(folder)
+            unlist_path(folder)
 
 
-def _take_down(folder: Path, keep: Iterable[str] = ()) -> None:
-    """Remove what is ours in a folder, and then its empty folders.
+def _remove_owned(folder: Path, keep: Iterable[str] = ()) -> None:
+    """Remove our files in a folder, and then its empty folders.
 
-    These files directly in it stay.
+    Parameters
+    ----------
+    folder
+        The folder.
+    keep
+        Names of files directly in it that stay.
     """
-    folder = Path(located(folder))
+    folder = Path(resolve_folders(folder))
     was_marked = mark_of(folder) is not None
     stays = {folder / name for name in keep}
     removed: list[Path] = []
-    for path in ours(folder):
+    for path in owned_files(folder):
         if path not in stays:
             with contextlib.suppress(FileNotFoundError):  # another process removes it, too
                 os.unlink(path)
             removed.append(path)
     home = folder if was_marked else home_of(folder)
     if home is not None and mark_of(home) is not None:
-        take_back(home, removed)
+        unlist_paths(home, removed)
     remove_empty(folder)
 
 

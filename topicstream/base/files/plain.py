@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from topicstream.base.errors import StoreError, one_line
+from topicstream.base.files.marker import StrPath
 from topicstream.base.files.openings import explain_damage
 from topicstream.base.line_ends import end_lines_alike
 from topicstream.base.places import places
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-_Where = str | os.PathLike[str]
-
-
-def open_plain(path: _Where, flags: int = os.O_RDONLY) -> int:
+def open_plain(path: StrPath, flags: int = os.O_RDONLY) -> int:
     """Open a regular file and return its descriptor.
 
     A file that the mirror of a store at an address lacks is fetched first (base/places.py).
@@ -64,7 +62,7 @@ def arrow_file(file: BinaryIO) -> Any:
         return file
 
 
-def _kind(path: _Where) -> str:
+def _kind(path: StrPath) -> str:
     """Name the kind of something that is no regular file."""
     mode = os.lstat(path).st_mode
     if stat.S_ISLNK(mode):
@@ -72,7 +70,7 @@ def _kind(path: _Where) -> str:
     return "a folder" if stat.S_ISDIR(mode) else "a fifo, socket or device"
 
 
-def read_plain(path: _Where) -> bytes:
+def read_plain(path: StrPath) -> bytes:
     """Read a regular file, opened by ``open_plain``."""
     with open(open_plain(path), "rb") as file:
         return file.read()
@@ -82,7 +80,7 @@ MOST_LISTED = 1 << 23
 """Bytes of a list of words, at most: they become Python strings, and stand in the manifest."""
 
 
-def read_text(path: _Where, most: int = MOST_LISTED) -> bytes:
+def read_text(path: StrPath, most: int = MOST_LISTED) -> bytes:
     """Read the text of a file that a user names, its lines ended by line feeds.
 
     Raises
@@ -93,7 +91,7 @@ def read_text(path: _Where, most: int = MOST_LISTED) -> bytes:
     return end_lines_alike(read_list(path, most))
 
 
-def read_list(path: _Where, most: int = MOST_LISTED) -> bytes:
+def read_list(path: StrPath, most: int = MOST_LISTED) -> bytes:
     """Read a file of words that a user names.
 
     Raises
@@ -112,7 +110,7 @@ def read_list(path: _Where, most: int = MOST_LISTED) -> bytes:
         return f.read()
 
 
-def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
+def refuse_links(folder: StrPath, *, but: Iterable[str] = ()) -> None:
     """Raise StoreError if a folder contains a link or a special file at any depth.
 
     Call it before anything in the folder is written or removed.
@@ -143,12 +141,13 @@ def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
 
 def refuse_linked_folders(folder: Path, inner: Iterable[str]) -> None:
     """Raise StoreError if one of the folders ``inner`` below ``folder`` is a link or a file."""
-    for place in (os.path.join(folder, name) for name in inner):
+    for name in inner:
+        place = os.path.join(folder, name)
         if os.path.islink(place) or (os.path.lexists(place) and not os.path.isdir(place)):
             raise StoreError(f"{place}: {_kind(place)}, not a folder; restore it")
 
 
-def load_arrays(path: _Where) -> dict[str, np.ndarray]:
+def load_arrays(path: StrPath) -> dict[str, np.ndarray]:
     """Read the arrays of an ``.npz`` file by name, or of an ``.npy`` file as ``array``.
 
     Raises
@@ -167,7 +166,7 @@ def load_arrays(path: _Where) -> dict[str, np.ndarray]:
 
 
 @contextmanager
-def open_table(path: _Where) -> Iterator[pq.ParquetFile]:
+def open_table(path: StrPath) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file for the block.
 
     Raises

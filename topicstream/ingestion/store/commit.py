@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from topicstream.base.dates import Day, in_iso_format, iso, parse
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import exchange_folders, sync
-from topicstream.base.files.ownership import claim, refuse_strangers
+from topicstream.base.files.ownership import claim, refuse_unlisted
 from topicstream.base.progress import Progress
 from topicstream.base.records import Json
 from topicstream.corpus.columns import NO_NUMBER
@@ -167,7 +167,7 @@ def put_in_place(new: Path, out: Path) -> None:
     """
     if out.exists() and any(out.iterdir()):
         claim(out, "corpus")
-        refuse_strangers(out)
+        refuse_unlisted(out)
         exchange_folders(new, out)
         owned.remove(new, "corpus")
     else:

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from topicstream.base.progress import Told, listener
+from topicstream.base.progress import ProgressLike, listener
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreManifest
 from topicstream.corpus.reader import Corpus
@@ -29,7 +29,7 @@ class Compaction(TypedDict):
     waiting: bool
 
 
-def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Compaction:
+def compact(store: str | Path = "corpus.zarr", *, progress: ProgressLike = None) -> Compaction:
     """Merge small neighbouring storage blocks and purge documents that were withdrawn or replaced.
 
     Documents, vocabulary and held-out split stay as they are. The old files stay for three days, so

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from topicstream.base.errors import InputError
 from topicstream.base.files import ownership as owned
-from topicstream.base.progress import Progress, Told, listener
+from topicstream.base.progress import Progress, ProgressLike, listener
 from topicstream.base.records import Json
 from topicstream.base.relations import Relations
 from topicstream.corpus.axis_build import MEMORY
@@ -40,7 +40,7 @@ def drop_words(
     corpus: str | Path = "corpus.zarr",
     *,
     dry_run: bool = False,
-    progress: Told = None,
+    progress: ProgressLike = None,
 ) -> dict[str, Json]:
     """Remove words from a corpus store for good: from its vocabulary and from all documents.
 

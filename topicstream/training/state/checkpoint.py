@@ -23,7 +23,7 @@ from msgspec import field
 from topicstream.base.errors import NotOurs, StoreError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import file_problem, size_and_crc, sync
-from topicstream.base.files.marker import note
+from topicstream.base.files.marker import list_paths
 from topicstream.base.files.plain import load_arrays
 from topicstream.base.records import Count, Crc, Record, read_record, write_record
 from topicstream.numeric.tables.table import Table
@@ -161,7 +161,7 @@ def write_checkpoint(
     try:
         files: dict[str, tuple[int, int]] = {}
         for role, table in tables.items():
-            note(beside / f"{role}.rows")
+            list_paths(beside / f"{role}.rows")
             table.save(beside / f"{role}.rows")
         buffer = io.BytesIO()
         np.savez(buffer, **state.arrays)  # type: ignore[arg-type]

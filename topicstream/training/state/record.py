@@ -24,7 +24,7 @@ import numpy as np
 from topicstream.base.errors import TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import read_sealed, sealed_line, write_bytes
-from topicstream.base.files.ownership import refuse_strangers
+from topicstream.base.files.ownership import refuse_unlisted
 from topicstream.base.memory import Array
 from topicstream.base.options import flags
 from topicstream.base.records import Count, Record, plain, read_record, write_record
@@ -297,7 +297,7 @@ def forget_runs(folder: Path) -> None:
 
     The new model replaces the old one when it is done.
     """
-    refuse_strangers(folder)
+    refuse_unlisted(folder)
     for name in RUN_FOLDERS:
         owned.remove_within(folder / name)
     for name in RUN_FILES:
