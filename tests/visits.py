@@ -9,7 +9,7 @@ from topicstream.engines.base import BlockShape, Key, Out, PassEnd, Phase, Scrat
 
 def out_for(engine, block, delta, scratch=None):
     """Where a visit of ``block`` writes; ``delta``: the arrays of dense deltas by name."""
-    shape = BlockShape.of(block)
+    shape = BlockShape.measure(block)
     state = {name: np.empty(spec.shape(shape), spec.dtype) for name, spec in engine.state.items()}
     return Out(delta, state, new_stats(engine), engine, shape, scratch or Scratch())
 

@@ -136,13 +136,13 @@ SCRATCH = Scratch()
 def visit(engine: Any, block: Any, phi: np.ndarray) -> tuple[float, Out]:
     """(CPU seconds of the local step, what came out) of one visit."""
     delta = {"phi": SCRATCH.array("delta", (block.n_words, phi.shape[1]), np.float32)}
-    out = Out(delta, {}, new_stats(engine), engine, BlockShape.of(block), SCRATCH, SCRATCH)
+    out = Out(delta, {}, new_stats(engine), engine, BlockShape.measure(block), SCRATCH, SCRATCH)
     rows = {"phi": Rows(phi, block.vocab.astype(np.int64))}
     totals = {"phi": phi.sum(axis=0, dtype=np.float64)}
     params = engine.initial_params()
     began = time.thread_time()
     given = Visit(block, rows, totals, {}, params, Key(0, 1))
-    engine.weigh(given, out, False)
+    engine.weigh_words(given, out, False)
     between = time.thread_time()
     engine.process(given, out)
     return time.thread_time() - between - (between - began), out

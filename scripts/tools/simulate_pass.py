@@ -121,7 +121,7 @@ class TimedThreads(Threads):
         from topicstream.training.plan import state_bytes
 
         row = 4 * padded(self.engine.shape.topics)
-        state = 2 * state_bytes(self.engine, BlockShape.of(block))
+        state = 2 * state_bytes(self.engine, BlockShape.measure(block))
         return 8 * block.n_cells + 2 * row * block.n_words + state
 
 

@@ -19,7 +19,7 @@ from topicstream.engines.message.priors import (
     count_documents,
     document_counts,
     expected_rise,
-    pull_of,
+    pull_by_length,
 )
 from topicstream.numeric.kernels.dirichlet import Histogram
 from topicstream.numeric.kernels.jit import kernel
@@ -87,10 +87,10 @@ def test_the_rise_of_a_mean_lies_between_whole_numbers():
 def test_a_pull_falls_with_the_square_of_the_length_of_short_documents():
     """Ten documents of 7 tokens are a fifth of 35: a twenty-fifth of the rate below."""
     lengths = Histogram(np.array([4.0, 6.0]), np.array([4.0, 9.0]))
-    pull = pull_of(lengths, 3.0, 0.2)
+    pull = pull_by_length(lengths, 3.0, 0.2)
     assert (pull.mean, pull.above) == (0.2, 30.0)
     assert pull.below == pytest.approx(30.0 / 25)
-    long = pull_of(Histogram(np.array([4.0]), np.array([70.0])), 3.0, 0.2)
+    long = pull_by_length(Histogram(np.array([4.0]), np.array([70.0])), 3.0, 0.2)
     assert long.below == long.above == 12.0
 
 
@@ -109,7 +109,7 @@ def test_alpha_is_pulled_to_its_start_but_to_thirty_tokens_at_most(
     engine = kind(Shape(20, 40, 300, 900.0, topics), kind.Options(alpha=alpha, learn_priors=True))
     asked = []
     monkeypatch.setattr(
-        priors, "pull_of", lambda lengths, strength, to: asked.append((strength, to))
+        priors, "pull_by_length", lambda lengths, strength, to: asked.append((strength, to))
     )
     monkeypatch.setattr(priors, "fit_alpha", lambda alpha, *_: alpha)
     stats = {name: np.zeros(size) for name, size in engine.stats.items()}

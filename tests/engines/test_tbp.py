@@ -284,7 +284,7 @@ def test_learned_priors_find_the_planted_ones():
         count_documents,
         document_counts,
         expected_rise,
-        pull_of,
+        pull_by_length,
     )
     from topicstream.numeric.kernels.dirichlet import Histogram, fit_beta
     from topicstream.numeric.kernels.dirichlet import fit_alpha as fit
@@ -292,7 +292,13 @@ def test_learned_priors_find_the_planted_ones():
     def fit_alpha(start, topic_bins, length_bins, low, high, pull=0.0, mean=0.0):
         of_topics, of_lengths = document_counts(topic_bins, length_bins, topics)
         return fit(
-            start, of_topics, of_lengths, expected_rise, low, high, pull_of(of_lengths, pull, mean)
+            start,
+            of_topics,
+            of_lengths,
+            expected_rise,
+            low,
+            high,
+            pull_by_length(of_lengths, pull, mean),
         )
 
     lengths = rng.integers(40, 200, docs)

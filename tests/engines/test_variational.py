@@ -107,7 +107,7 @@ def test_seed_topics_are_smoothed_by_a_hundredth_of_their_mean_entry():
         totals = {"phi": phi.sum(0, dtype=np.float64)}
         rows = {"phi": Rows(phi, np.arange(block.n_words, dtype=np.int64))}
         seeds = Visit(block, rows, totals, {}, engine.initial_params(), Key(0, 0))
-        found = engine.weigh(seeds, out, True)
+        found = engine.weigh_words(seeds, out, True)
         beta = 0.01 * float(phi.sum(dtype=np.float64)) / (K * W)
         p = (phi[:, :K] + beta) / (totals["phi"][:K] + W * beta)
         weights = found.e[:, :K] * np.exp(found.log_scale)[:, None]
@@ -356,9 +356,9 @@ def test_a_statistic_kept_sparse_is_the_dense_one(monkeypatch):
     engine = StochasticSparse(
         Shape(D, W, 200, 1000.0, topics), StochasticSparse.Options(sparsity=1)
     )
-    assert engine.few and engine.tables["phi"].delta == "sparse"
+    assert engine.sparse_statistic and engine.tables["phi"].delta == "sparse"
     sparse = visit(engine, block, phi).delta["phi"]
-    assert workspace_bytes(engine, BlockShape.of(block)).kept >= sum(
+    assert workspace_bytes(engine, BlockShape.measure(block)).deltas >= sum(
         a.nbytes for a in (sparse.ptr, sparse.topic, sparse.value)
     )
     monkeypatch.setattr(svi, "FEW", 1000)

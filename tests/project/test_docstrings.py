@@ -21,6 +21,18 @@ THEMES = [
     "bread oven flour dough baker yeast crust loaf butter salt",
 ]
 EXTENDED = [
+    "engines.gibbs.gs:GibbsSampling",
+    "engines.gibbs.sparselda:SparseLDA",
+    "engines.message.atbp:ATBP",
+    "engines.message.bp:BeliefPropagation",
+    "engines.message.bp:SimplifiedBeliefPropagation",
+    "engines.message.bp:ZeroOrderCollapsedVariational",
+    "engines.message.sparse_bp:SparseBeliefPropagation",
+    "engines.message.stbp:STBP",
+    "engines.variational.mvi:Memoized",
+    "engines.variational.ovb:OnlineVariationalBayes",
+    "engines.variational.svi:StochasticSparse",
+    "engines.variational.vb:VariationalBayes",
     "base.cluster:Cluster",
     "base.dates:advice",
     "base.options:option",
@@ -37,7 +49,7 @@ EXTENDED = [
     "model.parts:ModelPart",
     "training.executor:Executor",
 ]
-"""What docs/extending.md names, or has an example beside."""
+"""Engines, what docs/internals/extending.md names, and what has an example beside."""
 PUBLIC = [name for name in topicstream.__all__ if not name.startswith("__")]
 
 

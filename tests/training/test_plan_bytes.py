@@ -174,7 +174,7 @@ def test_bytes_of_the_tables_of_an_engine():
     packed = TableBytes(engine_of("gs"), BLOCK)
     assert packed.slower_on_disk == 1.2
     # a delta of pairs has no rows of its own; what the visit keeps is its delta
-    kept = planning.workspace_bytes(engine_of("gs"), BLOCK).kept
+    kept = planning.workspace_bytes(engine_of("gs"), BLOCK).deltas
     assert packed.delta == packed.merged == kept > 0
 
 

@@ -1,7 +1,7 @@
 """The engines: training algorithms that turn a block of documents into table deltas.
 
-One algorithm, one file, in message/, gibbs/, variational/, moments/ or mixtures/; listed in
-``topicstream.base.plugins``.
+Each algorithm has a file in message/, gibbs/ or variational/, or in an add-on. The names are listed
+in ``topicstream.base.plugins``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ def engines() -> dict[str, type[Engine]]:
 
 def find(name: str) -> type[Engine]:
     """Load the engine of that name.
+
+    Parameters
+    ----------
+    name
+        As in ``--algo``.
+
+    Returns
+    -------
+    The engine's class.
 
     Raises
     ------

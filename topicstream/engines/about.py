@@ -17,9 +17,13 @@ TOPICS = 100  # the default number of topics
 class Objective(NamedTuple):
     """The figure that a pass reports and that stops a run.
 
-    It is the statistic ``total`` divided by the statistic ``weight``.
-
-    ``perplexity`` is exp(-total / weight), anything else total / weight.
+    Attributes
+    ----------
+    name
+        Its name in the history. ``perplexity`` is exp(-total / weight), anything else is
+        total / weight.
+    total, weight
+        The statistics that it divides.
     """
 
     name: str = "perplexity"
@@ -37,7 +41,14 @@ class Objective(NamedTuple):
 class Priors(NamedTuple):
     """Default priors of an engine.
 
-    alpha: of each topic, or the sum over all topics where ``together``; beta: of each word.
+    Attributes
+    ----------
+    alpha
+        Prior of each topic, or its sum over all topics where ``together``.
+    beta
+        Prior of each word.
+    together
+        Whether ``alpha`` is a sum over all topics.
     """
 
     alpha: float = 0.1
@@ -54,9 +65,9 @@ class Priors(NamedTuple):
         return f"{self.alpha:g}/K" if self.together else f"{self.alpha:g}", f"{self.beta:g}"
 
 
-def as_asked(axes: Mapping[str, int], options: Any, topics_asked: int | None) -> int:
+def requested_topics(axes: Mapping[str, int], options: Any, requested: int | None) -> int:
     """Return the requested number of topics, or the default."""
-    return TOPICS if topics_asked is None else topics_asked
+    return TOPICS if requested is None else requested
 
 
 LONG_ENOUGH = 20.0
@@ -84,13 +95,18 @@ class About:
     poor_on_short
         Whether its topics of short documents are far behind those of samplers and messages.
     tries
-        Tries that its start ``best`` makes.
+        Number of tries of its start ``best``.
     random_seeds
         Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws
         topics itself.
-    real_cells, constants, dense, learns_priors
-        Whether it takes real-valued cells; pseudo-counts of words beside ``phi``; a store of dense
-        rows (and nothing else); and ``learn_priors``.
+    real_cells
+        Whether it takes real-valued cells.
+    constants
+        Whether it takes pseudo-counts of words beside ``phi``.
+    dense
+        Whether it takes a store of dense rows, and nothing else.
+    learns_priors
+        Whether it has ``learn_priors``.
     covariates
         Whether a document's alpha may depend on its covariates (``Shape.covariates``).
     products
@@ -99,19 +115,22 @@ class About:
     axes
         Axes that it reads beside words and documents: list columns (corpus/format.py).
     topics_axis
-        Axis whose ids have a topic each, the last ones of the model, which bear their names.
+        Axis whose ids have a topic each: the last topics of the model, which have their names.
     topics
-        (ids of each axis, options, topics asked for or None) -> number of topics.
-    stored_tables, stored_params
-        Tables that a model stores (``phi`` holds the topics), and params, of one or two dimensions,
-        beside alpha and beta.
+        A function of the ids of each axis, the options and the requested number of topics (or
+        None) that returns the number of topics.
+    stored_tables
+        Tables that a model stores (``phi`` holds the topics).
+    stored_params
+        Params that a model stores beside alpha and beta, of one or two dimensions.
     objective
-        What a pass reports and what stops a run.
-    passes, tol
-        Default stopping rule: most passes, and the change of the objective below which a run stops
-        (0: never).
+        The figure that a pass reports and that stops a run.
+    passes
+        Most passes of a run, by default.
+    tol
+        Change of the objective below which a run stops, by default; 0: never.
     window
-        Passes over which the objective is averaged before a share of it is compared with ``tol``.
+        Passes over which the objective is averaged before its change is compared with ``tol``.
     alpha_sum_bounds
         Least and largest sum of alpha over all topics where alpha comes from moments; a run that
         ends there warns.
@@ -134,7 +153,7 @@ class About:
     products: bool = False
     axes: tuple[str, ...] = ()
     topics_axis: str = ""
-    topics: Callable[[Mapping[str, int], Any, int | None], int] = as_asked
+    topics: Callable[[Mapping[str, int], Any, int | None], int] = requested_topics
     stored_tables: tuple[str, ...] = ("phi",)
     stored_params: tuple[str, ...] = ()
     objective: Objective = field(default_factory=Objective)

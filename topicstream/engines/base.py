@@ -84,7 +84,14 @@ class Key(NamedTuple):
 
     Document ``row`` of a block draws from ``rng.stream(seed, pass_number, block.first_doc + row)``.
 
-    The start is pass 0.
+    Attributes
+    ----------
+    seed
+        The run's ``--seed``.
+    pass_number
+        Number of the pass, from 1; the start is pass 0.
+    phase
+        ``Phase.name`` of the pass.
     """
 
     seed: int
@@ -141,6 +148,10 @@ class Out:
         ``merge(table, first, delta)`` takes the sparse delta of some rows, local row ``first`` and
         on, at once; what it has taken may be overwritten, and is not assigned to ``delta``. None:
         deltas are taken whole.
+    engine, block
+        What declares the workspace: the engine, and the largest sizes of a block.
+    scratch, round_scratch
+        Memory of ``array``: for buffers of the visit, and for those with ``keep``.
     """
 
     delta: dict[str, Any]
@@ -149,7 +160,7 @@ class Out:
     engine: Engine
     block: BlockShape
     scratch: Scratch = field(default_factory=Scratch)
-    kept: Scratch = field(default_factory=Scratch)
+    round_scratch: Scratch = field(default_factory=Scratch)
     merge: Callable[[str, int, SparseDelta], None] | None = None
 
     @cached_property
@@ -164,10 +175,21 @@ class Out:
         The array is valid until the visit ends, or until the round ends where the buffer has
         ``keep``.
 
-        ``shape`` and ``dtype`` may ask for less than ``Engine.workspace`` declares; asking for more
-        is an error, because the memory plan counts what is declared.
+        Parameters
+        ----------
+        name
+            A buffer of ``Engine.workspace``.
+        shape, dtype
+            Those of the buffer by default. They may ask for fewer bytes than it has, not for more,
+            because the memory plan counts what is declared.
+
+        Raises
+        ------
+        ValueError
+            The array takes more bytes than the buffer.
         """
-        spec = buffer = self._workspace[name]
+        buffer = self._workspace[name]
+        spec = buffer
         if shape is not None or dtype is not None:
             spec = Buffer(
                 buffer.shape if shape is None else shape,
@@ -179,7 +201,8 @@ class Out:
                 f"{self.engine.name}: {name} takes {spec.nbytes} bytes, its workspace declares "
                 f"{buffer.nbytes}"
             )
-        return (self.kept if buffer.keep else self.scratch).array(name, spec.shape, spec.dtype)
+        scratch = self.round_scratch if buffer.keep else self.scratch
+        return scratch.array(name, spec.shape, spec.dtype)
 
 
 @dataclass(frozen=True)
@@ -256,11 +279,15 @@ class PassEnd:
 class Layout:
     """The partition of a pass into blocks and rounds.
 
-    ``block_cells`` and ``block_docs`` bound a block; ``round_blocks`` is the number of blocks of a
-    round.
-
     It is a function of the corpus, K and the options, never of the machine, because it decides the
     bits of a result. It is recorded before pass 1 and reused when a run is resumed.
+
+    Attributes
+    ----------
+    block_cells, block_docs
+        Most cells and documents of a block.
+    round_blocks
+        Number of blocks of a round.
     """
 
     block_cells: int
@@ -288,13 +315,18 @@ class Options:
 
 def learns_priors(alpha: float | None, beta: float | None, learn: bool | None) -> bool:
     """Decide whether to learn priors: as requested, else if neither prior is set."""
-    return alpha is None and beta is None if learn is None else learn
+    if learn is not None:
+        return learn
+    return alpha is None and beta is None
 
 
 class RowSource(Protocol):
     """Rows of a table with the constants beside it.
 
-    totals: float64[P], the column sums.
+    Attributes
+    ----------
+    totals
+        float64[P], the column sums.
     """
 
     totals: np.ndarray
@@ -348,8 +380,7 @@ class Engine:
         """Return the entry point that serves a name of ``about.starts``."""
         return name
 
-    # -- what it declares
-    # ------------------------------------------------------------------------------------------
+    # -- declarations
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         """Declare the tables by name.
@@ -398,7 +429,8 @@ class Engine:
         has 8 blocks.
         """
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
-        return Layout(max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12), 1 << 16, 8)
+        cells = min(cells, (1 << 26) // padded(self.shape.topics))
+        return Layout(max(cells, 1 << 12), 1 << 16, 8)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -427,8 +459,7 @@ class Engine:
         """Return the beta that the model has, which predicts new documents."""
         return float(params["beta"][0])
 
-    # -- what it does
-    # ----------------------------------------------------------------------------------------------
+    # -- work
     def start(self, visit: Visit, out: Out) -> None:
         """Visit a block for the first time and write its contribution and state."""
         raise NotImplementedError(f"{type(self).__name__}.start")
@@ -485,8 +516,18 @@ class Engine:
     ) -> Callable[[Block], np.ndarray]:
         """Make a function that scores the documents of a block as whole points.
 
-        It returns log p(x) of each document with a word, float64[D]. Engines define it whose
-        ``about.completion`` is False. rows: of ``phi``; None for an engine on vectors.
+        Engines define it whose ``about.completion`` is False.
+
+        Parameters
+        ----------
+        params
+            Parameters of the model.
+        rows
+            Rows of ``phi``. None for an engine on vectors.
+
+        Returns
+        -------
+        A function of a block that returns log p(x) of each document with a word, float64[D].
         """
         raise NotImplementedError(f"{type(self).__name__}.likelihoods")
 
@@ -497,26 +538,26 @@ class WorkspaceBytes(NamedTuple):
     Attributes
     ----------
     visit
-        Until the visit ends.
-    kept
-        Until its round ends: deltas.
-    parts
-        Deltas that are taken in parts, or until the visit ends.
+        Buffers that are free when the visit ends.
+    deltas
+        Buffers of deltas, which are free when the round ends.
+    delta_parts
+        The same buffers where ``Out.merge`` takes deltas in parts.
     """
 
     visit: int
-    kept: int
-    parts: int
+    deltas: int
+    delta_parts: int
 
 
 def workspace_bytes(engine: Engine, block: BlockShape) -> WorkspaceBytes:
     """Compute the bytes of a visit's workspace."""
     buffers = engine.workspace(block).values()
-    kept = [buffer for buffer in buffers if buffer.keep]
+    of_deltas = [buffer for buffer in buffers if buffer.keep]
     return WorkspaceBytes(
         sum(buffer.nbytes for buffer in buffers if not buffer.keep),
-        sum(buffer.nbytes for buffer in kept),
-        sum(buffer.part_bytes for buffer in kept),
+        sum(buffer.nbytes for buffer in of_deltas),
+        sum(buffer.part_bytes for buffer in of_deltas),
     )
 
 
@@ -528,7 +569,7 @@ def new_stats(engine: Engine) -> dict[str, np.ndarray]:
 def phase_of(phases: Sequence[Phase], pass_number: int) -> tuple[Phase, bool]:
     """Find the phase of a pass and whether the pass is its last.
 
-    Passes are counted from 1.
+    ``pass_number`` counts from 1.
     """
     number = pass_number
     for phase in phases[:-1]:
@@ -562,6 +603,7 @@ class SteppingEngine(Engine):
     """
 
     def _rho(self, params: Mapping[str, np.ndarray]) -> float:
+        """Compute the weight of the next step."""
         return float(exp(-self.options.kappa * log(float(self.options.tau + params["step"][0]))))
 
     def end_round(

@@ -96,19 +96,20 @@ DEVIATIONS = "lambda_sd"
 """Parameters of an engine: the coefficients, and the deviation of each term's prior."""
 FIRST = 20
 EVERY = 3
-"""The coefficients make so many steps pass after pass, then one in every third pass: with fewer,
+"""The coefficients make ``FIRST`` steps pass after pass, then one in every third pass: with fewer,
 held-out perplexity of acl was 0.4 % (2 % where a fifth of a document is read) higher after 40
 passes. A step costs 5 to 9 % of a pass."""
 WAIT = 2
-"""Passes before the first one: topics that are not there yet have no covariates."""
-LOWEST = -13.8  # log of the least and the largest alpha of a document
+"""Passes before the first step: random topics do not depend on covariates yet."""
+LOWEST = -13.8
 HIGHEST = 4.6
-LEAST_SUM = 1e-3  # of alpha of a document, for the bound of b
+"""Logarithms of the least and the largest alpha of a document."""
+LEAST_SUM = 1e-3  # least sum of alpha of a document that the bound of b reckons with
 CURVED = 0.72
 """exp(y) <= 1 + y + 0.72 y^2 for |y| <= 1."""
 ROUNDS = 50
-"""Steps of the conjugate gradients, at most."""
-SMALL = 1e-10  # squared residual, as a share of the first, that ends them
+"""Most steps of the conjugate gradients."""
+SMALL = 1e-10  # share of the first squared residual that ends the conjugate gradients
 
 
 @kernel
@@ -240,7 +241,10 @@ def prior_params(prior: PriorShape | None, alpha: np.ndarray) -> dict[str, np.nd
 def row_coefficients(
     prior: PriorShape | None, params: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
-    """Return the coefficients of the columns of rows of covariates, None without any."""
+    """Return the coefficients of the columns of documents' rows, float64[F', K].
+
+    With regimes a row has a column for each period, and F' exceeds F. None without covariates.
+    """
     if prior is None:
         return None
     if prior.regimes is None:
@@ -280,30 +284,36 @@ def prior_workspace(shape: Shape, block: BlockShape, dtype: str = "float32") -> 
     }
 
 
-def alphas_of(
+def fill_alphas(
     prior: PriorShape, rows: CovariateRows, params: Mapping[str, np.ndarray], out: np.ndarray
 ) -> np.ndarray:
-    """Fill alpha of a block's distinct rows of an engine's run into ``out``."""
+    """Fill ``out`` with alpha of a block's distinct rows under an engine's parameters.
+
+    out: float32[U, >= K], which is returned.
+    """
     coefficients = row_coefficients(prior, params)
     assert coefficients is not None
     return block_priors(rows, coefficients, out)
 
 
 def block_priors(rows: CovariateRows, coefficients: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Fill alpha of a block's distinct rows into ``out``, float32[U, >= K]."""
+    """Fill ``out`` with alpha of a block's distinct rows.
+
+    coefficients: float64[F', K]; out: float32[U, >= K], which is returned.
+    """
     topics = coefficients.shape[1]
     fill_priors(rows.indptr, rows.columns, rows.values, coefficients, topics, out)
     return out
 
 
-def rows_of(block: Block) -> CovariateRows:
-    """Return the covariates of a block of a run that has some."""
+def covariate_rows(block: Block) -> CovariateRows:
+    """Return the covariates of a block, in a run that has covariates."""
     assert block.covariates is not None, "a block without covariates"
     return block.covariates
 
 
 def is_counted(pass_number: int, after: int) -> bool:
-    """Decide whether the coefficients make a step at the end of a pass.
+    """Decide whether a pass counts documents for a step of the coefficients.
 
     ``after`` is the number of passes before priors are learned.
     """
@@ -312,12 +322,12 @@ def is_counted(pass_number: int, after: int) -> bool:
 
 
 def passes_since(pass_number: int, after: int) -> int:
-    """Count the passes since priors are learned, of which ``after`` come before."""
+    """Count the passes since the first ``after`` passes, in which no prior is learned."""
     return pass_number - max(after, WAIT)
 
 
 def passes_for_regimes(after: int) -> int:
-    """Count the passes after which regimes have coefficients, at least."""
+    """Return the number of passes after which regimes have coefficients."""
     return max(after, WAIT) + HELD + 1
 
 
@@ -333,14 +343,26 @@ def count_prior(
 ) -> None:
     """Add documents to a block's statistics, which ``round_stats`` completes.
 
-    theta, active, held: as of ``add_documents``. alphas: of ``alphas_of``, with the same params.
+    Parameters
+    ----------
+    rows
+        The documents' covariates.
+    theta, active
+        Counts of each document's topics, [D, L], and the topics, uint16[D, L]. ``active`` None:
+        topic j is column j.
+    alphas
+        float32[U, >= K], alpha of the distinct rows (``fill_alphas`` with the same ``params``).
+    stats
+        ``prior_stats`` of the block, which grow.
+    held
+        Whether the mean of alpha is pulled to its initial value, which takes two more sums.
     """
     prior = shape.covariates
     assert prior is not None
-    entries = prior.columns, shape.topics
+    entries = (prior.columns, shape.topics)
     order = np.argsort(rows.pattern, kind="stable")
     ends = np.cumsum(np.bincount(rows.pattern, minlength=len(rows.indptr) - 1))
-    nothing = np.zeros((len(theta), 0), np.uint16)
+    all_topics = np.zeros((len(theta), 0), np.uint16)
     periods = np.full(len(rows.indptr) - 1, -1)
     of_periods = np.zeros((2, 0, shape.topics))
     if prior.regimes is not None:
@@ -358,7 +380,7 @@ def count_prior(
         of_periods,
     )
     add_documents(
-        TopicCounts(theta, nothing if active is None else active, order, ends),
+        TopicCounts(theta, all_topics if active is None else active, order, ends),
         DistinctRows(rows.indptr, rows.columns, rows.values, alphas, periods),
         sums,
         MeanWeight(prior.mean_weight, max(shape.length, 1.0)),
@@ -367,10 +389,10 @@ def count_prior(
 
 
 def round_stats(shape: Shape, stats: Mapping[str, np.ndarray]) -> None:
-    """Round a block's statistics to quanta, so that their sum does not depend on the order.
+    """Round a block's statistics to quanta, so that the order of blocks does not matter.
 
-    a_dk and b_d alpha_dk add up to at most the document's tokens over all topics, and a document's
-    numbers to at most the norms of all terms; alpha is bounded.
+    The bounds: a_dk and b_d alpha_dk add up to at most the document's tokens over all topics, a
+    document's numbers to at most the norms of all terms, and alpha is bounded.
     """
     prior = shape.covariates
     assert prior is not None
@@ -410,12 +432,14 @@ def step_coefficients(
 ) -> dict[str, float]:
     """Make one step of the coefficients, and set alpha to its mean over the documents.
 
-    Nothing happens where no document has been counted.
+    Nothing happens where no document has been counted. Symbols: the module's docstring.
 
     Parameters
     ----------
     params
-        ``lambda`` and ``alpha`` change in place.
+        ``lambda``, its deviations, ``alpha`` and those of regimes change in place.
+    stats
+        Sums over the documents of the pass (``prior_stats``).
     first_alpha
         float64[K], alpha that training began with: the mean of the intercepts' prior.
     since
@@ -423,7 +447,8 @@ def step_coefficients(
     fixed
         The last topics whose alpha does not change.
     pull
-        Holds the mean of alpha over the documents, with rates a document.
+        Holds the mean of alpha over the documents near its initial value. Its rates are per
+        document.
 
     Returns
     -------
@@ -433,42 +458,46 @@ def step_coefficients(
     prior = shape.covariates
     if prior is None or not stats["prior_sums"][-2] > 0:
         return {}
-    entries = prior.columns, shape.topics
+    entries = (prior.columns, shape.topics)
     coefficients = params[LAMBDA]
     deviations = params[DEVIATIONS]
     squares = stats["prior_squares"].reshape(entries)
     information = stats["prior_information"].reshape(entries)
     excess = excess_of_terms(prior, squares, information)
-    found = None
+    # regimes are chosen before the step: their sums belong to the present coefficients
+    regimes = None
     if prior.regimes is not None:
-        term = prior.term_of == prior.term_of[prior.regimes.first]
-        of_term = excess_of(term, squares, information)
-        found = find_regimes(prior, coefficients, params[STATES], stats[PERIODS], of_term)
+        regime_columns = prior.term_of == prior.term_of[prior.regimes.first]
+        regime_excess = excess_of(regime_columns, squares, information)
+        regimes = find_regimes(prior, coefficients, params[STATES], stats[PERIODS], regime_excess)
+    # g_k and h_k with the prior of the coefficients
     ridge = (excess / deviations**2)[prior.term_of]
     curvature = stats["prior_curvature"].reshape(entries)
     gradient = stats["prior_gradient"].reshape(entries)
     gradient = gradient - (coefficients - coefficient_means(prior, first_alpha)) * ridge[:, None]
-    whole = np.cumsum(curvature, axis=1)[:, -1:]
-    mean, own, (docs, below) = np.split(stats["prior_sums"], [shape.topics, 2 * shape.topics])
+    all_topics = np.cumsum(curvature, axis=1)[:, -1:]
+    # the pull on the mean of alpha; its rate depends on the side that the topic is on
+    mean, a_sums, (docs, b_sum) = np.split(stats["prior_sums"], [shape.topics, 2 * shape.topics])
     mean = mean / docs
-    rate = np.where(own < below * pull.mean, pull.below, pull.above)
+    rate = np.where(a_sums < b_sum * pull.mean, pull.below, pull.above)
     gradient += rate * (pull.mean / mean - 1.0) * stats["prior_slope"].reshape(entries)
     curvature = curvature + rate * stats["prior_spread"].reshape(entries)
-    scale = np.sqrt(np.divide(curvature, whole, out=np.zeros(entries), where=whole > 0))
+    # Newton's step with H_k = S_k M S_k + 1 / s^2
+    scale = np.sqrt(np.divide(curvature, all_topics, out=np.zeros(entries), where=all_topics > 0))
     steps = np.empty(entries)
     pooled = stats["prior_pooled"].reshape(prior.columns, prior.columns)
     solve_scaled(pooled, scale, ridge, gradient, steps)
     if prior.learns_sd:
-        told = information / excess[prior.term_of, None]
-        deviations[:] = fit_deviations(prior, deviations, coefficients + steps, told)
+        evidence = information / excess[prior.term_of, None]
+        deviations[:] = fit_deviations(prior, deviations, coefficients + steps, evidence)
     steps *= bound_steps(prior, gradient, curvature + ridge[:, None], steps)
     steps[:, shape.topics - fixed :] = 0.0
     if prior.regimes is not None and since <= HELD:
         steps[prior.regimes.columns] = 0.0
     coefficients += steps
     params["alpha"][: shape.topics - fixed] = mean[: shape.topics - fixed]
-    if found is not None:
-        (states, weights) = found
+    if regimes is not None:
+        (states, weights) = regimes
         if since <= HELD:
             params[WEIGHTS][:] = weights
         move_regimes(prior, coefficients, params[STATES], states)
@@ -481,7 +510,7 @@ def step_coefficients(
 def bound_steps(
     prior: PriorShape, gradient: np.ndarray, curvature: np.ndarray, steps: np.ndarray
 ) -> np.ndarray:
-    """Find how much of each topic's step cannot lower Q, float64[K], at most 1.
+    """Find the share of each topic's step that cannot lower Q, float64[K], at most 1.
 
     Where no x_d times the step exceeds 1, Q rises by at least t g'y - CURVED t^2 y' diag(h) y.
     """

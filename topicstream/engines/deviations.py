@@ -9,18 +9,27 @@ from topicstream.engines.shapes import PriorShape
 LEAST_DEVIATION = 1e-3
 MOST_DEVIATION = 3.0
 FALL = 0.5
-"""Learned deviations: their bounds, and what a step leaves of one at least."""
+"""Bounds of learned deviations, and the least share of one that a step leaves."""
 
 
 def _sum(values: np.ndarray) -> float:
-    """Add numbers from the first to the last, as on every processor."""
+    """Add numbers from the first to the last.
+
+    ``np.sum`` adds in another order on each kind of processor.
+    """
     return float(np.cumsum(values)[-1])
 
 
 def excess_of_terms(prior: PriorShape, squares: np.ndarray, information: np.ndarray) -> np.ndarray:
-    """Compute J / I of each term: the variance of gradients as a multiple of the model's.
+    """Compute J / I of each term, float64[terms].
 
-    It is 1 for the intercept, and where deviations are given.
+    It is the variance of the documents' gradients as a multiple of the model's. It is 1 for the
+    intercept, and where deviations are given.
+
+    Parameters
+    ----------
+    squares, information
+        float64[F, K], the sums J and I of each coefficient.
     """
     excess = np.ones(len(prior.norms))
     for term in range(1, len(excess) if prior.learns_sd else 0):
@@ -28,14 +37,16 @@ def excess_of_terms(prior: PriorShape, squares: np.ndarray, information: np.ndar
     return excess
 
 
-def excess_of(own: np.ndarray, squares: np.ndarray, information: np.ndarray) -> float:
-    """Compute J / I of some columns, bool[F]."""
-    told = _sum(information[own])
-    return min(max(_sum(squares[own]) / told, 0.1), 100.0) if told > 0.0 else 1.0
+def excess_of(columns: np.ndarray, squares: np.ndarray, information: np.ndarray) -> float:
+    """Compute J / I of the columns that ``columns``, bool[F], selects: from 0.1 to 100."""
+    total = _sum(information[columns])
+    if total <= 0.0:
+        return 1.0
+    return min(max(_sum(squares[columns]) / total, 0.1), 100.0)
 
 
 def fit_deviations(
-    prior: PriorShape, deviations: np.ndarray, ends: np.ndarray, told: np.ndarray
+    prior: PriorShape, deviations: np.ndarray, ends: np.ndarray, evidence: np.ndarray
 ) -> np.ndarray:
     """Make a step of the standard deviations of the terms' priors.
 
@@ -45,16 +56,16 @@ def fit_deviations(
         float64[terms]; that of the intercept stays.
     ends
         float64[F, K], where the coefficients would go without bounds of their steps.
-    told
-        float64[F, K], what the documents tell of each coefficient.
+    evidence
+        float64[F, K], e: what the documents tell of each coefficient.
     """
     out = deviations.copy()
     for term in range(1, len(out)):
-        own = prior.term_of == term
-        precision = np.maximum(told[own], 0.0)
-        known = _sum(precision / (precision + 1.0 / deviations[term] ** 2))
-        if known > 0.0:
+        columns = prior.term_of == term
+        precision = np.maximum(evidence[columns], 0.0)
+        learned = _sum(precision / (precision + 1.0 / deviations[term] ** 2))
+        if learned > 0.0:
             least = max(FALL * deviations[term], LEAST_DEVIATION)
-            fitted = np.sqrt(_sum(ends[own] ** 2) / known)
+            fitted = np.sqrt(_sum(ends[columns] ** 2) / learned)
             out[term] = min(max(fitted, least), MOST_DEVIATION)
     return out

@@ -24,20 +24,24 @@ class DeltaParts:
 
     Parameters
     ----------
+    out
+        The output of the visit.
+    table
+        Name of the table.
     ends
-        int64[U], entries up to the end of each word, at most.
+        int64[U], upper bound of the entries up to the end of each word.
     spare
-        Entries beyond those that the arrays have room for.
-    at_once
-        Words of a range, at most.
+        Entries that a kernel may write beyond its last one.
+    most_words
+        Most words of a range.
     """
 
     def __init__(
-        self, out: Out, table: str, ends: np.ndarray, spare: int = 0, at_once: int = 1 << 62
+        self, out: Out, table: str, ends: np.ndarray, spare: int = 0, most_words: int = 1 << 62
     ) -> None:
         self._out = out
         self._table = table
-        self._edges = cut_words(ends, at_once, out.merge is not None)
+        self._edges = cut_words(ends, most_words, out.merge is not None)
         entries = np.diff(np.append(0, ends)[self._edges])
         most = int(entries.sum() if out.merge is None else entries.max()) + spare
         self._ptr = out.array("delta ptr")
@@ -74,14 +78,18 @@ class DeltaParts:
         self._used += entries
 
 
-def cut_words(ends: np.ndarray, at_once: int, merges: bool) -> np.ndarray:
-    """Cut a block's words into ranges, and return the first word of each and the number of words.
+def cut_words(ends: np.ndarray, most_words: int, merges: bool) -> np.ndarray:
+    """Cut a block's words into ranges.
 
-    A range has at most ``at_once`` words, and where deltas are taken in parts at most ``PART``
+    A range has at most ``most_words`` words, and where deltas are taken in parts at most ``PART``
     entries, or a word more.
+
+    Returns
+    -------
+    int64[ranges + 1], the first word of each range, and then the number of words.
     """
     words = len(ends)
-    starts = np.arange(0, words, max(1, at_once))
+    starts = np.arange(0, words, max(1, most_words))
     if merges:
         full = np.flatnonzero(np.diff(ends // PART, prepend=0)) + 1
         starts = np.concatenate((starts, full[full < words]))

@@ -9,17 +9,17 @@ columns of x_d say. Given a_dk and b_d of the bound (``engines/covariates.py``),
 the rates r_k = exp(lambda_sk) of a state is that of Poisson counts, and depends on sums over the
 documents of its periods only:
 
-    own_tk = sum_d a_dk,    due_tk = sum_d b_d exp(rest_d) = sum_d b_d alpha_dk / exp(lambda_s(t)k)
+    n_tk = sum_d a_dk,    e_tk = sum_d b_d exp(rest_d) = sum_d b_d alpha_dk / exp(lambda_s(t)k)
 
 With a gamma prior of r_k, of mean 1 (the corpus) and variance 1 / ``STRENGTH``, the coefficients of
 any run of periods can be integrated out:
 
-    gain = sum_k log Gamma(c + own_k) - log Gamma(c) + c log c - (c + own_k) log(c + due_k)
+    gain = sum_k log Gamma(c + n_k) - log Gamma(c) + c log c - (c + n_k) log(c + e_k)
 
-So a dynamic program over all runs of periods finds the best change points of all, wherever the
+So a dynamic program over all runs of periods finds the best of all change points, wherever the
 present ones are, and forward-backward sums weigh every place of each. Documents tell less than
-independent counts would, so both sums are divided by the term's excess (J / I of
-``engines/deviations.py``) first.
+independent counts would. So both sums are divided first by the term's excess, J / I of
+``engines/deviations.py``.
 
 References
 ----------
@@ -43,12 +43,15 @@ WEIGHTS = "regime_weights"
 """Parameters of an engine: the state of each period, float64[T], and the posterior weight of each
 change point before each period, float64[states - 1, T]."""
 PERIODS = "prior_periods"
-"""The statistic: own_tk, then the sum of b_d alpha_dk, float64[2 T K]."""
+"""The statistic: n_tk (``counts`` below), then the sum of b_d alpha_dk, float64[2 T K]."""
 STRENGTH = 1.0
+"""c, the shape of the gamma prior of rates."""
 HELD = 8
-"""So many of the coefficients' first steps leave those of regimes at 0. Topics that know nothing of
-regimes tell best how sure the change points are: afterwards documents lean to their regime."""
+"""The first ``HELD`` steps of the coefficients leave those of regimes at 0. Topics that know
+nothing of regimes tell best how sure the change points are: later, documents lean to their
+regime."""
 NEVER = -1e300
+"""Logarithm of the weight of what cannot be: finite, so that sums of it are no NaN."""
 
 
 def initial_states(regimes: RegimeShape) -> np.ndarray:
@@ -58,8 +61,9 @@ def initial_states(regimes: RegimeShape) -> np.ndarray:
     states = np.zeros(periods)
     cut = 0
     for state in range(1, regimes.regimes):
-        wanted = before[-1] * state / regimes.regimes
-        nearest = int(np.argmin(np.abs(before - wanted)))
+        target = before[-1] * state / regimes.regimes
+        nearest = int(np.argmin(np.abs(before - target)))
+        # each state keeps at least one period
         cut = min(max(nearest, cut + 1), periods - regimes.regimes + state)
         states[cut:] = state
     return states
@@ -75,7 +79,10 @@ def regime_params(prior: PriorShape) -> dict[str, np.ndarray]:
 
 
 def columns_of_rows(prior: PriorShape, states: np.ndarray) -> np.ndarray:
-    """Find the column of lambda of each column of rows of covariates, int64[F'], -1: none."""
+    """Map columns of documents' rows to columns of lambda, int64[F'].
+
+    It is -1 for periods of the first state, the reference, which has no coefficients.
+    """
     regimes = prior.regimes
     assert regimes is not None
     of_periods = states[1:].astype(np.int64) + regimes.first - 1
@@ -87,21 +94,21 @@ def columns_of_rows(prior: PriorShape, states: np.ndarray) -> np.ndarray:
 def spread_coefficients(
     prior: PriorShape, coefficients: np.ndarray, states: np.ndarray
 ) -> np.ndarray:
-    """Return the coefficients of the columns of rows of covariates, float64[F', K]."""
-    nothing = np.zeros((1, coefficients.shape[1]))
-    padded = np.concatenate((coefficients, nothing))
+    """Return the coefficients of the columns of documents' rows, float64[F', K]."""
+    reference = np.zeros((1, coefficients.shape[1]))
+    padded = np.concatenate((coefficients, reference))  # column -1 is the last row
     return np.asarray(padded[columns_of_rows(prior, states)])
 
 
 def join_periods(
     prior: PriorShape, rows: CovariateRows, states: np.ndarray
 ) -> tuple[CovariateRows, np.ndarray]:
-    """Turn columns of periods into those of their states.
+    """Replace the columns of periods in documents' rows by those of their states.
 
     Returns
     -------
     tuple
-        The rows, and the period of each distinct one, int64[U]; -1: of none.
+        The rows, and the period of each distinct one, int64[U]; -1: no date.
     """
     regimes = prior.regimes
     assert regimes is not None
@@ -113,12 +120,12 @@ def join_periods(
     if _has_own_column(prior, regimes):
         periods[owner[rows.columns == last]] = -1
     columns = columns_of_rows(prior, states)[rows.columns]
-    known = columns >= 0
-    before = np.concatenate(([0], np.cumsum(known)))
+    has_column = columns >= 0
+    before = np.concatenate(([0], np.cumsum(has_column)))
     joined = rows._replace(
         indptr=before[rows.indptr],
-        columns=columns[known].astype(np.int32),
-        values=rows.values[known],
+        columns=columns[has_column].astype(np.int32),
+        values=rows.values[has_column],
     )
     return joined, periods
 
@@ -130,12 +137,12 @@ def _has_own_column(prior: PriorShape, regimes: RegimeShape) -> bool:
 
 
 @kernel
-def fill_gains(own: Doubles, due: Doubles, gains: Doubles) -> None:
+def fill_gains(counts: Doubles, exposure: Doubles, gains: Doubles) -> None:
     """Compute the gain of each run of periods: gains[t, u] of those from t to before u.
 
-    own, due: float64[T, K]; gains: float64[T, T + 1].
+    counts, exposure: float64[T, K], n_tk and e_tk; gains: float64[T, T + 1].
     """
-    periods, topics = own.shape
+    periods, topics = counts.shape
     has = np.empty(topics)
     expects = np.empty(topics)
     constant = STRENGTH * log(STRENGTH) - lgamma(STRENGTH)
@@ -145,8 +152,8 @@ def fill_gains(own: Doubles, due: Doubles, gains: Doubles) -> None:
         for end in range(begin, periods):
             gain = 0.0
             for k in range(topics):
-                has[k] += own[end, k]
-                expects[k] += due[end, k]
+                has[k] += counts[end, k]
+                expects[k] += exposure[end, k]
                 gain += lgamma(has[k]) + constant - has[k] * log(expects[k])
             gains[begin, end + 1] = gain
 
@@ -154,7 +161,10 @@ def fill_gains(own: Doubles, due: Doubles, gains: Doubles) -> None:
 def best_states(gains: np.ndarray, regimes: int) -> np.ndarray:
     """Divide the periods into the runs whose gains add up to most, float64[T].
 
-    gains: float64[T, T + 1], of which those of runs are read.
+    The dynamic program: best[s, u] is the largest sum of gains of s + 1 runs that cover the periods
+    before u, and before[s, u] is where the last of these runs begins.
+
+    gains: float64[T, T + 1] of ``fill_gains``.
     """
     periods = len(gains)
     best = np.full((regimes, periods + 1), NEVER)
@@ -166,6 +176,7 @@ def best_states(gains: np.ndarray, regimes: int) -> np.ndarray:
             place = int(np.argmax(totals))
             best[state, end] = totals[place]
             before[state, end] = state + place
+    # from the last run back to the first
     states = np.zeros(periods)
     end = periods
     for state in range(regimes - 1, 0, -1):
@@ -214,6 +225,7 @@ def weigh_changes(gains: np.ndarray, regimes: int) -> np.ndarray:
     """Compute the posterior weight of each change point, float64[regimes - 1, T]."""
     periods = len(gains)
     backward = np.full(gains.shape, NEVER)
+    # the gains of the same runs with time reversed
     for begin in range(periods):
         backward[begin, begin + 1 :] = gains[: periods - begin, periods - begin][::-1]
     ahead = np.empty((regimes, periods + 1))
@@ -239,20 +251,27 @@ def find_regimes(
     coefficients, states
         As they were while documents were counted.
     sums
-        float64[2 T K], the statistic.
+        float64[2 T K], the statistic ``PERIODS``.
+    excess
+        J / I of the regimes' term.
+
+    Returns
+    -------
+    States, float64[T], and weights, float64[regimes - 1, T].
     """
     regimes = prior.regimes
     assert regimes is not None
     topics = coefficients.shape[1]
-    own, due = sums.reshape(2, regimes.periods, topics)
+    counts, exposure = sums.reshape(2, regimes.periods, topics)
     changes = np.zeros((regimes.regimes, topics))
     changes[1:] = coefficients[regimes.columns]
-    due = due * exponentials(-changes)[states.astype(np.int64)]
-    whole = np.cumsum(due, axis=0)[-1]
-    all_own = np.cumsum(own, axis=0)[-1]
-    rate = np.divide(all_own, whole, out=np.zeros(topics), where=whole > 0)
+    exposure = exposure * exponentials(-changes)[states.astype(np.int64)]
+    total_exposure = np.cumsum(exposure, axis=0)[-1]
+    total_counts = np.cumsum(counts, axis=0)[-1]
+    # the prior of rates has the mean 1: the rate of the corpus
+    rate = np.divide(total_counts, total_exposure, out=np.zeros(topics), where=total_exposure > 0)
     gains = np.full((regimes.periods, regimes.periods + 1), NEVER)
-    fill_gains(own / excess, due * rate / excess, gains)
+    fill_gains(counts / excess, exposure * rate / excess, gains)
     return best_states(gains, regimes.regimes), weigh_changes(gains, regimes.regimes)
 
 
@@ -273,10 +292,16 @@ def exponentials(x: np.ndarray) -> np.ndarray:
 def move_regimes(
     prior: PriorShape, coefficients: np.ndarray, states: np.ndarray, new: np.ndarray
 ) -> None:
-    """Put the periods into new states, whose coefficients are the means of their periods'.
+    """Move the periods to new states, with the means of their periods' coefficients.
 
-    The first state is the reference, so what its periods have on average goes to the intercept.
-    ``coefficients`` and ``states`` change in place.
+    The first state is the reference, so the mean of its periods is added to the intercept.
+
+    Parameters
+    ----------
+    coefficients, states
+        They change in place.
+    new
+        float64[T], the new states.
     """
     regimes = prior.regimes
     assert regimes is not None

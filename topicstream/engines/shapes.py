@@ -20,11 +20,12 @@ class RegimeShape:
     Attributes
     ----------
     first
-        The column of the second regime, or of the second period in rows of covariates.
+        Column of the second regime among the coefficients, and of the second period in rows of
+        covariates. The first of each has no column.
     regimes
-        Their number.
+        Number of regimes.
     documents
-        int64[T], the documents of each period.
+        int64[T], the number of documents of each period.
     """
 
     first: int
@@ -49,26 +50,27 @@ class PriorShape:
     Attributes
     ----------
     names
-        Of the columns of x, the intercept first.
+        Names of the columns of x, the intercept first.
     term_of
         int64[F], the term of each column; 0 for the intercept.
     norms
-        float64[terms], the largest sum of a document's absolute numbers of each term.
+        float64[terms], the largest sum of absolute numbers that a document has of each term.
     patterns
-        Bound of the distinct rows x; 0: as many as there are documents.
+        Upper bound of the distinct rows x; 0: as many as there are documents.
     longest
-        Bound of the non-zero numbers of a row.
+        Upper bound of the non-zero numbers of a row.
     slope_sd, intercept_sd
         Standard deviations of the normal priors of the coefficients.
     learns_sd
-        Whether that of each term is learned; ``slope_sd`` is the first.
+        Whether the deviation of each term is learned, beginning with ``slope_sd``.
     mean_weight
         Weight of the documents' shares beside the likelihood of their topics.
     begin, begin_sd
         float64[F, K], float64[terms], the coefficients and deviations that training begins with,
         or None.
     regimes
-        Periods that are columns of rows of covariates, but share the coefficients of regimes.
+        Periods that are divided into regimes, or None. A document's row has a column for each
+        period, but all periods of a regime share one column of coefficients.
     """
 
     names: tuple[str, ...]
@@ -109,15 +111,27 @@ class PriorShape:
 class Shape:
     """The size of the training problem.
 
-    docs, words, cells, tokens: of the training part; topics: K; weighted: cells are real-valued.
-
-    axes   ids of the other axes of the corpus; ``bare``: of an axis that topics are named after,
-           the cells of documents that have no id (not there: not counted); ``rows`` documents with
-           a row in a table over documents (removed and empty ones keep theirs; 0: as many as
-           ``docs``)
-    seeds  pseudo-counts of seed words: constants of the table ``phi``, which rows and totals of a
-           visit have in them
-    covariates  what the documents' alpha depends on; None: alpha is the same for all
+    Attributes
+    ----------
+    docs, words, cells, tokens
+        Sizes of the training part of the corpus.
+    topics
+        Number of topics, K.
+    weighted
+        Whether cells are real-valued.
+    axes
+        Number of ids of each other axis of the corpus.
+    rows
+        Documents with a row in a table over documents: removed and empty ones keep theirs. 0: as
+        many as ``docs``.
+    bare
+        Of each axis that topics are named after, the cells of documents without an id. An axis
+        that is missing was not counted.
+    seeds
+        Pseudo-counts of seed words: constants of the table ``phi``, which are part of the rows and
+        totals that a visit sees.
+    covariates
+        The covariates that the documents' alpha depends on. None: alpha is the same for all.
     """
 
     docs: int
@@ -156,12 +170,18 @@ class Shape:
 class BlockShape:
     """The largest sizes over the blocks of a grid, which buffers must hold.
 
-    axes           of each other axis (``Corpus.grid(axes=...).axes``): most rows of a block, most
-                   entries, of a document
-    longest        cells of the longest document; 0: not known
-    table_entries  most non-zero entries that a packed table of the whole corpus can have; 0: not
-                   known
-    heaviest       tokens of the most frequent word; 0: not known
+    Attributes
+    ----------
+    docs, cells, tokens, words
+        Most documents, cells, tokens and different words of a block.
+    longest
+        Cells of the longest document; 0: not known.
+    table_entries
+        Most non-zero entries that a packed table of the whole corpus can have; 0: not known.
+    heaviest
+        Tokens of the most frequent word; 0: not known.
+    axes
+        Sizes on each other axis (``Corpus.grid(axes=...).axes``).
     """
 
     docs: int
@@ -174,7 +194,7 @@ class BlockShape:
     axes: Mapping[str, AxisShape] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, block: Block) -> BlockShape:
+    def measure(cls, block: Block) -> BlockShape:
         """Measure one block."""
         axes = {
             name: AxisShape(
@@ -192,10 +212,14 @@ class BlockShape:
 
         An integer ``axis`` is a fixed number of rows.
         """
-        if axis is None or isinstance(axis, int):
-            return int(axis or 0)
-        if axis in (WORDS, DOCUMENTS):
-            return self.words if axis == WORDS else self.docs
+        if axis is None:
+            return 0
+        if isinstance(axis, int):
+            return axis
+        if axis == WORDS:
+            return self.words
+        if axis == DOCUMENTS:
+            return self.docs
         return self.axes[axis].rows
 
     @property
@@ -235,7 +259,7 @@ class ArraySpec:
     per: str
     dtype: str
     width: int = 0
-    limit: Any = None  # per "block": callable (BlockShape) -> most entries
+    limit: Any = None
     below: int = 0
     ends: bool = False
     total: Any = None
@@ -249,8 +273,10 @@ class ArraySpec:
             return not self.ends
         if self.below and int(array.max()) >= self.below:
             return False
-        if self.ends and not (array[0] == 0 and bool((np.diff(array) >= 0).all())):
-            return False
+        if self.ends:
+            ascends = array[0] == 0 and bool((np.diff(array) >= 0).all())
+            if not ascends:
+                return False
         ptr = before.get("ptr")
         return ptr is None or len(array) == int(ptr[-1])
 
@@ -265,9 +291,14 @@ class ArraySpec:
 class Buffer(NamedTuple):
     """An array that a visit works on.
 
-    shape, dtype   of the array
-    keep           whether it stays as it is until the round ends: what sparse deltas are made of
-    part           entries that are enough where ``Out.merge`` takes a delta in parts; 0: all
+    Attributes
+    ----------
+    shape, dtype
+        Shape and type of the array.
+    keep
+        Whether it stays as it is until the round ends, as arrays of sparse deltas must.
+    part
+        Entries that are enough where ``Out.merge`` takes a delta in parts; 0: all.
     """
 
     shape: int | tuple[int, ...]

@@ -170,7 +170,7 @@ def new_out(engine: Engine, block: Block) -> Out:
 
     Processes and machines elsewhere use it.
     """
-    shape = BlockShape.of(block)
+    shape = BlockShape.measure(block)
     delta = {}
     for name, spec in engine.tables.items():
         if spec.delta == "dense":

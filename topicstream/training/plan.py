@@ -214,13 +214,13 @@ class TableBytes:
         work = workspace_bytes(engine, block)
         self.scratch = work.visit
         dense = sum(size.delta for size in every.values())
-        self.delta = dense + work.kept  # of a block
-        self.merged = dense + work.parts  # of a visit whose deltas merge
+        self.delta = dense + work.deltas  # of a block
+        self.merged = dense + work.delta_parts  # of a visit whose deltas merge
         # of a block, what waits though deltas merge: those without a quantum
         merging = {name for name, spec in specs.items() if spec.quantum(float(shape.tokens))}
         self.waiting = sum(size.delta for name, size in every.items() if name not in merging)
         if any(specs[name].delta == "sparse" for name in specs.keys() - merging):
-            self.waiting += work.kept
+            self.waiting += work.deltas
             self.merged = dense
         self.ranges = max((every[name].merging.range for name in merging), default=0)
         self.buffers = sum(every[name].merging.fixed for name in merging)

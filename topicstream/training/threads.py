@@ -131,7 +131,7 @@ class Threads(Executor):
             room = self.rounds[name].slot(slot, ids[name])
             if room is not None:
                 delta[name] = room
-        shape = BlockShape.of(block)
+        shape = BlockShape.measure(block)
         stats = new_stats(self.engine)
         keep = self._space.keep[slot] if self._waits else buffers.kept
         state = new.buffers(shape, buffers.state) if new is not None else {}

@@ -45,16 +45,16 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.engines.covariates import (
-    alphas_of,
     count_prior,
     count_topics,
+    covariate_rows,
+    fill_alphas,
     is_counted,
     passes_since,
     prior_params,
     prior_stats,
     prior_workspace,
     round_stats,
-    rows_of,
     step_coefficients,
 )
 from topicstream.engines.gibbs.buckets import Draws
@@ -158,17 +158,17 @@ def count_moves(
     return _tally(first, work, moves)  # type: ignore[no-any-return]
 
 
-# one state of the chain is about 1 % of perplexity behind the mean of a few
+# samples of the chain: one state is about 1 % of perplexity behind the mean of a few
 # (docs/internals/decisions/sampler-priors.md)
 SAMPLES = 5
-DOCUMENTS = 512  # whose topics are counted at a time for the coefficients of covariates
-LARGE_TABLE = 30_000_000  # entries; of more, the sum of samples would take hundreds of megabytes
-# with so many topics 200 passes do not bring the random start to the perplexity of seed documents
+# documents whose topics are counted at a time for the coefficients of covariates
+DOCUMENTS = 512
+# entries of a table from which on the sum of samples would take hundreds of megabytes
+LARGE_TABLE = 30_000_000
+# topics from which on 200 passes do not bring the random start to the perplexity of seed documents
 # (docs/internals/decisions/starts.md)
 MANY = 500
-
-
-# of the start `best`: the chain mends what fewer tries leave, for less time
+# tries of the start `best`: the chain mends what fewer tries leave, in less time
 TRIES = 3
 
 
@@ -235,9 +235,16 @@ class Chain(Engine):
     params
         alpha float64[K]; beta float64[1]; passes float64[1], the passes done.
     stats
-        loglik: sum over tokens of log p(w | d), the normaliser of the token's draw (token
-        excluded); draws: by bucket (s, r, q); kept: draws of the old topic; documents: their number
-        and the sum of their topics; doc_loglik: log p(z) under alpha.
+        loglik
+            Sum over tokens of log p(w | d), the normaliser of the token's draw (token excluded).
+        draws
+            Draws by bucket (s, r, q).
+        kept
+            Draws of the old topic.
+        documents
+            Number of documents, and the sum of their numbers of topics.
+        doc_loglik
+            log p(z) under alpha.
 
     References
     ----------
@@ -256,15 +263,15 @@ class Chain(Engine):
         real_cells=False,
         tol=0.0,
     )
-    _warned = False  # of priors at a bound
+    _warned = False  # whether the user was told of priors at a bound
 
     def __init__(self, shape: Shape, options: GibbsOptions) -> None:
         super().__init__(shape, options)
         if shape.weighted:
             raise InputError(
                 f"{self.name} assigns a topic to every token and needs whole counts, but the "
-                f"corpus has real-valued "
-                "cells; train it with a message-passing engine such as sparse-bp"
+                "corpus has real-valued cells; train it with a message-passing engine such as "
+                "sparse-bp"
             )
         if shape.seeds is not None and not shape.seeds.whole:
             raise UsageError(
@@ -286,16 +293,17 @@ class Chain(Engine):
     @property
     def samples(self) -> range:
         """Return the passes after which the counts are added up (``TableSpec.samples``)."""
-        o = self.options
-        many = o.samples
-        if many is None:
+        options = self.options
+        samples = options.samples
+        if samples is None:
             large = self.shape.words * self.shape.topics > LARGE_TABLE
-            many = 0 if large else SAMPLES
-        length = many * o.sample_every
-        if o.burn_in is None:
-            return range(o.sample_every - length, 1, o.sample_every)
-        first = max(o.burn_in, 1)
-        return range(first, first + length, o.sample_every)
+            samples = 0 if large else SAMPLES
+        length = samples * options.sample_every
+        if options.burn_in is None:
+            # passes before the last one, as numbers up to 0
+            return range(options.sample_every - length, 1, options.sample_every)
+        first = max(options.burn_in, 1)
+        return range(first, first + length, options.sample_every)
 
     @property
     def state(self) -> Mapping[str, ArraySpec]:
@@ -325,15 +333,17 @@ class Chain(Engine):
         return params | prior_params(self.shape.covariates, params["alpha"])
 
     def priors(self, visit: Visit, out: Out) -> tuple[np.ndarray, np.ndarray]:
-        """Return alpha of the documents: rows float64[A, >= K], and each document's, int32[D].
+        """Return alpha of the documents: its rows and the row of each document.
 
-        Without covariates all have the same.
+        Returns
+        -------
+        float64[A, >= K], one row without covariates, and int32[D].
         """
         if self.shape.covariates is None:
             return visit.params["alpha"][None], np.zeros(visit.block.n_docs, np.int32)
-        rows = rows_of(visit.block)
+        rows = covariate_rows(visit.block)
         alphas = out.array("priors", (len(rows.indptr) - 1, padded(self.shape.topics)))
-        return alphas_of(self.shape.covariates, rows, visit.params, alphas), rows.pattern
+        return fill_alphas(self.shape.covariates, rows, visit.params, alphas), rows.pattern
 
     def _count_prior(self, visit: Visit, out: Out) -> None:
         """Add the topics of a block's documents to the statistics of their priors."""
@@ -342,17 +352,17 @@ class Chain(Engine):
         ):
             return
         block = visit.block
-        rows = rows_of(block)
+        rows = covariate_rows(block)
         ends = np.concatenate(([0], np.cumsum(block.counts)))[block.indptr]
         alphas = out.array("priors", (len(rows.indptr) - 1, padded(self.shape.topics)))
         theta = out.array("documents by topic")
         for first in range(0, block.n_docs, DOCUMENTS):
             last = min(first + DOCUMENTS, block.n_docs)
             count_topics(ends[first : last + 1], out.state["z"], theta)
-            some = rows._replace(pattern=rows.pattern[first:last])
+            part = rows._replace(pattern=rows.pattern[first:last])
+            counts = theta[: last - first]
             held = self.options.prior_pull > 0.0
-            of_some = theta[: last - first]
-            count_prior(self.shape, some, of_some, None, alphas, out.stats, visit.params, held)
+            count_prior(self.shape, part, counts, None, alphas, out.stats, visit.params, held)
         round_stats(self.shape, out.stats)
 
     @property
@@ -364,10 +374,8 @@ class Chain(Engine):
         by 2^26 / K, so that 512 MB do for a thousand topics.
         """
         cells = min(max(self.shape.cells // 32, 1 << 16), 1 << 18)
-        return replace(
-            super().layout,
-            block_cells=max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12),
-        )
+        cells = min(cells, (1 << 26) // padded(self.shape.topics))
+        return replace(super().layout, block_cells=max(cells, 1 << 12))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         """Declare the arrays for draws and moves: two changes for a moved token."""
@@ -383,11 +391,13 @@ class Chain(Engine):
         }
 
     def _prior_workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        """Declare the arrays for priors of documents, none without covariates."""
         if self.shape.covariates is None:
             return {}
         theta = Buffer((min(block.docs, DOCUMENTS), self.shape.topics), "float32")
-        own = {"documents by topic": theta, "ends of documents": Buffer(2 * block.cells, "int64")}
-        return own | prior_workspace(self.shape, block, "float64")
+        ends = Buffer(2 * block.cells, "int64")
+        counts = {"documents by topic": theta, "ends of documents": ends}
+        return counts | prior_workspace(self.shape, block, "float64")
 
     def start(self, visit: Visit, out: Out) -> None:
         """Draw a random topic for each token, or one from the seed topics.
@@ -402,11 +412,10 @@ class Chain(Engine):
         draws = Draws(key.seed, key.pass_number, block.first_doc)
         if "phi" in visit.rows:
             seeds = visit.rows["phi"]
+            inverse = 1.0 / np.maximum(visit.totals["phi"][:k], 1e-300)
             seeded_topics(
                 block.cells,
-                SeedRows(
-                    seeds.base, seeds.index, 1.0 / np.maximum(visit.totals["phi"][:k], 1e-300)
-                ),
+                SeedRows(seeds.base, seeds.index, inverse),
                 visit.params["alpha"],
                 draws,
                 np.zeros((2, k)),
@@ -459,18 +468,22 @@ class Chain(Engine):
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
         """Redraw every token's topic in place in ``out.state["z"]``.
 
-        n_t: float64[K], tokens of each topic;  figures: float64[12] for log p(w | d) summed, draws
-        from s, r, q, draws of the old topic, documents, their topics, log p(z), tokens, and three
-        more.
+        Parameters
+        ----------
+        n_t
+            float64[K], tokens of each topic.
+        figures
+            float64[12], zeros, to be filled: the sum of log p(w | d), draws from s, r and q, draws
+            of the old topic, documents, the sum of their topics, log p(z), tokens, and three
+            numbers for the kernel's own use.
         """
         raise NotImplementedError(f"{type(self).__name__}.sweep")
 
     def entry_bytes(self, block: BlockShape) -> int:
         """Bound the bytes of a packed entry in a block."""
         seeded = int(self.shape.seeds.weight.max()) if self.shape.seeds is not None else 0
-        return entry_bytes(
-            (block.heaviest or int(self.shape.tokens)) + block.tokens + seeded, self.shape.topics
-        )
+        heaviest = block.heaviest or int(self.shape.tokens)
+        return entry_bytes(heaviest + block.tokens + seeded, self.shape.topics)
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         params = end.params
@@ -479,19 +492,27 @@ class Chain(Engine):
         figures = self._figures(end, n_k)
         params["passes"] += 1
         first_alpha = self.initial_params()["alpha"]
-        pull = self.options.prior_pull
-        held = Pull(float(first_alpha[0]), pull, pull)
+        rate = self.options.prior_pull
+        pull = Pull(float(first_alpha[0]), rate, rate)
         since = passes_since(end.key.pass_number, self.options.learn_after)
-        figures |= step_coefficients(self.shape, params, stats, first_alpha, since, pull=held)
+        figures |= step_coefficients(self.shape, params, stats, first_alpha, since, pull=pull)
         figures |= self._learn_priors(end, n_k, float(first_alpha[0]))
         figures["alpha_sum"] = float(params["alpha"].sum())
         figures["beta"] = float(params["beta"][0])
         return figures
 
     def _figures(self, end: PassEnd, n_k: np.ndarray) -> dict[str, float]:
-        """Compute the figures of a pass, once its tokens are found to be those of the corpus.
+        """Compute the figures of a pass, and check that it drew every token.
 
-        n_k: float64[K], tokens of each topic.
+        Parameters
+        ----------
+        n_k
+            float64[K], tokens of each topic.
+
+        Raises
+        ------
+        TopicsError
+            Tokens of the pass, of the table and of the corpus differ.
         """
         stats = end.stats
         counts = stats["phi.counts"]
@@ -500,8 +521,8 @@ class Chain(Engine):
         if n_k.sum() != self.shape.tokens or tokens != self.shape.tokens:
             raise TopicsError(
                 f"{self.name}: {tokens:.0f} tokens were drawn and {n_k.sum():.0f} stand in the "
-                f"table, but the corpus has "
-                f"{self.shape.tokens:.0f}; the last checkpoint is intact, report this"
+                f"table, but the corpus has {self.shape.tokens:.0f}; the last checkpoint is "
+                "intact, report this"
             )
         beta = float(end.params["beta"][0])
         joint = float(stats["doc_loglik"][0]) + words_loglik(
@@ -512,6 +533,7 @@ class Chain(Engine):
                 stats["phi.constants"], n_k, beta, beta * self.shape.words
             )
         draws = stats["draws"] / max(tokens, 1.0)
+        (documents, topics_sum) = stats["documents"].tolist()
         return {
             "joint_loglik": joint,
             "joint_loglik_per_token": joint / max(tokens, 1.0),
@@ -521,40 +543,50 @@ class Chain(Engine):
             "draws_kept": float(stats["kept"][0]) / max(tokens, 1.0),
             "table_bytes": float(stats["phi.bytes"][0]),
             "topics_per_word": float(times.sum()) / max(self.shape.words, 1),
-            "topics_per_document": float(stats["documents"][1])
-            / max(float(stats["documents"][0]), 1.0),
+            "topics_per_document": topics_sum / max(documents, 1.0),
         }
 
     def _learn_priors(self, end: PassEnd, n_k: np.ndarray, first_alpha: float) -> dict[str, float]:
-        """Fit the priors to the counts of the pass, where this is a pass that learns them.
+        """Fit the priors to the counts of the pass, if it is one that learns them.
+
+        Parameters
+        ----------
+        n_k
+            float64[K], tokens of each topic.
+        first_alpha
+            Alpha that training began with, of each topic.
 
         Returns
         -------
         dict
             ``priors_held``, how many of them are at a bound; empty where nothing was learned.
         """
-        o = self.options
+        options = self.options
         params = end.params
         stats = end.stats
-        after = int(params["passes"][0]) - o.learn_after
-        if not o.learn_priors or after <= 0 or after % o.learn_every:
+        after = int(params["passes"][0]) - options.learn_after
+        if not options.learn_priors or after <= 0 or after % options.learn_every:
             return {}
-        bounds = o.prior_low, o.prior_high
+        low = options.prior_low
+        high = options.prior_high
         documents = (
             topic_counts(stats["topic_bins"], self.shape.topics),
             length_counts(stats["lengths"]),
         )
-        rate = o.prior_pull * float(stats["documents"][0])
+        rate = options.prior_pull * float(stats["documents"][0])
         pull = Pull(first_alpha, rate, rate)
-        if self.shape.covariates is None:  # else each document has its own, from the coefficients
-            params["alpha"][:] = fit_alpha(params["alpha"], *documents, digamma_rise, *bounds, pull)
+        # with covariates each document has an alpha of its own, from the coefficients
+        if self.shape.covariates is None:
+            params["alpha"][:] = fit_alpha(
+                params["alpha"], *documents, digamma_rise, low, high, pull
+            )
         words = Histogram(stats["phi.times"], stats["phi.counts"])
         params["beta"][0] = fit_beta(
-            float(params["beta"][0]), words, 1.0, n_k, self.shape.words, digamma_rise, *bounds
+            float(params["beta"][0]), words, 1.0, n_k, self.shape.words, digamma_rise, low, high
         )
-        at_bound = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
+        at_bound = int(np.isin([*params["alpha"], *params["beta"]], (low, high)).sum())
         if at_bound and not self._warned:
             self._warned = True
-            where = f"{o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"
-            end.say(f"warning: {at_bound} learned priors are at a bound, {where}")
+            bounds = f"{low:g} or {high:g} (--prior-low, --prior-high)"
+            end.say(f"warning: {at_bound} learned priors are at a bound, {bounds}")
         return {"priors_held": float(at_bound)}

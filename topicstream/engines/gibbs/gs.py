@@ -209,6 +209,14 @@ class GibbsSampling(Chain):
     Blocks of one round do not see each other's moves (AD-LDA). At round width 1 the chain is the
     exact sampler. Parameters and attributes: see ``Chain``.
 
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = GibbsSampling(shape, GibbsSampling.Options())
+    >>> engine.state["z"].dtype  # what is stored of a token
+    'uint8'
+
     References
     ----------
     Griffiths & Steyvers (2004). Finding scientific topics. PNAS 101, 5228-5235. Eq. (5).
@@ -242,7 +250,7 @@ class GibbsSampling(Chain):
         key = visit.key
         stats = out.stats
         dense = out.array("dense rows")
-        whole = out.array("document topics")
+        document = out.array("document topics")
         beta = float(params["beta"][0])
         self._spread(visit.rows["phi"], dense, out)
         sweep(
@@ -250,7 +258,7 @@ class GibbsSampling(Chain):
             out.state["z"],
             dense,
             TopicWeights(n_t, out.array("coefficients"), out.array("sums")),
-            DocumentTopics(whole[0], whole[1]),
+            DocumentTopics(document[0], document[1]),
             Priors(params["alpha"], beta, beta * self.shape.words),
             Draws(key.seed, key.pass_number, block.first_doc),
             Results(stats["topic_bins"], stats["lengths"], figures),

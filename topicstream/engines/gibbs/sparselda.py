@@ -33,6 +33,14 @@ class SparseLDA(Chain):
     (AD-LDA). At round width 1 the chain is the exact collapsed sampler. Parameters and attributes:
     see ``Chain``.
 
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = SparseLDA(shape, SparseLDA.Options(samples=3, sample_every=10))
+    >>> list(engine.samples)  # passes that are averaged, counted back from the last one
+    [-20, -10, 0]
+
     References
     ----------
     Yao, Mimno & McCallum (2009). Efficient methods for topic model inference on streaming document
@@ -81,23 +89,22 @@ class SparseLDA(Chain):
         size = entry_bytes(phi.largest + int(tokens.max(initial=0)), k)
         arena = out.array("arena", entries + READ_PAST, f"u{size}")
         phi.copy(0, block.n_words, start, arena)
-        real = out.array("coefficients")
-        whole = out.array("document topics")
+        coefficients = out.array("coefficients")
+        document = out.array("document topics")
         alphas, row_of = self.priors(visit, out)
         beta = float(params["beta"][0])
         stray = sweep_tokens(
             block.cells,
             out.state["z"],
             WordRows(start, length, arena, phi.bits),
-            Topics(n_t, real[0], real[1]),
-            DocumentTopics(whole[0], whole[1], whole[2]),
+            Topics(n_t, coefficients[0], coefficients[1]),
+            DocumentTopics(document[0], document[1], document[2]),
             Priors(alphas, row_of, beta, beta * self.shape.words),
             Draws(key.seed, key.pass_number, block.first_doc),
             Results(stats["topic_bins"], stats["lengths"], figures),
         )
         if stray >= 0:
             raise TopicsError(
-                f"{self.name}: block {block.index}, token {stray}: its topic is not in the "
-                f"table, so block memory and table "
-                "do not belong together; start over with --force"
+                f"{self.name}: block {block.index}, token {stray}: its topic is not in the table, "
+                "so the stored topics and the table do not belong together; start over with --force"
             )

@@ -378,7 +378,20 @@ def rescale(theta: Floats, at: int, width: int, n_d: float) -> None:
 class ATBP(TinyEngine):
     """Asynchronous tiny belief propagation (``atbp``).
 
-    No messages are stored, and the change of each block is added to phi at once.
+    No messages are stored, and phi changes at the end of each round. Parameters and attributes: see
+    ``TinyEngine``.
+
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = ATBP(shape, ATBP.Options())
+    >>> engine.state["theta"].width  # numbers that are stored of a document
+    112
+
+    References
+    ----------
+    Zeng, Liu & Cao (2012). Memory-efficient topic modeling. arXiv:1206.1147. Fig. 3.
     """
 
     name = "atbp"
@@ -393,18 +406,17 @@ class ATBP(TinyEngine):
         theta = self.theta_of(visit, out)
         (alpha, beta) = self.priors(visit, out)
         if self.sweeps:
-            nowhere = np.zeros((0, len(alpha)), np.float32)
-            self.assign(
-                visit, out, theta, (alpha, beta), self.sweeps, self.options.fold_tol, nowhere
-            )
-        prior, of, spread = self.word_priors(visit, beta, out)
+            no_delta = np.zeros((0, len(alpha)), np.float32)
+            tol = self.options.fold_tol
+            self.assign(visit, out, theta, (alpha, beta), self.sweeps, tol, no_delta)
+        prior, prior_row, spread = self.word_priors(visit, beta, out)
         sums = totals if self.shape.seeds is None else totals - self.shape.seeds.totals
         lam = out.array("lam")
         lam[:] = sums
         lam[self.shape.topics :] = 1e30  # padding never decides when 1/lam is renewed
         out.stats["loglik"][0] = sweep(
             block.cells,
-            Rows(phi.base, phi.counts, prior, of, alpha, spread),
+            Rows(phi.base, phi.counts, prior, prior_row, alpha, spread),
             lam,
             float(sums.sum()),
             theta,
@@ -417,23 +429,29 @@ class ATBP(TinyEngine):
     def word_priors(
         self, visit: Visit, beta: float, out: Out
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Compute the priors of the block's words (see ``sweep``).
+        """Compute the priors of the block's words.
 
         The share that is shrunk for a cell must not contain the pseudo-counts of seed words.
         Otherwise phi would have to fall below zero to make up for them.
+
+        Returns
+        -------
+        ``words``, ``of`` and ``spread`` of ``Rows``.
         """
         seeds = self.shape.seeds
         width = padded(self.shape.topics)
-        of = out.array("row of prior")
-        of[:] = 0
+        prior_row = out.array("row of prior")
+        prior_row[:] = 0
         spread = np.full(width, self.shape.words * beta, np.float32)
-        seeded, which = (
-            (np.zeros(0, np.int64),) * 2 if seeds is None else seeds.find(visit.block.vocab)
-        )
+        if seeds is None:
+            prior = out.array("priors", (1, width))
+            prior[:] = beta
+            return prior, prior_row, spread
+        seeded, entries = seeds.find(visit.block.vocab)
         prior = out.array("priors", (1 + len(seeded), width))
         prior[:] = beta
-        if seeds is not None:
-            seeds.add(prior, 1 + np.arange(len(seeded)), which)
-            of[seeded] = 1 + np.arange(len(seeded))
-            spread += seeds.totals.astype(np.float32)
-        return prior, of, spread
+        own_rows = 1 + np.arange(len(seeded))
+        seeds.add(prior, own_rows, entries)
+        prior_row[seeded] = own_rows
+        spread += seeds.totals.astype(np.float32)
+        return prior, prior_row, spread

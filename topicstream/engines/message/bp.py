@@ -28,12 +28,12 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.covariates import rows_of
+from topicstream.engines.covariates import covariate_rows
 from topicstream.engines.message import messages
 from topicstream.engines.message.messages import CELL, NOTHING, TOKEN
 from topicstream.engines.message.priors import Learning, reach_option
 
-START_ROUNDS = 3
+START_ROUNDS = 3  # inner iterations of the first messages under seed topics
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ class DenseMessages(Learning):
         self.count_for_priors(visit, thetas, out, None, alphas)
 
     def _priors(self, visit: Visit, alphas: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return alpha as the kernel takes it, with the row of each document."""
+        """Return alpha as the kernel takes it, float32[A, padded(K)], and the documents' rows."""
         if alphas is not None:
-            return alphas, rows_of(visit.block).pattern
+            return alphas, covariate_rows(visit.block).pattern
         alpha = np.zeros((1, padded(self.shape.topics)), np.float32)
         alpha[0, : self.shape.topics] = visit.params["alpha"]
         return alpha, np.zeros(visit.block.n_docs, np.int32)
@@ -190,6 +190,19 @@ class BeliefPropagation(DenseMessages):
 
     A cell's message comes from all other cells: its share x mu is left out of theta, phi and lam
     (eq. 7). See ``DenseMessages``.
+
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = BeliefPropagation(shape, BeliefPropagation.Options(schedule="sync"))
+    >>> engine.tables["phi"].rule.name
+    'REPLACE'
+
+    References
+    ----------
+    Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on
+    Pattern Analysis and Machine Intelligence 35(5), 1121-1134. Eq. (7), Fig. 3.
     """
 
     name = "bp"
@@ -204,6 +217,14 @@ class ZeroOrderCollapsedVariational(DenseMessages):
     A token's message comes from all other tokens. The tokens of a cell share one message, since
     they differ only by the order of update. So one of the cell's x tokens is left out of the sums,
     which weight it by x. See ``DenseMessages``.
+
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = ZeroOrderCollapsedVariational(shape, DenseOptions(alpha=0.1))
+    >>> engine.state["messages"].width  # numbers that are stored of a cell
+    100
 
     References
     ----------
@@ -221,6 +242,19 @@ class SimplifiedBeliefPropagation(DenseMessages):
 
     The messages leave nothing out (eq. 21). With ``--schedule sync`` a pass is one turn of the loop
     of the paper's Fig. 4. See ``DenseMessages``.
+
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = SimplifiedBeliefPropagation(shape, DenseOptions())
+    >>> engine.exclude == NOTHING
+    True
+
+    References
+    ----------
+    Zeng, Cheung & Liu (2013). Learning topic models by belief propagation. IEEE Transactions on
+    Pattern Analysis and Machine Intelligence 35(5), 1121-1134. Eq. (21), Fig. 4.
     """
 
     name = "sibp"

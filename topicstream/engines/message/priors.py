@@ -32,15 +32,15 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.engines.covariates import (
-    alphas_of,
     count_prior,
+    covariate_rows,
+    fill_alphas,
     is_counted,
     passes_since,
     prior_params,
     prior_stats,
     prior_workspace,
     round_stats,
-    rows_of,
     step_coefficients,
 )
 from topicstream.numeric.kernels.arrays import Cells, Doubles, Floats, Int, Ints, Longs
@@ -48,17 +48,19 @@ from topicstream.numeric.kernels.dirichlet import Histogram, Pull, Rise, fit_alp
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits
 
+# bins of counts: four an octave, from 2^LOWEST on. A float32 without its last _SHIFT bits has the
+# exponent and two bits of the mantissa, which is the number of its bin plus _FIRST
 LOWEST = -16
 OCTAVES = 48
 BINS = OCTAVES * 4
-SAYS_LITTLE = 35.0  # tokens a document
 _SHIFT = 21
 _FIRST = (127 + LOWEST) * 4
-SAMPLE = np.uint64(16)
-REACH = 10.0
-MOST = 30.0  # that alpha is pulled to, over all topics
-# beta of the model, 0 until it is learned. Training needs the larger one: with this, topics of few
-# documents part too early (docs/internals/decisions/seen-words.md)
+SAMPLE = np.uint64(16)  # one word in so many is counted
+SAYS_LITTLE = 35.0  # tokens of a mean document below which alpha is pulled less from above
+REACH = 10.0  # factor of its initial value that a prior stays within, by default
+MOST = 30.0  # largest sum of alpha over all topics that a pull holds it at
+# parameter: beta of the model, 0 until it is learned. Training needs the larger ``beta``: with this
+# one, topics of few documents part too early (docs/internals/decisions/seen-words.md)
 SEEN_BETA = "seen_beta"
 
 
@@ -147,25 +149,33 @@ def count_words(
 def expected_rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Compute E[psi(n + prior) - psi(prior)] over counts n with the given means.
 
-    n are whole numbers whose means are ``counts`` (float64[n]). prior: float64[..., 1], the result:
-    [..., n].
+    A mean does not say how the whole numbers n spread about it. They are taken to spread as little
+    as they can, over the two whole numbers next to it. Between these the value is linear, and
+    psi(n + 1 + prior) - psi(n + prior) = 1 / (n + prior).
 
-    A mean says nothing of how n lies about it; taken is the least possible, the two whole numbers
-    next to it. Between them the value is linear, and psi(n + 1 + prior) - psi(n + prior) = 1 / (n
-    + prior).
+    Parameters
+    ----------
+    counts
+        float64[n], means of counts.
+    prior
+        float64[..., 1].
+
+    Returns
+    -------
+    float64[..., n]
     """
-    whole = np.floor(counts)
-    rise = (counts - whole) / (whole + prior)
-    many = whole > 0.0
-    rise[..., many] += psi(whole[many] + prior) - psi(prior)
+    floors = np.floor(counts)
+    rise = (counts - floors) / (floors + prior)
+    positive = floors > 0.0
+    rise[..., positive] += psi(floors[positive] + prior) - psi(prior)
     return np.asarray(rise)
 
 
 def without_first_tokens(share: float) -> Rise:
     """Build an ``expected_rise`` that leaves out the first token of each word.
 
-    It is drawn from beta whatever beta is, since only words that occur are in the vocabulary; a
-    new document's words have occurred. ``share``: words a non-zero count.
+    A word is in the vocabulary because it occurs, so its first token says nothing of beta. The
+    words of a new document have occurred before. ``share``: words per non-zero count.
     """
 
     def rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -184,8 +194,8 @@ def document_counts(
     return Histogram(times[:, used], values[used]), Histogram(length_bins, values)
 
 
-def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
-    """Compute a gamma prior on alpha with ``strength`` a document.
+def pull_by_length(lengths: Histogram, strength: float, mean: float) -> Pull:
+    """Compute a gamma prior on alpha with the weight ``strength`` per document.
 
     A short document says little of alpha. So for topics that ask for less than ``mean`` the rate
     falls with the square of the documents' mean length below SAYS_LITTLE tokens.
@@ -198,26 +208,33 @@ def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
 
 def reach_option() -> Any:
     """Create the option ``prior_reach``."""
-    help = "With --learn-priors: keep each prior within this factor of its initial value."
-    return option(REACH, help, min=1.0, max=1e6, advanced=True, decided=True)
+    text = "With --learn-priors: keep each prior within this factor of its initial value."
+    return option(REACH, text, min=1.0, max=1e6, advanced=True, decided=True)
 
 
 def count_at_bounds(values: np.ndarray, began: float, reach: float) -> int:
-    """Count the learned priors that are at a bound."""
-    return int(
-        ((values <= began / reach * (1 + 1e-9)) | (values >= began * reach * (1 - 1e-9))).sum()
-    )
+    """Count the learned priors that are at a bound.
+
+    ``began`` is their initial value, and ``reach`` the factor of it that bounds them.
+    """
+    at_low = values <= began / reach * (1 + 1e-9)
+    at_high = values >= began * reach * (1 - 1e-9)
+    return int((at_low | at_high).sum())
 
 
 class Learning(Engine):
     """Base class of engines that can learn their priors.
 
     ``learn_priors`` switches it on, and ``prior_reach`` bounds the priors.
+
+    Attributes
+    ----------
+    learns_after
+        Passes before priors are learned.
     """
 
-    _warned = False
+    _warned = False  # whether the user was told of priors at a bound
     learns_after = 0
-    """Passes before the priors are learned."""
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -251,12 +268,17 @@ class Learning(Engine):
         return seen if seen > 0.0 else super().model_beta(params)
 
     def document_priors(self, visit: Visit, out: Out) -> np.ndarray | None:
-        """Return alpha of a block's distinct rows of covariates, float32[U, padded(K)], or None."""
+        """Return alpha of a block's distinct rows of covariates.
+
+        Returns
+        -------
+        float32[U, padded(K)], or None without covariates.
+        """
         if self.shape.covariates is None:
             return None
-        rows = rows_of(visit.block)
-        shape = len(rows.indptr) - 1, padded(self.shape.topics)
-        return alphas_of(self.shape.covariates, rows, visit.params, out.array("priors", shape))
+        rows = covariate_rows(visit.block)
+        shape = (len(rows.indptr) - 1, padded(self.shape.topics))
+        return fill_alphas(self.shape.covariates, rows, visit.params, out.array("priors", shape))
 
     def count_for_priors(
         self,
@@ -269,13 +291,20 @@ class Learning(Engine):
         """Add a block to the histograms, if priors are learned.
 
         They count the documents' topics (``count_documents``) and the block's share of the sampled
-        rows of phi, without the pseudo-counts of seed words. ``alphas`` (``document_priors``):
-        documents count for the coefficients of their covariates instead.
+        rows of phi, without the pseudo-counts of seed words.
+
+        Parameters
+        ----------
+        theta, active
+            As of ``count_documents``.
+        alphas
+            Result of ``document_priors``. With covariates documents count for the coefficients
+            instead of the histogram of topics.
         """
         block = visit.block
         if alphas is not None and is_counted(visit.key.pass_number, self.learns_after):
             held = getattr(self.options, "prior_pull", 0.0) > 0.0
-            rows = rows_of(block)
+            rows = covariate_rows(block)
             count_prior(self.shape, rows, theta, active, alphas, out.stats, visit.params, held)
             round_stats(self.shape, out.stats)
         if not self.options.learn_priors or visit.key.pass_number <= self.learns_after:
@@ -283,11 +312,19 @@ class Learning(Engine):
         phi = visit.rows["phi"]
         topics = self.shape.topics
         if alphas is None:
-            bins = out.stats["topic_bins"], out.stats["length_bins"]
-            count_documents(theta, topics, active, *bins)
-        bins_of_words = (out.stats["row_bins"], out.stats["sampled"])
-        weight = out.array("weight")
-        count_words(block.cells, block.vocab, phi.base, phi.counts, topics, weight, *bins_of_words)
+            count_documents(
+                theta, topics, active, out.stats["topic_bins"], out.stats["length_bins"]
+            )
+        count_words(
+            block.cells,
+            block.vocab,
+            phi.base,
+            phi.counts,
+            topics,
+            out.array("weight"),
+            out.stats["row_bins"],
+            out.stats["sampled"],
+        )
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         return self.learn(end)
@@ -295,62 +332,82 @@ class Learning(Engine):
     def learn(self, end: PassEnd, pull: float = 0.0, fixed: int = 0) -> dict[str, float]:
         """Update alpha and beta in place and return figures for the history.
 
-        The ``fixed`` last entries of alpha do not move. Nothing happens if priors are not learned,
-        or if no document has been counted.
+        Nothing happens if priors are not learned, or if no document has been counted.
+
+        Parameters
+        ----------
+        pull
+            Weight per document of the gamma prior that holds alpha near its initial value.
+        fixed
+            The last topics whose alpha does not change.
         """
+        if self.shape.covariates is not None:
+            return self._learn_coefficients(end, pull, fixed)
         params = end.params
         stats = end.stats
-        reach = self.options.prior_reach
-        first = self.initial_params()
-        topics = self.shape.topics
-        if self.shape.covariates is not None:
-            length = self.shape.tokens / max(self.shape.docs, 1) / SAYS_LITTLE
-            mean = min(float(first["alpha"][0]), MOST / topics)
-            held = Pull(mean, pull, pull * min(1.0, length**2))
-            since = passes_since(end.key.pass_number, self.learns_after)
-            figures = step_coefficients(
-                self.shape, params, stats, first["alpha"], since, fixed, held
-            )
-            if self.options.learn_priors and stats["sampled"][0] > 0:
-                self._fit_beta(end, float(first["beta"][0]))
-                figures["beta"] = float(params["beta"][0])
-            return figures
         if not self.options.learn_priors or not stats["length_bins"].any():
             return {}
-        a = float(first["alpha"][0])
-        b = float(first["beta"][0])
-        low = np.full(topics, a / reach)
-        high = np.full(topics, a * reach)
-        low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
-        of_topics, of_lengths = document_counts(stats["topic_bins"], stats["length_bins"], topics)
-        held_to = pull_of(of_lengths, pull, min(a, MOST / topics))
+        reach = self.options.prior_reach
+        first = self.initial_params()
+        first_alpha = float(first["alpha"][0])
+        first_beta = float(first["beta"][0])
+        topics = self.shape.topics
+        learned = topics - fixed
+        low = np.full(topics, first_alpha / reach)
+        high = np.full(topics, first_alpha * reach)
+        low[learned:] = first["alpha"][learned:]
+        high[learned:] = first["alpha"][learned:]
+        counts, lengths = document_counts(stats["topic_bins"], stats["length_bins"], topics)
+        pull_alpha = pull_by_length(lengths, pull, min(first_alpha, MOST / topics))
         params["alpha"][:] = fit_alpha(
-            params["alpha"], of_topics, of_lengths, expected_rise, low, high, held_to
+            params["alpha"], counts, lengths, expected_rise, low, high, pull_alpha
         )
-        self._fit_beta(end, b)
-        n = count_at_bounds(params["alpha"][: topics - fixed], a, reach) + count_at_bounds(
-            params["beta"], b, reach
-        )
-        if n and not self._warned:
-            self._warned = True
-            which = "learned prior is" if n == 1 else "learned priors are"
-            # a reach below the default is meant to hold them
-            warning = "warning: " if reach >= REACH else ""
-            end.say(
-                f"{warning}{n} {which} at a bound, {reach:g} times above or below its initial "
-                f"value (--prior-reach)"
-            )
+        self._fit_beta(end, first_beta)
+        at_bounds = count_at_bounds(params["alpha"][:learned], first_alpha, reach)
+        at_bounds += count_at_bounds(params["beta"], first_beta, reach)
+        self._warn_of_bounds(end, at_bounds)
         return {
             "alpha_sum": float(params["alpha"].sum()),
             "beta": float(params["beta"][0]),
-            "priors_held": n,
+            "priors_held": at_bounds,
         }
 
-    def _fit_beta(self, end: PassEnd, began: float) -> None:
-        """Update beta in place, within ``prior_reach`` of its value as training began.
+    def _warn_of_bounds(self, end: PassEnd, at_bounds: int) -> None:
+        """Say once in a run how many learned priors are at a bound."""
+        if not at_bounds or self._warned:
+            return
+        self._warned = True
+        reach = self.options.prior_reach
+        priors = "learned prior is" if at_bounds == 1 else "learned priors are"
+        # a reach below the default is meant to hold them
+        warning = "warning: " if reach >= REACH else ""
+        end.say(
+            f"{warning}{at_bounds} {priors} at a bound, {reach:g} times above or below its "
+            "initial value (--prior-reach)"
+        )
 
-        ``SEEN_BETA`` is fitted to the same counts without the first token of each word. Of weighted
-        cells no token is the first.
+    def _learn_coefficients(self, end: PassEnd, pull: float, fixed: int) -> dict[str, float]:
+        """Update the coefficients of covariates and beta in place (parameters: ``learn``)."""
+        params = end.params
+        stats = end.stats
+        first = self.initial_params()
+        length = self.shape.tokens / max(self.shape.docs, 1) / SAYS_LITTLE
+        mean = min(float(first["alpha"][0]), MOST / self.shape.topics)
+        pull_alpha = Pull(mean, pull, pull * min(1.0, length**2))
+        since = passes_since(end.key.pass_number, self.learns_after)
+        figures = step_coefficients(
+            self.shape, params, stats, first["alpha"], since, fixed, pull_alpha
+        )
+        if self.options.learn_priors and stats["sampled"][0] > 0:
+            self._fit_beta(end, float(first["beta"][0]))
+            figures["beta"] = float(params["beta"][0])
+        return figures
+
+    def _fit_beta(self, end: PassEnd, began: float) -> None:
+        """Update beta in place, within ``prior_reach`` of its initial value ``began``.
+
+        ``SEEN_BETA`` is fitted to the same counts without the first token of each word. Weighted
+        cells have no first token.
         """
         params = end.params
         stats = end.stats

@@ -31,7 +31,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.covariates import rows_of
+from topicstream.engines.covariates import covariate_rows
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.priors import Learning, reach_option
@@ -39,24 +39,24 @@ from topicstream.engines.parts import PART, DeltaParts
 from topicstream.numeric.kernels.arrays import CellsByWord, RowEntries, sort_by_word
 from topicstream.numeric.kernels.dirichlet import sum_x_log
 
-# first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following
-# the words
+# beta of the start, as a multiple of a seed topic's mean entry: first messages follow the
+# document's mixture alone, which was 1 to 3 % better after 20 passes than following the words
 FLAT = 1e4
 # a bid grows with alpha up to here: at 13 times the score (gain 128, alpha 0.1, every pass) acl got
 # worse from pass to pass
 EAGER = 0.1
-# a word's row is copied for its cells when they are more than 1 / 64 of its length; with looks by
-# block K = 2000 fell from
-# 398 to 340 ns a cell (without AVX-512 1,100 to 490), K = 500 from 159 to 155
+# a word's row is copied for its cells when they are more than 1 / 64 of its length: where documents
+# look by block, a cell took 340 instead of 398 ns at K = 2000 (without AVX-512 490 instead of
+# 1,100) and 155 instead of 159 at K = 500
 GATHERED = 64
-# corpora of so many cells have smaller blocks and rounds, but no smaller blocks than this
-# (docs/internals/decisions/small-corpora.md)
+# corpora from FEW_CELLS to MANY_CELLS have smaller blocks and rounds, but no smaller blocks than
+# SMALL_BLOCK (docs/internals/decisions/small-corpora.md)
 FEW_CELLS = 3 << 14
 MANY_CELLS = 3 << 17
 SMALL_BLOCK = 1 << 14
-# bits of a stored number: its dtype and its largest value, so small that squares sum to whole
-# float32 numbers: with 4095 the first messages of 10,000 articles added up to the tokens only
-# within 1.2e-8
+# dtype and largest value of a stored number by its bits. Squares must sum to whole float32 numbers:
+# with 4095 in 16 bits the first messages of 10,000 articles added up to the tokens only within
+# 1.2e-8
 STORED = {"8": ("uint8", 255.0), "16": ("uint16", 2047.0), "32": ("float32", 1.0)}
 
 
@@ -124,8 +124,7 @@ class SparseOptions(Options):
     prior_pull: float = option(
         0.0,
         "With --learn-priors: weight of a gamma prior that holds alpha near its initial value "
-        "(or 30/K, if "
-        "less), in documents' worth; short documents are held less from above.",
+        "(or 30/K, if less), in documents' worth; short documents are held less from above.",
         min=0.0,
         max=1e6,
         advanced=True,
@@ -134,8 +133,7 @@ class SparseOptions(Options):
     background: float = option(
         0.0,
         "Alpha of a background topic for words that all documents share: the last topic, "
-        "initialised with the "
-        "corpus mean; 0: no such topic.",
+        "initialised with the corpus mean; 0: no such topic.",
         min=0.0,
         max=1e6,
         decided=True,
@@ -186,10 +184,20 @@ class SparseBeliefPropagation(Learning):
         ``phi`` float32[W, K], each row held to the word's tokens, with sparse deltas.
     state
         ``messages`` uint8[nnz, L] word by word (or uint16, float32); ``topics`` uint16[D, L], the
-        active topics of the messages; ``wanted`` uint16[D, L], those of the next visit; ``theta``
-        float32[D, L].
-    columns, width
-        padded(K) and L, a multiple of 16, the lanes of a register.
+        active topics of the messages; ``wanted`` uint16[D, L], the active topics of the next visit;
+        ``theta`` float32[D, L].
+    columns
+        padded(K).
+    width
+        L, rounded up to a multiple of 16, the lanes of a register.
+
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = SparseBeliefPropagation(shape, SparseOptions(sparsity=20))
+    >>> engine.width, engine.options.learn_priors
+    (32, True)
 
     References
     ----------
@@ -247,16 +255,14 @@ class SparseBeliefPropagation(Learning):
 
     @property
     def smaller_state(self) -> str:
-        fewer = (
-            "--sparsity 16 halves it (held-out perplexity 2 % lower to 2 % higher), "
-            if self.width == 32
-            else ""
-        )
+        fewer = ""
+        if self.width == 32:
+            fewer = "--sparsity 16 halves it (held-out perplexity 2 % lower to 2 % higher), "
         if self.shape.short:
             return f"{fewer}--algo sparselda keeps 1 or 2 bytes a token"
         return (
             f"{fewer}--algo atbp keeps 4 bytes a topic and document (perplexity 1.5 to 3 % "
-            f"higher, more passes)"
+            "higher, more passes)"
         )
 
     @property
@@ -273,8 +279,8 @@ class SparseBeliefPropagation(Learning):
         """
         cells = self.shape.cells
         small = FEW_CELLS <= cells < MANY_CELLS and not self.shape.short
-        wanted = max(cells // 24, SMALL_BLOCK) if small else max(cells // 12, 1 << 16)
-        block = max(min(wanted, 3 << 17, (3 << 26) // self.columns), 1 << 12)
+        block = max(cells // 24, SMALL_BLOCK) if small else max(cells // 12, 1 << 16)
+        block = max(min(block, 3 << 17, (3 << 26) // self.columns), 1 << 12)
         docs = max(min(1 << 14, (1 << 24) // self.columns), 1 << 8)
         if small:
             return Layout(block, docs, max(round(cells / (12 * block)), 1))
@@ -298,23 +304,26 @@ class SparseBeliefPropagation(Learning):
         }
 
     def start(self, visit: Visit, out: Out) -> None:
+        block = visit.block
         seeds = visit.rows["phi"]
-        sums = visit.totals["phi"]
+        totals = visit.totals["phi"]
         new = out.state
-        cells = self._by_word(visit.block, out)
+        cells = self._sort_cells(block, out)
         topics = self.shape.topics
-        even = np.zeros(visit.block.n_docs, np.float32)
-        took = out.array("scores")
-        took[:] = 0.0
-        for a in range(0, visit.block.n_words, max(1, seeds.at_once)):
-            b = min(a + seeds.at_once, visit.block.n_words)
+        # the documents' shares of topics, which choose the active ones
+        even = np.zeros(block.n_docs, np.float32)
+        shares = out.array("scores")
+        shares[:] = 0.0
+        for a in range(0, block.n_words, max(1, seeds.at_once)):
+            b = min(a + seeds.at_once, block.n_words)
             rows = seeds.part(a, b)
-            some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
-            active_topics.add_shares(some, rows.base, rows.index, sums, topics, even, took)
-        active_topics.open_topics(even, took, topics, new["topics"], new["theta"])
-        little = FLAT * sums.sum() / (topics * self.shape.words)
-        nobody = np.full(visit.block.n_docs, -1, np.int32)
-        self._sweep(visit, out, cells, little, nobody, self._priors(visit, out))
+            part = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
+            active_topics.add_shares(part, rows.base, rows.index, totals, topics, even, shares)
+        active_topics.open_topics(even, shares, topics, new["topics"], new["theta"])
+        # the first messages, of which no document looks at inactive topics
+        beta = FLAT * totals.sum() / (topics * self.shape.words)
+        none_looks = np.full(block.n_docs, -1, np.int32)
+        self._sweep(visit, out, cells, beta, none_looks, self._priors(visit, out))
         kernels.sum_theta(cells, new["messages"], new["theta"])
         new["wanted"][:] = new["topics"]
 
@@ -324,24 +333,25 @@ class SparseBeliefPropagation(Learning):
         topics[:] = visit.state["wanted"]
         theta[:] = visit.state["theta"]
         theta[topics != visit.state["topics"]] = 0.0
-        look = self._looks(visit.block, visit.key.pass_number)
-        chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
+        # rows of the scores for the documents that look at inactive topics
+        looks = self._looks(visit.block, visit.key.pass_number)
+        chosen = np.where(looks, np.cumsum(looks) - 1, -1).astype(np.int32)
+        cells = self._sort_cells(visit.block, out)
         priors = self._priors(visit, out)
         beta = float(visit.params["beta"][0])
-        scores = self._sweep(visit, out, self._by_word(visit.block, out), beta, chosen, priors)
-        gain = np.float32(self.options.gain)
+        scores = self._sweep(visit, out, cells, beta, chosen, priors)
         active_topics.choose(
             scores,
             chosen,
             topics,
             theta,
             priors,
-            active_topics.BidRule(np.float32(EAGER), gain),
+            active_topics.BidRule(np.float32(EAGER), np.float32(self.options.gain)),
             self.shape.topics,
             out.state["wanted"],
         )
-        own = None if visit.block.covariates is None else priors[0]
-        self.count_for_priors(visit, theta, out, topics, own)
+        alphas = None if visit.block.covariates is None else priors[0]
+        self.count_for_priors(visit, theta, out, topics, alphas)
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         return self.learn(end, self.options.prior_pull, fixed=int(self.options.background > 0))
@@ -351,23 +361,26 @@ class SparseBeliefPropagation(Learning):
         return self.options.learn_after
 
     def _priors(self, visit: Visit, out: Out) -> tuple[np.ndarray, np.ndarray]:
-        """Return alpha of the documents: rows float32[U, columns], and each document's, int32[D].
+        """Return alpha of the documents: its rows and the row of each document.
 
-        Without covariates all have the same.
+        Returns
+        -------
+        float32[U, columns], one row without covariates, and int32[D].
         """
         alphas = self.document_priors(visit, out)
         if alphas is not None:
-            return alphas, rows_of(visit.block).pattern
+            return alphas, covariate_rows(visit.block).pattern
         alpha = np.zeros((1, self.columns), np.float32)
         alpha[0, : self.shape.topics] = visit.params["alpha"]
         return alpha, np.zeros(visit.block.n_docs, np.int32)
 
     def visit_cost(self, number: int, pass_number: int) -> float:
-        # a block that looks at inactive topics, and then one that has exchanged some (measured at
-        # K = 100: 96 and 110 ms, others 66)
+        if not self._looks_by_block or pass_number == 0 or self.width >= self.shape.topics:
+            return 1.0
+        # a block that looks at inactive topics, and in the next pass the same block, which has
+        # exchanged some (measured at K = 100: 96 and 110 ms, others 66)
         turn = (number + pass_number) % self.options.reopen
-        looks = self._looks_by_block and pass_number > 0 and self.width < self.shape.topics
-        return {0: 1.45, 1: 1.67}.get(turn, 1.0) if looks else 1.0
+        return {0: 1.45, 1: 1.67}.get(turn, 1.0)
 
     @property
     def _looks_by_block(self) -> bool:
@@ -382,13 +395,13 @@ class SparseBeliefPropagation(Learning):
         exchange topics at once.
         """
         if self.width >= self.shape.topics:
-            return np.zeros(block.n_docs, np.bool_)  # there are none outside
+            return np.zeros(block.n_docs, np.bool_)  # all topics are active
         if self._looks_by_block:
             return np.full(block.n_docs, (block.index + pass_number) % self.options.reopen == 0)
         numbers = block.first_doc + np.arange(block.n_docs)
         return np.asarray((numbers + pass_number) % self.options.reopen == 0)
 
-    def _by_word(self, block: Block, out: Out) -> CellsByWord:
+    def _sort_cells(self, block: Block, out: Out) -> CellsByWord:
         """Sort the block's cells by word into workspace arrays."""
         cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
         sort_by_word(block.cells, cells)
@@ -405,54 +418,79 @@ class SparseBeliefPropagation(Learning):
     ) -> np.ndarray:
         """Sweep the cells once and return scores of inactive topics.
 
-        theta holds the documents' counts before and after. The scores are those of the documents
-        that are ``chosen``. ``priors`` are those of ``_priors``.
+        ``theta`` of the new state holds the documents' counts before and after.
+
+        Parameters
+        ----------
+        chosen
+            int32[D], the row of the scores of each document that looks at inactive topics, or -1.
+        priors
+            Those of ``_priors``.
+
+        Returns
+        -------
+        float32[rows, columns], a part of the workspace.
         """
         block = visit.block
         phi = visit.rows["phi"]
-        sums = visit.totals["phi"]
         first = visit.key.pass_number == 0
-        n = self.shape.topics
-        columns = self.columns
-        likely = out.array("likely")
         new = out.state
         old = out.state if first else visit.state
         topics = new["topics"]
         before = old["topics"]
         theta = new["theta"]
-        # padding: an infinite lam gives the topics that are not there no share
-        lam = np.full(columns, np.inf, np.float32)
-        lam[:n] = sums[:n] + self.shape.words * beta
+        likely = out.array("likely")
+        # padding: an infinite lam gives topics beyond K no share
+        lam = np.full(self.columns, np.inf, np.float32)
+        used = self.shape.topics
+        lam[:used] = visit.totals["phi"][:used] + self.shape.words * beta
         inverse = (1.0 / lam).astype(np.float32)
+        # alpha of the active topics, which the kernel's theta includes
         alphas, row_of = priors
-        near = alphas[0][topics] if len(alphas) == 1 else alphas[row_of[:, None], topics]
-        mass = (active_topics.document_tokens(cells, block.n_docs) + near.sum(1)).astype(np.float32)
-        rows, lanes = np.nonzero(before != topics)
-        left = np.searchsorted(rows, np.arange(block.n_docs + 1))
-        looked = int(chosen.max(initial=-1)) + 1
-        scores = out.array("scores", (looked, columns))
+        active = alphas[0][topics] if len(alphas) == 1 else alphas[row_of[:, None], topics]
+        tokens = active_topics.document_tokens(cells, block.n_docs)
+        mass = (tokens + active.sum(1)).astype(np.float32)
+        changed, lanes = np.nonzero(before != topics)
+        changed_ends = np.searchsorted(changed, np.arange(block.n_docs + 1))
+        looking = int(chosen.max(initial=-1)) + 1
+        scores = out.array("scores", (looking, self.columns))
         scores[:] = 0.0
-        ends = np.cumsum(np.minimum(2 * self.width * np.diff(cells.ptr), columns))
-        parts = DeltaParts(out, "phi", ends, LANES, phi.at_once)
-        theta += near
-        o = self.options
-        f32 = np.float32
+        theta += active
         documents = kernels.Documents(
-            topics, before, left, lanes.astype(np.uint16), theta, lam[topics], mass
+            topics, before, changed_ends, lanes.astype(np.uint16), theta, lam[topics], mass
         )
-        bids = kernels.Bids(chosen, scores, inverse, f32(o.reach if looked else -1.0))
-        top = f32(STORED[o.message_bits][1])
-        rare = columns // GATHERED
-        how = kernels.Step(
-            f32(alphas[:, :n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
-        )
+        reach = self.options.reach if looking else -1.0
+        bids = kernels.Bids(chosen, scores, inverse, np.float32(reach))
+        step = self._step(alphas, beta, first)
         messages = kernels.Messages(old["messages"], new["messages"], likely)
+        ends = np.cumsum(np.minimum(2 * self.width * np.diff(cells.ptr), self.columns))
+        parts = DeltaParts(out, "phi", ends, LANES, phi.at_once)
         for a, b in parts:
-            some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
             rows = phi.part(a, b)
-            read = (some, kernels.PhiRows(rows.base, rows.index), documents, bids, how)
-            parts.add(kernels.sweep(*read, messages, RowEntries(*parts.arrays)))
-        theta -= near
+            entries = kernels.sweep(
+                CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x),
+                kernels.PhiRows(rows.base, rows.index),
+                documents,
+                bids,
+                step,
+                messages,
+                RowEntries(*parts.arrays),
+            )
+            parts.add(entries)
+        theta -= active
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens
         return scores
+
+    def _step(self, alphas: np.ndarray, beta: float, first: bool) -> kernels.Step:
+        """Collect the constants of a message update."""
+        options = self.options
+        return kernels.Step(
+            np.float32(alphas[:, : self.shape.topics].min()),
+            np.float32(beta),
+            np.float32(STORED[options.message_bits][1]),
+            np.float32(options.band),
+            np.float32(options.step),
+            first,
+            self.columns // GATHERED,
+        )

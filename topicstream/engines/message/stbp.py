@@ -20,7 +20,20 @@ from topicstream.engines.message.tiny import TinyEngine
 class STBP(TinyEngine):
     """Synchronous tiny belief propagation (``stbp``).
 
-    The whole contribution of a block is added to phi at the end of the pass.
+    The whole contribution of a block is added to phi at the end of the pass. Parameters and
+    attributes: see ``TinyEngine``.
+
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = STBP(shape, STBP.Options(theta="fold-in"))
+    >>> engine.state  # nothing is stored of a document
+    {}
+
+    References
+    ----------
+    Zeng, Liu & Cao (2012). Memory-efficient topic modeling. arXiv:1206.1147. Fig. 2.
     """
 
     name = "stbp"

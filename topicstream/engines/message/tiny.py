@@ -274,8 +274,8 @@ def random_topics(
             delta[words[i], k] += counts[i]
 
 
-# fold-in sweeps of a start before the one that is kept; 1, 2, 3: ever better at the 2nd and 5th
-# pass
+# fold-in sweeps of a start before the one that writes: each of three lowered the perplexity of
+# passes 2 and 5
 START_SWEEPS = 3
 
 
@@ -313,9 +313,21 @@ class TinyOptions(Options):
 class TinyEngine(Learning):
     """Base class of ``stbp`` and ``atbp``, which store no messages.
 
-    Its table is phi, whose rows sum to n_w.
+    Parameters
+    ----------
+    shape, options
+        See ``Engine``. The options are ``TinyOptions``.
 
-    Block state: theta, float32[D, padded(K)], unless folded in.
+    Attributes
+    ----------
+    tables
+        ``phi`` float32[W, K], each row held to the word's tokens.
+    state
+        ``theta`` float32[D, padded(K)], unless it is folded in at each visit.
+
+    References
+    ----------
+    Zeng, Liu & Cao (2012). Memory-efficient topic modeling. arXiv:1206.1147.
     """
 
     Options = TinyOptions
@@ -331,11 +343,9 @@ class TinyEngine(Learning):
 
         A row sums to the document's tokens.
         """
-        return (
-            {"theta": ArraySpec("document", "float32", padded(self.shape.topics))}
-            if self._stores_theta
-            else {}
-        )
+        if not self._stores_theta:
+            return {}
+        return {"theta": ArraySpec("document", "float32", padded(self.shape.topics))}
 
     @property
     def _stores_theta(self) -> bool:
@@ -350,9 +360,14 @@ class TinyEngine(Learning):
         """
         width = padded(self.shape.topics)
         cells = self.shape.cells
-        least = 1 << (16 if width < 64 else 17 if width < 256 else 18)
-        cells = min(max(cells // 64, min(least, max(cells // 16, 1 << 16))), 1 << 20)
-        return replace(super().layout, block_cells=max(min(cells, (1 << 27) // width), 1 << 12))
+        least = 1 << 18
+        if width < 64:
+            least = 1 << 16
+        elif width < 256:
+            least = 1 << 17
+        least = min(least, max(cells // 16, 1 << 16))
+        block = min(max(cells // 64, least), 1 << 20, (1 << 27) // width)
+        return replace(super().layout, block_cells=max(block, 1 << 12))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         width = padded(self.shape.topics)
@@ -371,8 +386,7 @@ class TinyEngine(Learning):
             "priors": Buffer((1 + seeded, width), "float32"),
         }
 
-    # -- pieces of a visit
-    # -----------------------------------------------------------------------------------------
+    # -- parts of a visit
     def priors(self, visit: Visit, out: Out) -> tuple[np.ndarray, float]:
         """Return alpha as float32[KP], zero in the padding, and beta."""
         alpha = out.array("alpha")
@@ -388,8 +402,8 @@ class TinyEngine(Learning):
     def theta_of(self, visit: Visit, out: Out) -> np.ndarray:
         """Return theta of the block's documents, to be changed in place.
 
-        It is the block's new state, initialised with the old one. Where theta is folded in, its
-        contents are undefined.
+        It is the block's new state, initialised with the old one. Where theta is folded in, it is
+        an uninitialised array of the workspace.
         """
         theta = out.state["theta"] if self._stores_theta else out.array("theta")
         if visit.state:
@@ -406,7 +420,20 @@ class TinyEngine(Learning):
         tol: float,
         delta: np.ndarray,
     ) -> float:
-        """Assign the block's documents and return the log-likelihood."""
+        """Assign the block's documents and return the log-likelihood.
+
+        Parameters
+        ----------
+        theta
+            float32[D, KP], changed in place.
+        priors
+            Those of ``priors``.
+        sweeps, tol
+            ``inner`` and ``tol`` of the kernel ``assign``.
+        delta
+            float32[U, KP], receives the block's contribution to phi. Without rows: nothing is
+            added.
+        """
         phi = visit.rows["phi"]
         inverse = out.array("inverse")
         (alpha, beta) = priors
@@ -418,7 +445,6 @@ class TinyEngine(Learning):
         return float(assign(visit.block.cells, topics, alpha, theta, sweeps, tol, delta, work))
 
     # -- the protocol
-    # ----------------------------------------------------------------------------------------------
     def start(self, visit: Visit, out: Out) -> None:
         """Start from a random topic per cell, or from a seed table.
 
@@ -433,7 +459,7 @@ class TinyEngine(Learning):
             random_topics(
                 block.cells, self.shape.topics, visit.key.seed, block.first_doc, theta, delta
             )
-            # nothing known yet: the even spread
+            # random topics predict every word alike
             out.stats["loglik"][0] = -block.tokens * log(float(self.shape.words))
         else:
             alpha, _ = self.priors(visit, out)

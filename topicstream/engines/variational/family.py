@@ -49,8 +49,7 @@ class VariationalOptions(Options):
     phi: str = option(
         "dirichlet",
         "Topics as a Dirichlet posterior (as Hoffman and Hughes) or a point estimate (as Zeng, "
-        "Liu & Cao "
-        "2012; Zeng, Cheung & Liu 2013).",
+        "Liu & Cao 2012; Zeng, Cheung & Liu 2013).",
         choices=("dirichlet", "point"),
     )
     restarts: int = option(
@@ -105,7 +104,6 @@ class Variational(Engine):
         random_seeds=True,
         learns_priors=False,
     )
-    # after a pass the table is the sum of the documents' statistics
     tracks_bound: ClassVar[bool] = False
 
     @property
@@ -153,13 +151,15 @@ class Variational(Engine):
     ) -> None:
         """Run the dense local step on a block and report its statistics.
 
-        ``delta`` [U, P] becomes the block's expected counts.
-
-        ``starting``: rows are seed topics, taken as a point estimate; a few inner iterations
-        without restarts.
+        Parameters
+        ----------
+        delta
+            float32[U, P], receives the block's expected counts.
+        starting
+            Whether rows are seed topics. They are taken as a point estimate, for a few inner
+            iterations without restarts.
         """
-        block = visit.block
-        of = self.weigh(visit, out, starting)
+        words = self.weigh_words(visit, out, starting)
         reports = np.zeros(len(dense.REPORTS))
         delta[:] = 0.0
         buffers = (
@@ -168,22 +168,20 @@ class Variational(Engine):
             out.array("document's counts"),
             out.array("normalisers"),
         )
-        dense.dense_step(of, self.effort(starting), delta, reports, *buffers)
-        self.report(block, reports, out)
+        dense.dense_step(words, self.effort(starting), delta, reports, *buffers)
+        self.add_reports(visit.block, reports, out)
         if self.tracks_bound:
-            out.stats["local_bound"][0] = out.stats["bound"][0] - bounds.data_term(
-                of.src, of.e, of.log_scale, delta
-            )
+            data_term = bounds.data_term(words.src, words.e, words.log_scale, delta)
+            out.stats["local_bound"][0] = out.stats["bound"][0] - data_term
 
     def effort(self, starting: bool) -> dense.Effort:
         """Return the limits of a document's visit, lower at the start."""
-        o: Any = self.options
-        most, restarts = (
-            (min(o.inner_max, START_INNER), 0) if starting else (o.inner_max, o.restarts)
-        )
-        return dense.Effort(o.inner_tol, most, restarts)
+        options: Any = self.options
+        if starting:
+            return dense.Effort(options.inner_tol, min(options.inner_max, START_INNER), 0)
+        return dense.Effort(options.inner_tol, options.inner_max, options.restarts)
 
-    def weigh(self, visit: Visit, out: Out, starting: bool) -> dense.Words:
+    def weigh_words(self, visit: Visit, out: Out, starting: bool) -> dense.Words:
         """Compute the weights of the block's words."""
         k = self.shape.topics
         totals = visit.totals["phi"]
@@ -205,7 +203,7 @@ class Variational(Engine):
         weights.word_weights(src, factor, least, out.array("work"), e, log_scale)
         return dense.Words(src, visit.block.cells, e, log_scale, alpha)
 
-    def report(self, block: Block, reports: np.ndarray, out: Out) -> None:
+    def add_reports(self, block: Block, reports: np.ndarray, out: Out) -> None:
         """Add the documents' reports, float64[6], to the statistics."""
         for name, total in zip(dense.REPORTS, reports):
             out.stats[name][0] = total
@@ -224,13 +222,16 @@ class Variational(Engine):
         }
         if stats["tried"][0] > 0:
             record["restarts_accepted_share"] = float(stats["accepted"][0] / stats["tried"][0])
-        return record | self.bound(end) if self.tracks_bound else record
+        return record | self.compute_bound(end) if self.tracks_bound else record
 
-    def bound(self, end: PassEnd) -> dict[str, float]:
+    def compute_bound(self, end: PassEnd) -> dict[str, float]:
         """Compute the evidence lower bound from statistics and table rows.
 
-        Where it fell below that of the pass before, ``bound_fall`` says by how much (nats): cold
-        starts and the rounding of inner iterations allow small falls.
+        Cold starts and the rounding of inner iterations allow small falls from pass to pass.
+
+        Returns
+        -------
+        ``bound``, and ``bound_fall`` where it fell, both in nats.
         """
         beta = float(end.params["beta"][0])
         topics = self.shape.topics

@@ -44,6 +44,14 @@ class Memoized(Sparse):
     state
         ``ptr``, ``topic``, ``value``: the block's statistic by word. ``statistic`` where L = K.
 
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = Memoized(shape, MemoizedOptions(sparsity=8))
+    >>> sorted(engine.state), engine.dense
+    (['ptr', 'topic', 'value'], False)
+
     References
     ----------
     Hughes & Sudderth (2013). Memoized online variational inference for Dirichlet process mixture
@@ -75,15 +83,21 @@ class Memoized(Sparse):
             return {"statistic": ArraySpec("block", "float32", limit=lambda b: b.words * topics)}
         return {
             "ptr": ArraySpec("block", "int32", limit=lambda b: b.words + 1, ends=True),
-            "topic": ArraySpec(
-                "block", "uint16", limit=lambda b: self._most_entries(b) + 1, below=topics
-            ),  # statistics.merge_cells
+            "topic": ArraySpec("block", "uint16", limit=self._most_topics, below=topics),
             "value": ArraySpec("block", "float32", limit=self._most_entries),
         }
 
     def _most_entries(self, block: BlockShape) -> int:
         """Bound the entries of a block's statistic."""
         return min(block.cells * self.most, block.words * self.shape.topics)
+
+    def _most_topics(self, block: BlockShape) -> int:
+        """Bound the entries of ``topic``.
+
+        ``merge_cells`` writes each topic before it knows whether it is new: there is room for one
+        more.
+        """
+        return self._most_entries(block) + 1
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         if self.dense:
@@ -100,39 +114,46 @@ class Memoized(Sparse):
         self.process(visit, out)
 
     def process(self, visit: Visit, out: Out) -> None:
-        """Visit a block.
-
-        An empty state means the first visit.
-        """
+        """Visit a block, for the first time if its state is empty."""
+        if self.dense:
+            self._process_dense(visit, out)
+            return
         block = visit.block
         state = visit.state
-        topics = self.shape.topics
-        starting = not visit.state
-        if self.dense:
-            delta = out.delta["phi"]
-            self.dense_visit(visit, out, delta, starting)
-            kept = out.state["statistic"][: block.n_words * topics]
-            kept.reshape(block.n_words, topics)[:] = delta[:, :topics]
-            out.state["statistic"] = kept
-            if not starting:
-                delta[:, :topics] -= state["statistic"].reshape(block.n_words, topics)
-            return
+        starting = not state
         src, cells = self.sparse_visit(visit, out, starting)
-        ptr, topic, value = (out.state[name] for name in ("ptr", "topic", "value"))
-        ptr = ptr[: block.n_words + 1]
+        ptr = out.state["ptr"][: block.n_words + 1]
+        topic = out.state["topic"]
+        value = out.state["value"]
         n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
         topic = topic[:n]
         value = value[:n]
         out.state.update(ptr=ptr, topic=topic, value=value)
-        out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(
-            src, ptr, topic, value
-        )
+        data_term = statistics.sparse_data_term(src, ptr, topic, value)
+        out.stats["local_bound"][0] = out.stats["bound"][0] - data_term
         if starting:
-            old = (np.zeros(block.n_words + 1, np.int32), topic[:0], value[:0])
+            old_ptr = np.zeros(block.n_words + 1, np.int32)
+            old_topic = topic[:0]
+            old_value = value[:0]
         else:
-            old = (state["ptr"], state["topic"], state["value"])
-        (old_ptr, *before) = old
+            old_ptr = state["ptr"]
+            old_topic = state["topic"]
+            old_value = state["value"]
         parts = DeltaParts(out, "phi", old_ptr[1:].astype(np.int64) + ptr[1:])
         for a, b in parts:
-            both = (old_ptr[a : b + 1], *before, ptr[a : b + 1], topic, value)
-            parts.add(statistics.change(topics, *both, *parts.arrays))
+            old = (old_ptr[a : b + 1], old_topic, old_value)
+            new = (ptr[a : b + 1], topic, value)
+            parts.add(statistics.change(self.shape.topics, *old, *new, *parts.arrays))
+
+    def _process_dense(self, visit: Visit, out: Out) -> None:
+        """Visit a block with a dense statistic."""
+        block = visit.block
+        topics = self.shape.topics
+        starting = not visit.state
+        delta = out.delta["phi"]
+        self.dense_visit(visit, out, delta, starting)
+        statistic = out.state["statistic"][: block.n_words * topics]
+        statistic.reshape(block.n_words, topics)[:] = delta[:, :topics]
+        out.state["statistic"] = statistic
+        if not starting:
+            delta[:, :topics] -= visit.state["statistic"].reshape(block.n_words, topics)

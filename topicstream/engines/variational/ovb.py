@@ -22,8 +22,8 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.variational.family import Variational, VariationalOptions
 
-# a small corpus makes few steps a pass, and falls slowly
-# (docs/internals/decisions/stochastic-stopping.md)
+# steps before a run may settle: a small corpus makes few steps a pass, and its perplexity falls
+# slowly (docs/internals/decisions/stochastic-stopping.md)
 STEPS = 200
 ROUND = 8  # blocks of a step: as many threads can share it
 
@@ -54,7 +54,7 @@ class Stochastic(SteppingEngine, Variational):
     """
 
     Options: ClassVar[Any] = StochasticOptions
-    # they fall slowly for long: half of what stops others, on means of five passes
+    # perplexity falls slowly for long: half the ``tol`` of others, on means of five passes
     about = replace(Variational.about, tol="0.05%", window=5)
 
     @property
@@ -63,8 +63,8 @@ class Stochastic(SteppingEngine, Variational):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        few = math.ceil(STEPS * int(self.options.block_docs) / self.shape.docs)
-        return (Phase(order="shuffled", start="table", settles_after=few),)
+        passes = math.ceil(STEPS * int(self.options.block_docs) / self.shape.docs)
+        return (Phase(order="shuffled", start="table", settles_after=passes),)
 
     @property
     def layout(self) -> Layout:
@@ -82,6 +82,14 @@ class OnlineVariationalBayes(Stochastic):
 
     It takes the dense local step, without restarts unless requested. See ``Stochastic`` and
     ``Variational``.
+
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = OnlineVariationalBayes(shape, OnlineVariationalBayes.Options(block_docs=256))
+    >>> engine.phases[0].settles_after  # 200 steps of 256 documents
+    6
 
     References
     ----------

@@ -29,10 +29,8 @@ class SparsityOptions(VariationalOptions):
     leave: float = option(
         0.011,
         "Drop a topic from a document for the rest of the visit when its weight falls below "
-        "this share of the "
-        "largest topic's (after the first assignment also below 1.9 tokens and an even share); "
-        "0: only with "
-        "its last token, as Hughes & Sudderth 2016.",
+        "this share of the largest topic's (after the first assignment also below 1.9 tokens and "
+        "an even share); 0: only with its last token, as Hughes & Sudderth 2016.",
         min=0.0,
         max=1.0,
         advanced=True,
@@ -47,7 +45,7 @@ class SparsityOptions(VariationalOptions):
 class Sparse(Variational):
     """Base class of ``mvi`` and ``svi``.
 
-    L = K is the dense step itself.
+    A word of a document has at most L topics. L = K is the dense local step.
     """
 
     Options: ClassVar[Any] = SparsityOptions
@@ -68,13 +66,13 @@ class Sparse(Variational):
         return self.most >= self.shape.topics
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        every = super().workspace(block)
+        common = super().workspace(block)
         if self.dense:
-            return every
+            return common
         width = padded(self.shape.topics)
         most = self.most
         longest = block.document
-        return every | {
+        return common | {
             "lanes": Buffer((2, width + 16), "float32"),
             "best topics": Buffer(block.words * most + 16, "uint16"),
             "best weights": Buffer(block.words * most + 16, "float32"),
@@ -99,23 +97,29 @@ class Sparse(Variational):
         The source of the weights, and the arguments of ``statistics`` functions: start and order of
         the cells by word, L, the cells' topics and values, flat.
         """
-        o: Any = self.options
-        of = self.weigh(visit, out, starting)
+        leave = self.options.leave
+        words = self.weigh_words(visit, out, starting)
         most = self.most
         lanes = out.array("lanes")
-        faint = log(o.leave) if o.leave > 0 else -math.inf
+        faint = log(leave) if leave > 0 else -math.inf
         lists = sparse.Lists(most, faint, out.array("best topics"), out.array("best weights"))
-        choice.best_of_words(of.e, most, lanes[0], lanes[1], lists.topic, lists.value)
+        choice.best_of_words(words.e, most, lanes[0], lanes[1], lists.topic, lists.value)
         reports = np.zeros(len(dense.REPORTS))
-        names = "document", "kept", "lanes", "sums by lane", "document's counts", "normalisers"
         cell_topic = out.array("cell topics")
         cell_value = out.array("cell values")
-        buffers = sparse.Buffers(*map(out.array, names))
-        sparse.sparse_step(
-            of, self.effort(starting), lists, reports, cell_topic, cell_value, buffers
+        buffers = sparse.Buffers(
+            out.array("document"),
+            out.array("kept"),
+            out.array("lanes"),
+            out.array("sums by lane"),
+            out.array("document's counts"),
+            out.array("normalisers"),
         )
-        self.report(visit.block, reports, out)
+        sparse.sparse_step(
+            words, self.effort(starting), lists, reports, cell_topic, cell_value, buffers
+        )
+        self.add_reports(visit.block, reports, out)
         start = out.array("cells of words")
         order = out.array("cells by word")
         statistics.entries_by_word(visit.block.words, start, order)
-        return of.src, (start, order, most, cell_topic, cell_value)
+        return words.src, (start, order, most, cell_topic, cell_value)

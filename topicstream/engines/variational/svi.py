@@ -13,7 +13,7 @@ from topicstream.engines.variational import statistics
 from topicstream.engines.variational.ovb import Stochastic, StochasticOptions
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 
-FEW = 64  # K is at least this many times L: a block's statistic is kept sparse
+FEW = 64  # a block's statistic is sparse where K is at least this many times L
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,14 @@ class StochasticSparse(Stochastic, Sparse):
 
     It takes the L-sparse local step and one blended step a round. See ``Stochastic`` and
     ``Variational``.
+
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = StochasticSparse(shape, SparseStochasticOptions(sparsity=1))
+    >>> engine.tables["phi"].delta
+    'sparse'
 
     References
     ----------
@@ -43,16 +51,18 @@ class StochasticSparse(Stochastic, Sparse):
     Options = SparseStochasticOptions
 
     @property
-    def few(self) -> bool:
+    def sparse_statistic(self) -> bool:
         """Decide whether a block's statistic is sparse: L is small beside K."""
         return FEW * self.most <= self.shape.topics
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {"phi": TableSpec(delta="sparse" if self.few else "dense", rule=Rule.BLEND)}
+        return {
+            "phi": TableSpec(delta="sparse" if self.sparse_statistic else "dense", rule=Rule.BLEND)
+        }
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        if not self.few or self.dense:
+        if not self.sparse_statistic or self.dense:
             return super().workspace(block)
         most = min(block.cells * self.most, block.words * self.shape.topics)
         part = PART + self.shape.topics + 1
@@ -67,7 +77,7 @@ class StochasticSparse(Stochastic, Sparse):
             self.dense_visit(visit, out, out.delta["phi"])
             return
         _, cells = self.sparse_visit(visit, out)
-        if not self.few:
+        if not self.sparse_statistic:
             statistics.sum_cells(*cells, out.delta["phi"])
             return
         (start, *lists) = cells
@@ -75,5 +85,5 @@ class StochasticSparse(Stochastic, Sparse):
         ends = np.cumsum(np.minimum(self.most * np.diff(start), self.shape.topics))
         parts = DeltaParts(out, "phi", ends, spare=1)
         for a, b in parts:
-            merged = statistics.merge_cells(start[a : b + 1], *lists, total, *parts.arrays)
-            parts.add(merged)
+            entries = statistics.merge_cells(start[a : b + 1], *lists, total, *parts.arrays)
+            parts.add(entries)

@@ -16,6 +16,14 @@ class VariationalBayes(Variational):
 
     A pass reads the tables of the pass before (REPLACE). See ``Variational``.
 
+    Examples
+    --------
+    >>> from topicstream.engines.base import Shape
+    >>> shape = Shape(docs=10_000, words=5_000, cells=500_000, tokens=600_000.0, topics=100)
+    >>> engine = VariationalBayes(shape, VariationalBayes.Options(alpha=0.05))
+    >>> engine.initial_params()["alpha"][:2].tolist()
+    [0.05, 0.05]
+
     References
     ----------
     Blei, Ng & Jordan (2003). Latent Dirichlet allocation. JMLR 3, 993-1022.
