@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import topicstream
+from topicstream.model.design import decode_design
 
 TOPICS = 12
 WORDS = 40
@@ -107,7 +108,7 @@ def main() -> None:
                 progress=False,
             )
             entry = topicstream.TopicModel.open(model).manifest.covariates
-            timed = entry.design().timed
+            timed = decode_design(entry).timed
             found = np.array(timed.starts[1:])
             near.append(np.abs(found - years).max() <= 1)
             exact += (found == years).tolist()

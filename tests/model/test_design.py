@@ -10,19 +10,19 @@ import pytest
 
 from topicstream.base.errors import InputError
 from topicstream.base.records import decode_record, plain
+from topicstream.model.covariate_entries import CovariatesEntry
 from topicstream.model.design import (
-    CovariatesEntry,
     PriorDesign,
     SparseRows,
     Unseen,
     columns_of_terms,
-    factors_of,
+    decode_design,
     group_rows,
     longest_row,
     sparse_rows,
     usual_row,
 )
-from topicstream.model.formula import Covariate, Design, parse_formula
+from topicstream.model.formula import Covariate, Design, factors_of, parse_formula
 
 PARTIES = ["red", "blue", "red", "green", None, "red", "blue", ""]
 YEARS = ["1990", "1995", "2000", "2010", "2004", "NA", "1992", "2020"]
@@ -157,7 +157,7 @@ def test_the_record_of_a_design_gives_it_back():
     entry = decode_record(
         plain(design.entry(slope_sd=0.5, intercept_sd=10.0)), CovariatesEntry, "test"
     )
-    again = entry.design()
+    again = decode_design(entry)
     assert again.names == design.names and again.patterns == design.patterns == 0
     np.testing.assert_array_equal(dense(again), dense(design))
     with pytest.raises(ValueError, match="not one column"):

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from topicstream.base.errors import InputError, UsageError
-from topicstream.model.design import CovariateEntry, PriorDesign, Unseen, entry_of, factors_of
-from topicstream.model.formula import parse_formula
+from topicstream.model.covariate_entries import CovariateEntry
+from topicstream.model.design import PriorDesign, Unseen, decode_covariate, entry_of
+from topicstream.model.formula import factors_of, parse_formula
 from topicstream.model.regimes import MOST_PERIODS, Regimes, find_periods, name_period
 
 DAYS = ("2000-01-31", "2000-02-29", "2000-04-01", "2001-12-31", "2002-01-01")
@@ -166,7 +167,7 @@ def test_regimes_survive_a_manifest():
     found = design.divided(np.array([0, 0, 1, 1, 1]), np.array([[0, 0.2, 0.8, 0, 0]]))
     (covariate,) = found.covariates.values()
     entry = entry_of(covariate, 0)
-    again = entry.covariate()
+    again = decode_covariate(entry)
     assert again.levels == ["2000-01 to 2000-02", "2000-04 to 2002-01"]
     assert (again.starts, again.period, again.weights) == (
         covariate.starts,

@@ -20,6 +20,7 @@ from topicstream.base.progress import Shown
 from topicstream.cli.main import run as run_command
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
+from topicstream.model.design import decode_design
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.covariates import MOST_COEFFICIENTS, prior_shape
 from topicstream.training.loop import train
@@ -104,7 +105,7 @@ def test_a_model_names_its_coefficients(model):
     of_parties, of_date, of_labels = entry.learned_sd
     assert min(of_parties, of_date) > 0.3 > of_labels  # labels say nothing of the words
     names = opened.table("lambda").names.to_pylist()
-    assert names == entry.design().names
+    assert names == decode_design(entry).names
     parties = [f"party={level}" for level in entry.columns[0].levels[1:]]
     assert names[:5] == ["(intercept)", *parties, "party=(missing)", "s(date).1"]
     assert names[-1] == "labels=odd"
@@ -117,7 +118,7 @@ def test_a_model_names_its_coefficients(model):
 
 def test_alpha_of_a_model_is_the_mean_of_its_documents(corpus, model):
     opened = TopicModel.open(model)
-    design = opened.manifest.covariates.design()
+    design = decode_design(opened.manifest.covariates)
     rows = []
     for batch in Corpus.open(corpus).documents(["party", "date", "labels"], parts=("train",)):
         values = {name: batch.column(name) for name in design.columns}

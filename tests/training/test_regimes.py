@@ -16,6 +16,7 @@ from topicstream.base.progress import Shown
 from topicstream.cli.main import run as run_command
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
+from topicstream.model.design import decode_design
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 from topicstream.training.passes import PassRunner
@@ -72,7 +73,7 @@ def model(corpus, tmp_path_factory):
 def test_planted_regimes_are_found(corpus, tmp_path, algo):
     run(corpus, tmp_path / "model", algo, passes=20)
     opened = TopicModel.open(tmp_path / "model")
-    dates = opened.manifest.covariates.design().timed
+    dates = decode_design(opened.manifest.covariates).timed
     assert dates.levels == PLANTED
     assert [max(weights, key=weights.get) for weights in dates.weights] == ["1994", "2003"]
     names = [f"date={PLANTED[1]}", f"date={PLANTED[2]}", "date=(missing)"]
@@ -116,7 +117,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
 
 def test_alpha_of_a_model_is_the_mean_of_its_documents(corpus, model):
     opened = TopicModel.open(model)
-    design = opened.manifest.covariates.design()
+    design = decode_design(opened.manifest.covariates)
     rows = []
     for batch in Corpus.open(corpus).documents(["party", "date"], parts=("train",)):
         values = {name: batch.column(name) for name in design.columns}

@@ -33,10 +33,10 @@ from topicstream.model.design import (
     PriorDesign,
     SparseRows,
     Unseen,
-    factors_of,
+    decode_design,
     group_rows,
 )
-from topicstream.model.formula import Covariate
+from topicstream.model.formula import Covariate, factors_of
 from topicstream.model.regimes import Regimes
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import checksum
@@ -223,7 +223,7 @@ def explain_mean_prior(model: TopicModel, corpus: Corpus, visitors: int | Cluste
     if not isinstance(visitors, int):
         return "workers of a cluster do not read covariates"
     columns = columns_of(corpus)
-    missing = [name for name in entry.design().columns if name not in columns]
+    missing = [name for name in decode_design(entry).columns if name not in columns]
     return f"the corpus has no column {', '.join(missing)}" if missing else ""
 
 
@@ -237,7 +237,7 @@ def covariate_views(
     """
     entry = model.manifest.covariates
     assert entry is not None
-    design = entry.design()
+    design = decode_design(entry)
     with tempfile.TemporaryDirectory(prefix="topics-covariates-") as folder:
         views = []
         for number, grid in enumerate(grids):

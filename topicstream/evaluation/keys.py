@@ -26,6 +26,7 @@ from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.vocabulary import Vocabulary, as_words
 from topicstream.inference.documents import fnv1a
+from topicstream.model.design import decode_design
 from topicstream.model.topic_model import TopicModel
 
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -198,7 +199,8 @@ def other_corpus(
         out = Path(folder) / "corpus.zarr"
         read = ReadOptions(**reading).recall(model.manifest.reading, FIELDS, LAYOUT)
         entry = model.manifest.covariates
-        wanted = [] if entry is None else [c for c in entry.design().columns if c not in meta]
+        columns = [] if entry is None else decode_design(entry).columns
+        wanted = [column for column in columns if column not in meta]
         meta = {**meta, **{column: column for column in wanted}}
         if meta:
             # a field that is called as its column may have another name in the model's input

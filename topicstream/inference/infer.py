@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,14 +43,23 @@ from topicstream.inference.output import (
     keep,
     open_answers,
 )
-from topicstream.inference.priors import CovariateReader
 from topicstream.inference.source import TEXT, TEXTS, StoredDocuments, open_source
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.numeric.parallel import in_order
 
+if TYPE_CHECKING:
+    from topicstream.inference.priors import CovariateReader
+
 NAMES = "names"
+
+
+def _covariate_reader(model: TopicModel, columns: list[str]) -> CovariateReader:
+    """Open the priors of a model with covariates."""
+    from topicstream.inference.priors import CovariateReader  # few models have them
+
+    return CovariateReader(model, columns)
 
 
 @dataclass
@@ -140,7 +149,7 @@ class Answers:
         self.source = open_source(
             replace(config, with_columns=list(columns)), model, self.plan, wanted
         )
-        self.covariates = CovariateReader(model, list(self.source.columns)) if wanted else None
+        self.covariates = _covariate_reader(model, list(self.source.columns)) if wanted else None
         self.view = None if self.method.dense else view_of(model, edits=config.edits)
         shown = {name: kind for name, kind in self.source.columns.items() if name in columns}
         self._shown = list(shown)
@@ -165,7 +174,9 @@ class Answers:
                 f"the model; bp and vb give each its own"
             )
             return []
-        columns = entry.design().columns
+        from topicstream.model.design import decode_design  # few models need it
+
+        columns = decode_design(entry).columns
         if self.config.follow:  # the counts of the end may never come
             self.progress.say(
                 f"covariates: each document has the prior of its {', '.join(columns)}; without "

@@ -14,7 +14,7 @@ from topicstream.base.text import counted
 from topicstream.corpus.block import CovariateRows
 from topicstream.corpus.columns import mark_missing
 from topicstream.inference.documents import DocumentPriors, Documents
-from topicstream.model.design import Unseen, group_rows
+from topicstream.model.design import Unseen, decode_design, group_rows
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.tables.spec import padded
 
@@ -48,7 +48,7 @@ class CovariateReader:
     def __init__(self, model: TopicModel, columns: Sequence[str]) -> None:
         entry = model.manifest.covariates
         assert entry is not None and model.coefficients is not None
-        self._design = entry.design()
+        self._design = decode_design(entry)
         self._coefficients = model.coefficients
         self._mean = np.zeros((1, padded(model.n_topics)), np.float32)
         self._mean[0, : model.n_topics] = model.alpha

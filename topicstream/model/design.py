@@ -18,15 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from topicstream.base.records import Count, Record
 from topicstream.base.text import counted
 from topicstream.corpus.block import CovariateRows
 from topicstream.corpus.columns import flatten_lists, mark_missing
+from topicstream.model.covariate_entries import CovariateEntry, CovariatesEntry
 from topicstream.model.formula import (
     DEGREE,
     Covariate,
     Design,
     Factor,
+    factors_of,
     parse_formula,
 )
 from topicstream.model.regimes import Regimes
@@ -106,69 +107,6 @@ def join_rows(pieces: Sequence[SparseRows], widths: Sequence[int]) -> SparseRows
     return SparseRows(indptr.astype(np.int64), columns[order], values[order])
 
 
-class CovariateEntry(Record, omit_defaults=True):
-    """A ``Covariate`` as a model's manifest has it.
-
-    Attributes
-    ----------
-    documents
-        Training documents of each level.
-    regimes, period, starts, weights
-        Of a ``Regimes``, that has so many.
-    """
-
-    column: str
-    df: Count = 0
-    kind: str = "category"
-    levels: list[str] = []
-    documents: list[Count] = []
-    low: float = 0.0
-    high: float = 0.0
-    mean: float = 0.0
-    scale: float = 1.0
-    knots: list[float] = []
-    missing: list[str] = []
-    listed: Count = 0
-    absent: Count = 0
-    regimes: Count = 0
-    period: str = ""
-    starts: list[int] = []
-    weights: list[dict[str, float]] = []
-
-    def __post_init__(self) -> None:
-        if self.regimes and not len(self.starts) == len(self.levels) == self.regimes:
-            raise ValueError("covariates: not one start for each regime")
-
-    def covariate(self) -> Covariate:
-        """Return the coding of the column."""
-        own: dict[str, Any] = {}
-        if self.regimes:
-            own = {
-                "regimes": self.regimes,
-                "period": self.period,
-                "starts": list(self.starts),
-                "weights": list(self.weights),
-            }
-        return (Regimes if self.regimes else Covariate)(
-            self.column,
-            self.df,
-            counts=Counter(dict(zip(self.levels, self.documents, strict=False))),
-            levels=list(self.levels),
-            kind=self.kind,
-            low=self.low,
-            high=self.high,
-            mean=self.mean,
-            knots=np.array(self.knots),
-            missing=frozenset(self.missing),
-            most=MOST_CATEGORIES,
-            listed=self.listed,
-            keeps_absent=True,
-            absent=self.absent,
-            scale=self.scale,
-            **own,
-        )
-
-
 def entry_of(covariate: Covariate, df: int) -> CovariateEntry:
     """Describe a covariate, whose formula asks for ``df`` degrees of freedom."""
     return CovariateEntry(
@@ -189,48 +127,42 @@ def entry_of(covariate: Covariate, df: int) -> CovariateEntry:
     )
 
 
-class CovariatesEntry(Record):
-    """The design of a model's prior, as its manifest has it.
-
-    Attributes
-    ----------
-    formula
-        As it was given.
-    slope_sd, intercept_sd
-        Standard deviations of the priors of the coefficients.
-    mean_weight
-        Weight of the documents' shares beside the likelihood of their topics.
-    learned_sd
-        The learned standard deviation of each term, in the order of the formula; empty: all have
-        ``slope_sd``.
-    columns
-        The covariates of the formula's factors, in order.
-    """
-
-    formula: str
-    slope_sd: float
-    intercept_sd: float
-    columns: list[CovariateEntry]
-    mean_weight: float = 0.0
-    learned_sd: list[float] = []
-
-    def __post_init__(self) -> None:
-        if len(self.columns) != len(factors_of(self.formula)):
-            raise ValueError("covariates: not one column for each variable of the formula")
-        if len(self.learned_sd) not in (0, len(parse_formula(self.formula))):
-            raise ValueError("covariates: not one deviation for each term of the formula")
-
-    def design(self) -> PriorDesign:
-        """Return the design."""
-        covariates = [entry.covariate() for entry in self.columns]
-        return PriorDesign.of(
-            self.formula, dict(zip(factors_of(self.formula), covariates, strict=True))
-        )
+def decode_covariate(entry: CovariateEntry) -> Covariate:
+    """Return the coding of a column that a manifest describes."""
+    own: dict[str, Any] = {}
+    if entry.regimes:
+        own = {
+            "regimes": entry.regimes,
+            "period": entry.period,
+            "starts": list(entry.starts),
+            "weights": list(entry.weights),
+        }
+    return (Regimes if entry.regimes else Covariate)(
+        entry.column,
+        entry.df,
+        counts=Counter(dict(zip(entry.levels, entry.documents, strict=False))),
+        levels=list(entry.levels),
+        kind=entry.kind,
+        low=entry.low,
+        high=entry.high,
+        mean=entry.mean,
+        knots=np.array(entry.knots),
+        missing=frozenset(entry.missing),
+        most=MOST_CATEGORIES,
+        listed=entry.listed,
+        keeps_absent=True,
+        absent=entry.absent,
+        scale=entry.scale,
+        **own,
+    )
 
 
-def factors_of(formula: str) -> list[Factor]:
-    """List the distinct variables of a formula."""
-    return list(dict.fromkeys(factor for term in parse_formula(formula) for factor in term))
+def decode_design(entry: CovariatesEntry) -> PriorDesign:
+    """Return the design that a manifest describes."""
+    covariates = [decode_covariate(column) for column in entry.columns]
+    return PriorDesign.of(
+        entry.formula, dict(zip(factors_of(entry.formula), covariates, strict=True))
+    )
 
 
 @dataclass

@@ -107,6 +107,11 @@ def parse_formula(text: str) -> list[Term]:
     return sorted(terms, key=len)
 
 
+def factors_of(formula: str) -> list[Factor]:
+    """List the distinct variables of a formula."""
+    return list(dict.fromkeys(factor for term in parse_formula(formula) for factor in term))
+
+
 def _read_factor(formula: str, part: str) -> Factor:
     """Read a variable of a formula.
 

@@ -26,7 +26,7 @@ from topicstream.base.records import (
     write_record,
 )
 from topicstream.corpus.vocabulary import Vocabulary
-from topicstream.model.design import CovariatesEntry
+from topicstream.model.covariate_entries import CovariatesEntry
 from topicstream.model.seeds import SeedEntry, constants_of
 from topicstream.model.weighting import Weighting
 from topicstream.numeric.kernels.constants import Constants

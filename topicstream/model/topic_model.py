@@ -339,7 +339,8 @@ class TopicModel:
     def coefficients(self) -> np.ndarray | None:
         """Return the coefficients of the documents' covariates, float64[F, K], or None.
 
-        alpha of a document is exp(x @ coefficients), with x of ``manifest.covariates.design()``.
+        alpha of a document is exp(x @ coefficients), with x of
+        ``decode_design(manifest.covariates)``.
         """
         if self.path is None or self.manifest.covariates is None:
             return None

@@ -19,11 +19,12 @@ from topicstream.engines.covariates import DEVIATIONS, block_priors
 from topicstream.engines.regimes import STATES, WEIGHTS, initial_states
 from topicstream.engines.shapes import PriorShape, RegimeShape
 from topicstream.evaluation.covariates import CovariateFile, survey_covariates, write_covariates
+from topicstream.model.covariate_entries import CovariatesEntry
 from topicstream.model.design import (
-    CovariatesEntry,
     PriorDesign,
     Unseen,
     columns_of_terms,
+    decode_design,
     longest_row,
     usual_row,
 )
@@ -70,7 +71,7 @@ def find_design(config: TrainConfig, corpus: Corpus, progress: Progress) -> Prio
         for line in design.notes():
             progress.say(f"covariates: {line}")
     else:
-        design = entry.design()
+        design = decode_design(entry)
     number = len(design.names) - 1
     if design.undivided is not None:
         (regimes, _) = design.undivided

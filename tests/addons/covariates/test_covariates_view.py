@@ -19,7 +19,8 @@ from topicstream.addons.covariates.view import (
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.progress import Shown
 from topicstream.cli.main import run as run_command
-from topicstream.model.design import CovariateEntry, CovariatesEntry
+from topicstream.model.covariate_entries import CovariateEntry, CovariatesEntry
+from topicstream.model.design import decode_covariate, decode_design
 from topicstream.model.formula import Factor
 from topicstream.model.topic_model import TopicModel
 
@@ -49,7 +50,7 @@ def models(tmp_path_factory):
 def test_shares_are_those_of_the_prior(models):
     rows = topicstream.show(models / "with", covariates=True)
     model = TopicModel.open(models / "with")
-    names = model.manifest.covariates.design().names
+    names = decode_design(model.manifest.covariates).names
     party = {row["value"]: row for row in rows if row["variable"] == "party" and row["topic"] == 0}
     x = np.zeros((2, len(names)))
     x[:, 0] = 1.0
@@ -72,7 +73,7 @@ def test_shares_are_those_of_the_prior(models):
 
 
 def test_rows_are_those_of_documents(models):
-    design = TopicModel.open(models / "with").manifest.covariates.design()
+    design = decode_design(TopicModel.open(models / "with").manifest.covariates)
     covariate = next(c for c in design.covariates.values() if c.column == "date")
     rows = predicted_rows(design, covariate, [("low", covariate.low), ("mean", covariate.mean)])
     assert rows.shape == (2, len(design.names))
@@ -87,7 +88,7 @@ def test_intervals_hold_the_share_and_stars_need_ten_documents(models):
     of_party = [row for row in rows if row["variable"] == "party" and row["topic"] == 0]
     assert [row["differs"] for row in of_party] == [False, True]  # the first is the reference
     model = TopicModel.open(models / "with")
-    party = model.manifest.covariates.design().covariates[Factor("party")]
+    party = decode_design(model.manifest.covariates).covariates[Factor("party")]
     party.counts[party.levels[1]] = 9
     few = f"too few documents: 9 (party={party.levels[1]})"
     assert few_documents(party, party.levels[1]) == few
@@ -146,7 +147,7 @@ def test_files_are_written(models, tmp_path):
     ],
 )
 def test_curves_between_whole_ends_have_whole_values(kind, low, high, points):
-    covariate = CovariateEntry("x", kind=kind, low=low, high=high).covariate()
+    covariate = decode_covariate(CovariateEntry("x", kind=kind, low=low, high=high))
     assert points_of(covariate).tolist() == points
 
 
@@ -188,7 +189,7 @@ def test_regimes_are_steps_over_time(models, regimes, tmp_path):
     rows = topicstream.show(regimes, plot=str(picture), **given)
     assert "by date" in picture.read_text()
     dates = [row for row in rows if row["variable"] == "date" and row["topic"] == 0]
-    timed = TopicModel.open(regimes).manifest.covariates.design().timed
+    timed = decode_design(TopicModel.open(regimes).manifest.covariates).timed
     assert [row["value"] for row in dates] == timed.levels
     assert [row["documents"] for row in dates] == timed.documents.tolist()
     edges = timed.edges()

@@ -42,7 +42,8 @@ from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
 from topicstream.inference.priors import document_priors
-from topicstream.model.design import CovariatesEntry, columns_of_terms
+from topicstream.model.covariate_entries import CovariatesEntry
+from topicstream.model.design import columns_of_terms, decode_design
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.parallel import in_order
 
@@ -262,7 +263,7 @@ def prior_of_terms(
     ridge = np.full(columns, entry.intercept_sd**-2)
     spread = np.full(columns, entry.intercept_sd)
     floor = told.copy()
-    for number, (_, places, _) in enumerate(columns_of_terms(entry.design())):
+    for number, (_, places, _) in enumerate(columns_of_terms(decode_design(entry))):
         own = slice(places.start, places.stop)
         excess = float(np.clip(squares[own].sum() / told[own].sum(), 0.1, 100.0))
         floor[own] *= excess

@@ -23,7 +23,7 @@ from topicstream.display.figures import Figure
 from topicstream.display.metadata import open_model_corpus
 from topicstream.display.view import ModelView
 from topicstream.evaluation.table_file import check_table_file, write_table
-from topicstream.model.design import MOST_LISTED, PriorDesign
+from topicstream.model.design import MOST_LISTED, PriorDesign, decode_design
 from topicstream.model.formula import Covariate, as_days
 from topicstream.model.regimes import Regimes
 
@@ -99,7 +99,7 @@ class CovariatesView(ModelView, heeds=("topics",)):
                 f"{trained.path}: was trained without covariates; train with --covariates, or use "
                 f"`topics effects` to explain the shares of this model"
             )
-        design = entry.design()
+        design = decode_design(entry)
         errors, reason = self._errors(*coefficients.shape)
         rows = [pa.table([[]] * len(ROWS), schema=ROWS)]
         for covariate, values in variables(design):
@@ -113,7 +113,7 @@ class CovariatesView(ModelView, heeds=("topics",)):
     def timed(self) -> Regimes | None:
         """The covariate that is divided into regimes, None without any."""
         entry = self.shown.trained.manifest.covariates
-        return None if entry is None else entry.design().timed
+        return None if entry is None else decode_design(entry).timed
 
     def _errors(self, columns: int, topics: int) -> tuple[np.ndarray | None, str | None]:
         """Draw errors of the coefficients, None with the reason where that cannot be."""
