@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from topicstream.base.files.marker import list_paths
 from topicstream.base.files.ownership import claim
-from topicstream.corpus.axis_build import Contents, derive
+from topicstream.corpus.axis_build import Contents, build_axes
 from topicstream.corpus.format import PARTS, write_array_metadata
 from topicstream.corpus.manifest import (
     BlockEntry,
@@ -89,7 +89,7 @@ def commit(
         n_words=len(vocabulary["word"]),
         fingerprint=fingerprint,
         parts=parts,
-        heldout=HeldoutRule(asked="0", threshold="0x" + 16 * "0"),
+        heldout=HeldoutRule(text="0", threshold="0x" + 16 * "0"),
         tokenizer=None,
         tokenizer_hash=None,
         vocabulary={"hash": ""},
@@ -100,7 +100,7 @@ def commit(
         summary={},
     )
     contents = Contents(path, manifest, np.empty((0, 4), np.int64))
-    axes = derive(contents, {}, 64 << 20)
+    axes = build_axes(contents, {}, 64 << 20)
     msgspec.structs.replace(manifest, axes=axes).write(path)
     return Corpus.open(path)
 

@@ -140,7 +140,7 @@ def asked(
     part = "heldout"
     if on == "rest":
         part = "train"
-        store = SampledCorpus(store, opened.manifest.sample, rest=True)
+        store = SampledCorpus(store, opened.manifest.sample, complement=True)
     return opened, known_counts(opened, store.to_scipy(parts=part), store.words, most)
 
 

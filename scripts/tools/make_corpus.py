@@ -268,7 +268,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
         n_words=W,
         fingerprint=fingerprint(vocabulary.hash, parts, None),
         parts=parts,
-        heldout=HeldoutRule(asked=f"{100 * heldout:g}%", threshold=f"{int(threshold):#018x}"),
+        heldout=HeldoutRule(text=f"{100 * heldout:g}%", threshold=f"{int(threshold):#018x}"),
         tokenizer=None,
         tokenizer_hash=None,
         vocabulary={"training_documents": parts["train"].docs, "hash": vocabulary.hash},

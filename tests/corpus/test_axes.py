@@ -414,7 +414,7 @@ def test_names_are_written_as_they_come(tmp_path, monkeypatch):
     monkeypatch.setattr(pq.ParquetWriter, "write_table", measure)
     counts = np.arange(40_000).reshape(2, 20_000)
     path = tmp_path / "names.parquet"
-    axis_build._write_names(path, axis_build._with_counts(names(), counts))
+    axis_build._write_names(path, axis_build._attach_counts(names(), counts))
     assert len(held) == 20 and max(held) < 700_000  # all of them have 800,000 bytes
     table = pq.read_table(path)
     assert table["name"].to_pylist() == [f"a name of some length {n}" for n in range(20_000)]

@@ -66,7 +66,7 @@ def test_samples_are_within_each_other_and_with_the_rest_everything(whole):
     before: set[str] = set()
     for share in (0.1, 0.2, 0.4, 0.7):
         sample = SampledCorpus(whole, share)
-        rest = SampledCorpus(whole, share, rest=True)
+        rest = SampledCorpus(whole, share, complement=True)
         here = ids_of(sample)
         others = ids_of(rest)
         assert before <= set(here) and abs(len(here) / whole.n_docs - share) < 0.1
@@ -87,7 +87,7 @@ def test_the_second_half_of_the_hash_of_its_id_decides(whole):
     for share in (0.3, 0.5):
         expected = [i for i, h in zip(ids, low.tolist(), strict=True) if h < share * 2.0**64]
         assert ids_of(SampledCorpus(whole, share)) == expected
-        rest = ids_of(SampledCorpus(whole, share, rest=True))
+        rest = ids_of(SampledCorpus(whole, share, complement=True))
         assert rest == [i for i in ids if i not in set(expected)]
     assert select_sample(whole, 1) is whole
     for wrong in (0, -0.1, 1.01):
@@ -289,7 +289,7 @@ def test_a_store_without_a_table_of_documents_and_removed_ones(counts, tmp_path)
         ids_of(SampledCorpus(later, 0.4)) == sample[5:] + sample[:5] and len(later.removed()) == 5
     )
     assert sorted(
-        ids_of(SampledCorpus(later, 0.4)) + ids_of(SampledCorpus(later, 0.4, rest=True))
+        ids_of(SampledCorpus(later, 0.4)) + ids_of(SampledCorpus(later, 0.4, complement=True))
     ) == sorted(ids_of(later))
     topicstream.compact(tmp_path / "d.zarr")
     assert sorted(ids_of(SampledCorpus(Corpus.open(tmp_path / "d.zarr"), 0.4))) == sorted(sample)

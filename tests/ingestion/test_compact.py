@@ -23,7 +23,7 @@ from topicstream.corpus import sweep as sweeping
 from topicstream.corpus.documents import remove_values
 from topicstream.corpus.format import CELLS, KINDS
 from topicstream.corpus.info import verify
-from topicstream.corpus.manifest import BlockEntry, Removed
+from topicstream.corpus.manifest import BlockEntry, Totals
 from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.upkeep.compact import compact
 from topicstream.ingestion.upkeep.rewrite import grouped
@@ -105,9 +105,9 @@ def test_the_same_documents_in_fewer_blocks(appended, monkeypatch):
     assert not list(verify(old)) and sum(b.n_cells for b in old.blocks()) == old.n_cells
     named = {e.file for e in (*new.manifest.files.values(), *new.manifest.docs)}
     assert topicstream.compact(store)["waiting"]
-    days_pass(monkeypatch, sweeping.KEPT_DAYS - 1)
+    days_pass(monkeypatch, sweeping.DAYS_KEPT - 1)
     assert topicstream.compact(store)["waiting"] and not list(verify(old))
-    days_pass(monkeypatch, sweeping.KEPT_DAYS)
+    days_pass(monkeypatch, sweeping.DAYS_KEPT)
     again = topicstream.compact(store)
     assert not again["compacted"] and not again["waiting"]
     with pytest.raises(Busy, match="the store was rewritten while it was read"):
@@ -142,7 +142,7 @@ def test_an_append_leaves_what_old_readers_need(appended, monkeypatch):
     append(store, 2)
     assert sum(b.n_cells for b in old.blocks()) == old.n_cells and whole(store)
     assert old.word_table("word").num_rows == old.n_words  # of a file that the append replaced
-    days_pass(monkeypatch, sweeping.KEPT_DAYS)
+    days_pass(monkeypatch, sweeping.DAYS_KEPT)
     append(store, 3)
     assert not (store / "train").exists() and whole(store)
     days = json.loads((store / ".replaced.json").read_bytes())["days"]
@@ -173,7 +173,7 @@ def test_full_blocks_stay_as_they_are(appended):
     ]
     assert grouped(blocks) == [[0], [1, 2], [3], [4], [5], [6]]
     empty = [
-        msgspec.structs.replace(b, removed=Removed(docs=10, cells=b.cells, tokens=b.cells))
+        msgspec.structs.replace(b, removed=Totals(docs=10, cells=b.cells, tokens=b.cells))
         for b in blocks
     ]
     assert grouped(empty) == [list(range(7))]

@@ -14,7 +14,7 @@ from topicstream.base.text import render, render_each
 from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.extension import extended, take_extensions
 from topicstream.corpus.format import LINKS
-from topicstream.corpus.info import figures, histogram_line, linked_text
+from topicstream.corpus.info import describe_store, histogram_line, linked_text
 from topicstream.corpus.info import verify as damage
 from topicstream.corpus.reader import Corpus
 from topicstream.display import model_info
@@ -107,7 +107,7 @@ def _describe_corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
         for problem in problems[1:]:
             click.echo(f"topics: {problem}", err=True)
         raise StoreError(problems[0])
-    return figures(corpus, top) | ({"problems": []} if verify else {})
+    return describe_store(corpus, top) | ({"problems": []} if verify else {})
 
 
 def lines(store: dict[str, Any], verified: bool) -> list[str]:

@@ -1,15 +1,13 @@
 """The axes of a corpus: kinds of rows that its documents point to.
 
-``words`` always; those of the list columns (corpus/format.py) where the input had them: names, or
-training documents.
+Every corpus has the axis ``words``. It also has an axis for each list column (corpus/format.py)
+of the input, whose ids stand for names or for training documents.
 
-On disk an axis is lists of ids, one a document, in Zarr: ``axes/<name>/<part>/`` holds ``lengths``
-uint32[rows, DOCS] (ids of
-each document) and ``ids`` uint32[rows, CELLS] (ascending within a document). A storage block of
-the part is one row here too,
-or several rows where it has more than CELLS ids. Codecs, padding and the rule that only the
-manifest says what is there: as
-in corpus/format.py.
+On disk an axis has a list of ids for each document, in Zarr. ``axes/<name>/<part>/`` contains
+``lengths`` uint32[rows, DOCS], the number of ids of each document, and ``ids`` uint32[rows, CELLS],
+ascending within a document. A storage block of the part is one row here, too, or several rows if it
+has more than CELLS ids. Codecs and padding are those of corpus/format.py, and only the manifest
+says which rows belong to the store.
 """
 
 from __future__ import annotations
@@ -59,9 +57,19 @@ class Axis:
     figures: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def names(self, first: int = 0, stop: int | None = None) -> pa.LargeStringArray:
-        """Return the names of ids ``first`` to ``stop - 1``, which a slice selects.
+        """Return the names of ids ``first`` to ``stop - 1``.
 
         Names of linked documents are their ids. No more of the file is read than needed.
+
+        Parameters
+        ----------
+        first, stop
+            Bounds as of a slice: negative ones count from the end.
+
+        Raises
+        ------
+        StoreError
+            If the file has fewer names.
         """
         first, stop, _ = slice(first, stop).indices(self.size)
         pieces = [pa.array([], pa.large_string())]
@@ -70,11 +78,8 @@ class Axis:
             if start >= stop:
                 break
             low = max(first - start, 0)
-            pieces.append(
-                piece.slice(low, max(min(stop - start, len(piece)) - low, 0)).cast(
-                    pa.large_string()
-                )
-            )
+            high = min(stop - start, len(piece))
+            pieces.append(piece.slice(low, max(high - low, 0)).cast(pa.large_string()))
             start += len(piece)
         names = pa.concat_arrays(pieces)
         if len(names) != max(stop - first, 0):
@@ -85,28 +90,37 @@ class Axis:
 
     def docs(self) -> np.ndarray:
         """Count the training documents that have each id or link to it, int64[size]."""
-        return np.concatenate(
-            [np.zeros(0, np.int64), *(c.to_numpy() for c in self.column("docs"))]
-        ).astype(np.int64)
+        pieces = [piece.to_numpy() for piece in self.column("docs")]
+        return np.concatenate([np.zeros(0, np.int64), *pieces]).astype(np.int64)
 
     def find(self, names: pa.Array) -> np.ndarray:
-        """Look up the ids of names, int64[n], with -1 for an unknown name.
+        """Look up the ids of names.
 
-        names: large_string without nulls. Memory: one row group.
+        One row group of the file is in memory at a time.
+
+        Parameters
+        ----------
+        names
+            Strings without nulls, length n.
+
+        Returns
+        -------
+        ndarray
+            int64[n], -1 for an unknown name.
         """
-        wanted = names.cast(pa.large_string())
-        ids = np.full(len(wanted), -1, np.int64)
+        names = names.cast(pa.large_string())
+        ids = np.full(len(names), -1, np.int64)
         start = 0
         for piece in self.column("name"):
-            place = pc.index_in(wanted, value_set=piece.cast(pa.large_string()))
-            hit = place.is_valid().to_numpy(zero_copy_only=False)
-            ids[hit] = place.drop_null().to_numpy() + start
+            positions = pc.index_in(names, value_set=piece.cast(pa.large_string()))
+            is_known = positions.is_valid().to_numpy(zero_copy_only=False)
+            ids[is_known] = positions.drop_null().to_numpy() + start
             start += len(piece)
         return ids
 
 
 class Axes(dict[str, Axis]):
-    """name -> Axis, ``words`` first."""
+    """The axes of a corpus by name, ``words`` first. An unknown name raises StoreError."""
 
     def __missing__(self, name: str) -> Axis:
         raise StoreError(
@@ -117,12 +131,22 @@ class Axes(dict[str, Axis]):
 def lists_of_blocks(
     rows: Iterable[pa.RecordBatch], docs: list[int]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Split a stream of entries into (lengths int64[docs], ids int64[]) per storage block.
+    """Split a stream of entries at the ends of storage blocks.
 
-    rows: (document, id), ascending. docs: number of documents of each block.
+    Parameters
+    ----------
+    rows
+        Batches of two columns, document and id, ascending.
+    docs
+        Number of documents of each block.
+
+    Yields
+    ------
+    lengths, ids
+        Of a block: the number of ids of each document, int64[docs], and the ids, int64[].
     """
     batches = iter(rows)
-    owners = np.zeros(0, np.int64)
+    owners = np.zeros(0, np.int64)  # the document of each id
     ids = np.zeros(0, np.int64)
     first = 0
     for count in docs:
@@ -131,10 +155,8 @@ def lists_of_blocks(
             batch = next(batches, None)
             if batch is None:
                 break
-            owners, ids = (
-                np.concatenate(pair)
-                for pair in zip((owners, ids), (c.to_numpy() for c in batch.columns))
-            )
+            owners = np.concatenate((owners, batch.column(0).to_numpy()))
+            ids = np.concatenate((ids, batch.column(1).to_numpy()))
         cut = int(np.searchsorted(owners, stop))
         yield np.bincount(owners[:cut] - first, minlength=count), ids[:cut]
         owners = owners[cut:]
@@ -147,7 +169,14 @@ def write_lists(
 ) -> AxisPart:
     """Write and sync the lists of one part, and return its entry for the manifest.
 
-    rows: (document, id), ascending. blocks: storage blocks of the part.
+    Parameters
+    ----------
+    folder, part
+        Folder of the axis, and the part's folder in it.
+    rows
+        Batches of two columns, document and id, ascending.
+    blocks
+        Storage blocks of the part.
     """
     written: list[Path] = []
     entries: list[AxisBlock] = []
@@ -156,15 +185,18 @@ def write_lists(
         files = write_rows(
             folder, part, row, {"lengths": lengths.astype(np.uint32), "ids": ids.astype(np.uint32)}
         )
-        place = (row, row + len(files["ids"]))
+        stop = row + len(files["ids"])
         for kind in LISTS:
-            written += [chunk_path(folder, part, kind, r) for r in range(*place)]
-        longest = int(lengths.max(initial=0))
-        tie = block.files["lengths"][0][1]
-        entries.append(
-            AxisBlock(rows=place, entries=len(ids), longest=longest, of=tie, files=files)
+            written += [chunk_path(folder, part, kind, r) for r in range(row, stop)]
+        entry = AxisBlock(
+            rows=(row, stop),
+            entries=len(ids),
+            longest=int(lengths.max(initial=0)),
+            block_crc=block.lengths_crc,
+            files=files,
         )
-        row = place[1]
+        entries.append(entry)
+        row = stop
     sync_all(written, levels=7)  # up to the store
     return AxisPart(blocks=entries, rows=row, entries=sum(e.entries for e in entries))
 
@@ -172,9 +204,26 @@ def write_lists(
 def read_lists(
     folder: Path, part: str, entry: AxisBlock, docs: int, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read, verify and decode one storage block: lengths uint32[docs], ids int32[entries].
+    """Read, verify and decode the lists of one storage block.
 
-    size: ids must lie below it. StoreError.
+    Parameters
+    ----------
+    folder, part, entry
+        Folder of the axis, the part's folder in it, and the block's entry of the manifest.
+    docs
+        Number of documents of the block.
+    size
+        Number of ids of the axis.
+
+    Returns
+    -------
+    lengths, ids
+        uint32[docs] and int32[entries].
+
+    Raises
+    ------
+    StoreError
+        If a chunk is damaged, or the ids do not ascend within 0 to size - 1.
     """
     first, stop = entry.rows
     lengths, ids = (
@@ -183,15 +232,14 @@ def read_lists(
     lengths = lengths[:docs]
     ids = ids[: entry.entries]
     starts = np.cumsum(lengths, dtype=np.int64)
-    whole = len(lengths) == docs and int(lengths.sum(dtype=np.int64)) == len(ids)
-    if (
-        not whole
-        or int(lengths.max(initial=0)) != entry.longest
-        or int(ids.max(initial=0)) >= max(size, 1)
-    ):
+    is_complete = len(lengths) == docs and int(lengths.sum(dtype=np.int64)) == len(ids)
+    has_longest = int(lengths.max(initial=0)) == entry.longest
+    in_range = int(ids.max(initial=0)) < max(size, 1)
+    if not (is_complete and has_longest and in_range):
         raise StoreError(
             f"{folder}/{part}: rows {first} to {stop - 1} disagree with the manifest; ingest again"
         )
+    # an id that is not above the one before it must begin a document
     falls = np.flatnonzero(ids[1:] <= ids[:-1]) + 1
     if len(falls) and not np.isin(falls, starts).all():
         raise StoreError(

@@ -1,14 +1,14 @@
-"""Builds the axes of a store from its table of documents.
+"""Build the axes of a store from its table of documents.
 
-Each command that commits a store calls it.
+Each command that commits a store calls ``build_axes``.
 
-``NAMED`` columns: names get ids once and for all, the most frequent name first. New names of an
-append follow behind. ``axes/<name>.parquet`` lists them by id: name, docs (training documents),
-heldout (held-out documents).
+The names in ``NAMED`` columns get ids once and for all, the most frequent name first; new names of
+an append get the next ids. ``axes/<name>.parquet`` lists them by id, with the number of training
+documents (docs) and of held-out ones (heldout) that have each.
 
-``links``: ids are the numbers of training documents (rows of the training part). The arrays hold,
-for every document of both parts, the training documents linked with it in either direction. Links
-to held-out or removed documents are left out.
+The ids of ``links`` are the numbers of training documents (rows of the training part). The arrays
+hold, for every document of both parts, the training documents linked with it in either direction.
+Links to held-out or removed documents are left out.
 
 Existing files never change: each build writes a new folder and file, which the manifest then names.
 """
@@ -32,7 +32,14 @@ from topicstream.base.relations import Relations
 from topicstream.corpus.axes import write_lists
 from topicstream.corpus.documents import hash_ids, placed_documents, remove_empty
 from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, write_array_metadata
-from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
+from topicstream.corpus.manifest import (
+    AxisEntry,
+    AxisPart,
+    StoreFile,
+    StoreManifest,
+    block_edges,
+    store_file,
+)
 
 MEMORY = 128 << 20
 """Bytes for sorting names and links where no plan says otherwise."""
@@ -51,7 +58,12 @@ _LIST = pa.list_(pa.large_string())
 class Contents:
     """The contents of a store that the axes are built from.
 
-    removed: int64[n, 4] as returned by ``Corpus.removed``.
+    Attributes
+    ----------
+    path, manifest
+        Folder and manifest of the store.
+    removed
+        int64[n, 4], as returned by ``Corpus.removed``.
     """
 
     path: Path
@@ -65,22 +77,26 @@ class Contents:
 
     def is_fresh(self, name: str, entry: AxisEntry | None) -> bool:
         """Return True if an axis' entry matches the documents of the store."""
-        if (
-            entry is None
-            or entry.gone != len(self.removed)
-            or entry.fingerprint not in (None, self.manifest.fingerprint)
-        ):
+        if entry is None or entry.removed_docs != len(self.removed):
             return False
-        ties = {p: [b.files["lengths"][0][1] for b in self.manifest.parts[p].blocks] for p in PARTS}
-        return all(
-            p in entry.parts and [b.of for b in entry.parts[p].blocks] == ties[p] for p in PARTS
-        )
+        if entry.fingerprint not in (None, self.manifest.fingerprint):
+            return False
+        for part in PARTS:
+            blocks = self.manifest.parts[part].blocks
+            if part not in entry.parts:
+                return False
+            if [b.block_crc for b in entry.parts[part].blocks] != [b.lengths_crc for b in blocks]:
+                return False
+        return True
 
 
 def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dict[str, AxisEntry]:
     """Return the axes that the manifest lists.
 
-    Raises StoreError where one is missing or out of date.
+    Raises
+    ------
+    StoreError
+        If one is missing or out of date.
     """
     contents = Contents(path, manifest, removed)
     for name in contents.names:
@@ -91,7 +107,7 @@ def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dic
     return {name: manifest.axes[name] for name in contents.names}
 
 
-def derive(
+def build_axes(
     contents: Contents, old: Mapping[str, AxisEntry], memory: int, room: Room | None = None
 ) -> dict[str, AxisEntry]:
     """Write missing or outdated axes, and return the manifest's ``axes``.
@@ -100,6 +116,8 @@ def derive(
 
     Parameters
     ----------
+    contents
+        The store.
     old
         The axes of an earlier manifest of this store.
     memory
@@ -121,8 +139,10 @@ def derive(
         return axes
     (contents.path / "axes").mkdir(exist_ok=True)
     with owned.scratch(contents.path, "axes") as scratch, Relations(scratch, memory) as relations:
-        for name in (name for name in contents.names if name not in axes):
-            build = _links if name == LINKS else _named
+        for name in contents.names:
+            if name in axes:
+                continue
+            build = _build_link_axis if name == LINKS else _build_named_axis
             axes[name] = build(contents, name, old.get(name), relations, room)
             relations.clear()
     sync(contents.path / "axes")
@@ -132,7 +152,10 @@ def derive(
 def load_names(path: Path) -> pa.Table:
     """Read the table of an axis' names (schema NAMES).
 
-    Raises StoreError if it is damaged.
+    Raises
+    ------
+    StoreError
+        If it is damaged.
     """
     with open_table(path) as file:
         table = pa.Table.from_batches(list(batches(file, NAMES.names, BATCH)), NAMES)
@@ -151,20 +174,13 @@ def blank_names(store: Path, file: str) -> StoreFile:
     if len(unused):
         names = np.array(table["name"].to_pylist(), object)
         names[unused] = [f"(no name {n})" for n in unused.tolist()]
-        _write_names(
-            store / file,
-            pa.table(
-                [pa.array(names, pa.large_string()), *table.columns[1:]], schema=NAMES
-            ).to_batches(),
-        )
+        columns = [pa.array(names, pa.large_string()), *table.columns[1:]]
+        _write_names(store / file, pa.table(columns, schema=NAMES).to_batches())
     return store_file(store, file)
 
 
 def _write_names(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
-    """Replace a file of names, and of how many documents of each part have them.
-
-    The batches, of schema NAMES, are never in memory together.
-    """
+    """Replace a file of names by batches of schema NAMES, which are never in memory together."""
     with (
         replacing(path) as beside,
         pq.ParquetWriter(beside, NAMES, compression="zstd", use_dictionary=False) as writer,
@@ -181,8 +197,16 @@ def _write_names(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
             writer.write_table(waiting.combine_chunks())
 
 
-def _with_counts(texts: Iterable[pa.RecordBatch], counts: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Yield names, in the order of their ids, with the documents of each part that have them."""
+def _attach_counts(texts: Iterable[pa.RecordBatch], counts: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield names in the order of their ids, as batches of schema NAMES.
+
+    Parameters
+    ----------
+    texts
+        Batches of names.
+    counts
+        int64[2, size], documents of each part that have each name.
+    """
     first = 0
     for batch in texts:
         name = batch.column(0).cast(pa.large_string())
@@ -191,16 +215,14 @@ def _with_counts(texts: Iterable[pa.RecordBatch], counts: np.ndarray) -> Iterato
         yield pa.record_batch([name, *columns], schema=NAMES)
 
 
-def _named(
+def _build_named_axis(
     contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: Room | None
 ) -> AxisEntry:
     """Build an axis of names, keeping the ids that ``before`` lists."""
     old_file = before.names.file if before is not None and before.names is not None else None
-    stored_names = (
-        load_names(contents.path / old_file)["name"]
-        if old_file is not None
-        else pa.chunked_array([], pa.large_string())
-    )
+    stored_names = pa.chunked_array([], pa.large_string())
+    if old_file is not None:
+        stored_names = load_names(contents.path / old_file)["name"]
     relations.insert("names", pa.table({"name": stored_names, "id": np.arange(len(stored_names))}))
     _insert_mentions(contents, name, relations)
     relations.execute(
@@ -237,14 +259,20 @@ def _named(
     if old_file is not None:
         generation = contents.manifest.generation
         numbered = [f"axes/{name}-{generation + n:04d}.parquet" for n in (0, 1)]
-        file = next(other for other in numbered if other != old_file)
+        file = next(candidate for candidate in numbered if candidate != old_file)
     texts = relations.stream("select name from names order by id")
-    _write_names(contents.path / file, _with_counts(texts, counts))
+    _write_names(contents.path / file, _attach_counts(texts, counts))
     names = store_file(contents.path, file)
-    return AxisEntry(folder=folder, size=size, parts=parts, gone=len(contents.removed), names=names)
+    return AxisEntry(
+        folder=folder,
+        size=size,
+        parts=parts,
+        removed_docs=len(contents.removed),
+        names=names,
+    )
 
 
-def _links(
+def _build_link_axis(
     contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: Room | None
 ) -> AxisEntry:
     """Build the axis of links, finding targets by the hashes of their ids."""
@@ -260,17 +288,18 @@ def _links(
             f"where document % {parts_of_links} = {i}"
         )
     # a window takes less memory than a join: it sorts and holds one id at a time
+    # rows of one hash are a document and the links to it, and only the document's has a number;
     run("""create table resolved as select source, target from (
            select source, max(document) over (partition by high, low) as target
            from (select high, low, null as source, 2 * document + part as document from documents
                  union all select high, low, source, null from links)) where source is not null""")
     for i in range(parts_of_links):
         into = "insert into pairs" if i else "create table pairs as"
-        own = f"source // 2 % {parts_of_links} = {i}"
+        in_turn = f"source // 2 % {parts_of_links} = {i}"
         run(f"""{into} select distinct source, target from (
                 select source, target from resolved where target % 2 = 0
                 union all select target, source from resolved where source % 2 = 0
-            ) where source <> target and {own}""")
+            ) where source <> target and {in_turn}""")
     figures = {
         "given": mentioned,
         "repeats": mentioned - count("select count(*) from links"),
@@ -292,7 +321,7 @@ def _links(
         size=contents.manifest.parts["train"].docs,
         parts=parts,
         figures=figures,
-        gone=len(contents.removed),
+        removed_docs=len(contents.removed),
         fingerprint=contents.manifest.fingerprint,
     )
 
@@ -300,37 +329,30 @@ def _links(
 def _insert_mentions(contents: Contents, name: str, relations: Relations) -> None:
     """Fill the tables ``mentions`` and, for links, ``documents``.
 
-    mentions: part, document, name (for links its hash instead: high and low). documents: part,
-    document, high, low of the documents that were not removed. part: 0 train, 1 heldout. document:
-    number within the part.
+    A row of ``mentions`` is a name in the list of a document: part (0 train, 1 heldout), document
+    (number within the part), and the name; for links the hash of an id in its place, as high and
+    low. ``documents`` has part, document, high and low of each document that was not removed.
     """
-    hashed = (
-        [("high", pa.uint64()), ("low", pa.uint64())]
-        if name == LINKS
-        else [("name", pa.large_string())]
-    )
-    schema = pa.schema([("part", pa.uint8()), ("document", pa.int64()), *hashed])
+    key = [("name", pa.large_string())]
+    if name == LINKS:
+        key = [("high", pa.uint64()), ("low", pa.uint64())]
+    schema = pa.schema([("part", pa.uint8()), ("document", pa.int64()), *key])
     relations.insert("mentions", schema.empty_table())
     if name == LINKS:
         relations.insert("documents", schema.empty_table())
-    edges = [np.cumsum([0, *(b.docs for b in contents.manifest.parts[p].blocks)]) for p in PARTS]
     store = contents.path
-    gone = contents.removed[:, 0]
-    for batch, part, block, row in placed_documents(store, contents.manifest, gone, [name], BATCH):
-        document = (
-            np.where(
-                part == 0,
-                edges[0][np.where(part == 0, block, 0)],
-                edges[1][np.where(part == 1, block, 0)],
-            )
-            + row
-        )
+    manifest = contents.manifest
+    edges = [block_edges(manifest.parts[part].blocks) for part in PARTS]
+    removed = contents.removed[:, 0]
+    for batch, part, block, row in placed_documents(store, manifest, removed, [name], BATCH):
+        document = row.copy()
+        for p, edges_of_part in enumerate(edges):
+            in_part = part == p
+            document[in_part] += edges_of_part[block[in_part]]
         try:
-            lists = (
-                batch[name].cast(_LIST)
-                if name in batch.schema.names
-                else pa.nulls(len(batch), _LIST)
-            )
+            lists = pa.nulls(len(batch), _LIST)
+            if name in batch.schema.names:
+                lists = batch[name].cast(_LIST)
         except pa.ArrowException as e:
             raise StoreError(
                 f"{store}/docs: {e}; the documents' table is damaged, ingest again"
@@ -350,12 +372,12 @@ def _insert_mentions(contents: Contents, name: str, relations: Relations) -> Non
 
 def _new_folder(contents: Contents, name: str, before: AxisEntry | None) -> str:
     """Choose a folder for an axis' arrays beside the current one, removing leftovers."""
-    numbered = [
-        f"axes/{name}-{n:04d}"
-        for n in (contents.manifest.generation, contents.manifest.generation + 1)
-    ]
-    used = before.folder if before is not None else None
-    folder = f"axes/{name}" if used is None else next(f for f in numbered if f != used)
+    generation = contents.manifest.generation
+    numbered = [f"axes/{name}-{n:04d}" for n in (generation, generation + 1)]
+    if before is None:
+        folder = f"axes/{name}"
+    else:
+        folder = next(candidate for candidate in numbered if candidate != before.folder)
     if (contents.path / folder).exists():
         owned.remove_within(contents.path / folder)
     return folder
@@ -366,14 +388,19 @@ def _write_parts(
 ) -> dict[str, AxisPart]:
     """Write the arrays of both parts, and return their entries.
 
-    query: selects (document, id), ascending, of the part {} (0 train, 1 heldout).
+    Parameters
+    ----------
+    contents, folder
+        The store, and the axis' folder in it.
+    relations
+        The tables.
+    query
+        Selects document and id, ascending, of part ``{}`` (0 train, 1 heldout).
     """
     path = contents.path / folder
-    parts = {
-        part: write_lists(
-            path, part, relations.stream(query.format(p)), contents.manifest.parts[part].blocks
-        )
-        for p, part in enumerate(PARTS)
-    }
+    parts = {}
+    for p, part in enumerate(PARTS):
+        rows = relations.stream(query.format(p))
+        parts[part] = write_lists(path, part, rows, contents.manifest.parts[part].blocks)
     write_array_metadata(path, {part: entry.rows for part, entry in parts.items()}, kinds=LISTS)
     return parts

@@ -1,7 +1,6 @@
 """A block: a run of consecutive documents of a corpus, with its own local vocabulary.
 
-Kernels on the cells of a storage block: gaps to word ids and back, local ids, where blocks are
-cut.
+The kernels encode and decode word ids, assign local ids, and cut storage blocks into blocks.
 """
 
 from __future__ import annotations
@@ -24,9 +23,14 @@ SHORT_TEXT = 25.0
 class AxisRows(NamedTuple):
     """The rows of one axis that a block touches.
 
-    ids     int32[U]    ascending: the row of the axis that each local number stands for
-    indptr  int64[D+1]  entries of document d: indptr[d] .. indptr[d+1]
-    local   int32[E]    local numbers 0..U-1, ascending and unique within a document
+    Attributes
+    ----------
+    ids
+        int32[U], ascending: the row of the axis that each local number stands for.
+    indptr
+        int64[D + 1]. Document d has the entries indptr[d] to indptr[d + 1] - 1.
+    local
+        int32[E], local numbers 0 to U - 1, ascending and unique within a document.
     """
 
     ids: np.ndarray
@@ -35,9 +39,16 @@ class AxisRows(NamedTuple):
 
 
 class AxisShape(NamedTuple):
-    """Maxima over the blocks of a grid for one axis.
+    """Sizes of one axis in the blocks of a grid, each the largest of all blocks.
 
-    They are the rows that a block touches, its entries, and the entries of one document.
+    Attributes
+    ----------
+    rows
+        Rows of the axis that a block touches.
+    entries
+        Entries of a block.
+    longest
+        Entries of a document.
     """
 
     rows: int
@@ -48,12 +59,18 @@ class AxisShape(NamedTuple):
 class CovariateRows(NamedTuple):
     """The covariates of a block's documents, as sparse rows of numbers (model/design.py).
 
-    Many documents have the same row, so each is there once.
+    Many documents have the same row, which is stored once.
 
-    pattern  int32[D]    the row of each document
-    indptr   int64[U+1]  numbers of row u: indptr[u] .. indptr[u+1]
-    columns  int32[n]    their columns, ascending within a row
-    values   float32[n]
+    Attributes
+    ----------
+    pattern
+        int32[D], the row of each document.
+    indptr
+        int64[U + 1]. Row u has the numbers indptr[u] to indptr[u + 1] - 1.
+    columns
+        int32[n], their columns, ascending within a row.
+    values
+        float32[n], the numbers.
     """
 
     pattern: np.ndarray
@@ -85,7 +102,7 @@ class Block:
     axes
         The other axes of the corpus that the block was cut with.
     covariates
-        What the prior of each document depends on, or None.
+        Numbers on which the prior of each document depends, or None.
 
     Notes
     -----
@@ -105,16 +122,24 @@ class Block:
     def rows(self, axis: str) -> AxisRows:
         """Return the block's rows on an axis.
 
-        ``words`` has an entry per cell, ``documents`` a row per document, ``LINKS`` the training
-        documents linked with each. Raises KeyError if the reader was not asked for the axis.
+        Parameters
+        ----------
+        axis
+            ``words``, with an entry per cell; ``documents``, with a row per document; or an axis
+            for which the reader was asked.
+
+        Raises
+        ------
+        KeyError
+            If the reader was not asked for the axis.
         """
         if axis == "words":
             return AxisRows(self.vocab, self.indptr, self.words)
         if axis == "documents":
-            each = np.arange(self.n_docs + 1)
-            return AxisRows(
-                (self.first_doc + each[:-1]).astype(np.int32), each, each[:-1].astype(np.int32)
-            )
+            indptr = np.arange(self.n_docs + 1)  # one entry a document: itself
+            numbers = indptr[:-1]
+            ids = (self.first_doc + numbers).astype(np.int32)
+            return AxisRows(ids, indptr, numbers.astype(np.int32))
         return self.axes[axis]
 
     @property
@@ -141,7 +166,17 @@ class Block:
 def to_gaps(indptr: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Encode word ids as the first id of each document and gaps to the next.
 
-    words: int32[nnz], ascending within each document. Returns uint32[nnz].
+    Parameters
+    ----------
+    indptr
+        int64[D + 1], the cells of each document.
+    words
+        int32[nnz], ascending within each document.
+
+    Returns
+    -------
+    ndarray
+        uint32[nnz].
     """
     gaps = np.empty(len(words), np.uint32)
     np.subtract(words[1:], words[:-1], out=gaps[1:], casting="unsafe")
@@ -154,9 +189,21 @@ def to_gaps(indptr: np.ndarray, words: np.ndarray) -> np.ndarray:
 def from_gaps(gaps: Array, lengths: Array, words: int) -> int:
     """Decode gaps to word ids in place, and check them.
 
-    gaps: uint32[nnz] as written by ``to_gaps``. lengths: uint32[D], cells of each document. Returns
-    the first document whose ids do not ascend within 0 to words - 1, or -1. Kernels index by these
-    ids without a check of their own.
+    Kernels index by these ids without a check of their own.
+
+    Parameters
+    ----------
+    gaps
+        uint32[nnz], as written by ``to_gaps``.
+    lengths
+        uint32[D], cells of each document.
+    words
+        Number of words.
+
+    Returns
+    -------
+    int
+        The first document whose ids do not ascend within 0 to words - 1, or -1.
     """
     i = np.int64(0)
     for d in range(len(lengths)):
@@ -177,8 +224,23 @@ def from_gaps(gaps: Array, lengths: Array, words: int) -> int:
 def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> Int:
     """Assign local ids to the distinct words of some cells, in ascending order.
 
-    ids: int32[nnz] global -> vocab: int32[U + 1] ascending, then scratch, out: int32[nnz] local
-    numbers. marker: uint8[W], zeros before and after; local: int32[W], scratch. Returns U.
+    Parameters
+    ----------
+    ids
+        int32[nnz], global ids.
+    marker
+        uint8[W], zeros before and after.
+    local
+        int32[W], scratch.
+    vocab
+        int32[U + 1], receives the global id of each local one; its last entry is scratch.
+    out
+        int32[nnz], receives the local ids.
+
+    Returns
+    -------
+    int
+        U, the number of distinct words.
     """
     cells = ids.view(np.uint32)  # an index that may be negative is looked at twice
     for i in range(len(cells)):
@@ -187,9 +249,8 @@ def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> I
     wide = marker[: len(marker) // 8 * 8].view(np.uint64)
     for j in range(len(wide)):
         if wide[j] != 0:
-            for w in range(
-                8 * j, 8 * j + 8
-            ):  # also of words that are not there: a branch would be guessed wrong
+            # words that are not there are written, too: the processor would guess a branch wrong
+            for w in range(8 * j, 8 * j + 8):
                 vocab[u] = w
                 local[w] = u
                 u += np.uint64(marker[w])
@@ -206,9 +267,18 @@ def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> I
 
 @kernel
 def count_words(ids: Ints, edges: Longs, last: Ints, out: Longs) -> None:
-    """Count the distinct words of each run of cells edges[i] .. edges[i+1] - 1 into out[i].
+    """Count the distinct words of each run of cells.
 
-    ids: int32[nnz] global. last: int32[W], zeros: the run in which a word was seen last.
+    Parameters
+    ----------
+    ids
+        int32[nnz], global ids.
+    edges
+        int64[R + 1]. Run i has the cells edges[i] to edges[i + 1] - 1.
+    last
+        int32[W], zeros; holds the run, from 1, in which a word was seen last.
+    out
+        int64[R], receives the counts.
     """
     cells = ids.view(np.uint32)
     for run in range(len(edges) - 1):
@@ -221,19 +291,32 @@ def count_words(ids: Ints, edges: Longs, last: Ints, out: Longs) -> None:
 
 @kernel
 def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
-    """Write the first document of each engine block to ``starts``, and count the blocks.
+    """Cut a storage block into engine blocks.
 
-    starts: int64[]. There are as few blocks as ``cells`` allows, give or take half a document, of
-    equal size, because a round takes as long as its largest block.
+    There are as few blocks as ``cells`` allows, give or take half a document, and of equal size,
+    because a round takes as long as its largest block.
+
+    Parameters
+    ----------
+    lengths
+        uint32[D], cells of each document.
+    cells, docs
+        Cells and documents of an engine block, at most.
+    starts
+        int64[D + 1], receives the first document of each engine block.
+
+    Returns
+    -------
+    int
+        Number of engine blocks.
     """
     total = 0
     for d in range(len(lengths)):
         total += int(lengths[d])
     total = max(total, 1)
     parts = -(-total // cells)
-    n = cells_before = end = in_cells = in_docs = (
-        0  # end: this block ends nearest to so many shares of the cells
-    )
+    n = cells_before = in_cells = in_docs = 0
+    end = 0  # the block ends as near as it can to ``end`` shares, of ``parts``, of all cells
     for d in range(len(lengths)):
         length = int(lengths[d])
         if (

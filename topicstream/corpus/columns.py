@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.base.errors import InputError
-from topicstream.corpus.documents import OWN
+from topicstream.corpus.documents import OWN_COLUMNS
 from topicstream.corpus.reader import Corpus
 
 DATE = "date"
@@ -22,7 +22,11 @@ NO_NUMBER = frozenset(("NA", "N/A", "NaN", "nan"))
 
 def columns_of(corpus: Corpus) -> dict[str, str]:
     """Return the kind (``string`` or ``list``) of each of a store's own columns by name."""
-    return {name: kind for name, kind in sorted(corpus.manifest.columns.items()) if name not in OWN}
+    return {
+        name: kind
+        for name, kind in sorted(corpus.manifest.columns.items())
+        if name not in OWN_COLUMNS
+    }
 
 
 def check_columns(corpus: Corpus, names: Sequence[str], option: str = "--with") -> None:

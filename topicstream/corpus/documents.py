@@ -1,9 +1,11 @@
 """The table of documents of a store: ``docs/part-*.parquet``, one row per document.
 
-    id, source        as the reader gave them
-    part, block, row  place of the cells: ``train`` or ``heldout``, the storage block of that part,
-                      the row within the block
-    the list columns (corpus/format.py), date and the user's own columns, where the input had them
+Columns:
+
+- ``id`` and ``source``, as the reader gave them;
+- ``part``, ``block`` and ``row``, the place of the cells: ``train`` or ``heldout``, the storage
+  block of that part, and the row within the block;
+- the list columns (corpus/format.py), ``date`` and the user's columns, if the input has them.
 
 Rows are in the order of the ingest. Documents without any word of the vocabulary keep their row,
 without cells. The table is streamed, never loaded whole.
@@ -27,7 +29,13 @@ from topicstream.base.files.durable import sync
 from topicstream.base.files.plain import batches, open_table
 from topicstream.base.text import compose_text
 from topicstream.corpus.format import PARTS
-from topicstream.corpus.manifest import PartEntry, StoreFile, StoreManifest, store_file
+from topicstream.corpus.manifest import (
+    PartEntry,
+    StoreFile,
+    StoreManifest,
+    block_edges,
+    store_file,
+)
 from topicstream.corpus.vocabulary import string_buffers
 from topicstream.numeric.kernels.arrays import Bytes, Longs, Words
 from topicstream.numeric.kernels.jit import kernel
@@ -39,9 +47,9 @@ BYTES_OF_GROUP = 16 << 20
 """Bytes of ids and metadata in a row group, which stays in memory until it is full."""
 
 
-def typed_ids(ids: Any, whole: bool) -> Any:
+def typed_ids(ids: Any, are_integers: bool) -> Any:
     """Convert stored ids to int64 if all were whole numbers in the input."""
-    if not whole:
+    if not are_integers:
         return ids
     try:
         return ids.cast(pa.int64())
@@ -49,13 +57,14 @@ def typed_ids(ids: Any, whole: bool) -> Any:
         return ids
 
 
-OWN = ("id", "source", "part", "block", "row")
+OWN_COLUMNS = ("id", "source", "part", "block", "row")
+"""Columns that every store has."""
 
 
 def schema_of(columns: Mapping[str, str]) -> pa.Schema:
     """Build the table's schema from the kinds (``list``, ``string``) of its metadata columns."""
     kinds = {"list": pa.list_(pa.large_string()), "string": pa.large_string()}
-    extra = [(name, kinds[columns[name]]) for name in sorted(columns) if name not in OWN]
+    extra = [(name, kinds[columns[name]]) for name in sorted(columns) if name not in OWN_COLUMNS]
     own_fields = [("id", pa.large_string()), ("source", pa.large_string())]
     place = [
         ("part", pa.dictionary(pa.int8(), pa.string())),
@@ -65,7 +74,7 @@ def schema_of(columns: Mapping[str, str]) -> pa.Schema:
     return pa.schema([*own_fields, *place, *extra])
 
 
-def fill(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def fill_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Add the missing columns of a schema to a table, filled with nulls."""
     columns = [
         table[field.name].cast(field.type)
@@ -76,30 +85,41 @@ def fill(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def remove_values(lists: pa.Array, gone: pa.Array) -> pa.Array:
-    """Remove the values marked in ``gone`` from lists of strings.
+def remove_values(lists: pa.Array, marked: pa.Array) -> pa.Array:
+    """Remove marked values from lists of strings.
 
-    gone: a bool per value. Empty lists stay empty, nulls stay null.
+    Empty lists stay empty, nulls stay null.
+
+    Parameters
+    ----------
+    lists
+        The lists.
+    marked
+        A bool for each value of all lists: True removes it.
     """
-    stays = pc.invert(gone).to_numpy(zero_copy_only=False)
+    stays = pc.invert(marked).to_numpy(zero_copy_only=False)
     ends = np.cumsum(pc.fill_null(lists.value_lengths(), 0).to_numpy())
-    offsets = np.concatenate(([0], np.cumsum(stays)))[np.concatenate(([0], ends))].astype(np.int32)
+    offsets = np.concatenate(([0], ends))
+    staying_before = np.concatenate(([0], np.cumsum(stays)))
+    new_offsets = staying_before[offsets].astype(np.int32)
     null = np.append(lists.is_null().to_numpy(zero_copy_only=False), False)
     return pa.ListArray.from_arrays(
-        pa.array(offsets, mask=null), lists.flatten().filter(pa.array(stays))
+        pa.array(new_offsets, mask=null), lists.flatten().filter(pa.array(stays))
     )
 
 
 def remove_empty(lists: pa.Array) -> pa.Array:
     """Remove empty strings and nulls from lists, and turn null lists into empty ones."""
     lists = pc.coalesce(lists, pa.scalar([], lists.type))
-    return remove_values(lists, pc.equal(pc.fill_null(pc.binary_length(lists.flatten()), 0), 0))
+    lengths = pc.fill_null(pc.binary_length(lists.flatten()), 0)
+    return remove_values(lists, pc.equal(lengths, 0))
 
 
 def row_bytes(table: pa.Table) -> np.ndarray:
     """Sum the bytes of the strings of each row, int64[R]."""
     sizes = np.zeros(len(table), np.int64)
-    for values in (column.combine_chunks() for column in table.columns):
+    for column in table.columns:
+        values = column.combine_chunks()
         if pa.types.is_list(values.type):
             ends = np.concatenate(([0], np.cumsum(_lengths(values.values) + 8)))
             sizes += np.diff(ends[values.offsets.to_numpy(zero_copy_only=False)])
@@ -119,14 +139,19 @@ class DocumentsWriter:
     """A writer of part files of at most ROWS_OF_PART documents.
 
     Row groups have ROWS_OF_GROUP rows, or fewer if these hold BYTES_OF_GROUP. The files do not
-    depend on how the documents were handed over. ``files`` lists the files written.
+    depend on the sizes of the tables that ``add`` is called with.
 
     Parameters
     ----------
     folder, schema, first
         Folder of the files, their columns, and the number of the first file.
     bytes_of_part
-        Bytes of strings that end a part file, if they do.
+        Bytes of strings after which a part file ends, too.
+
+    Attributes
+    ----------
+    files
+        The files written so far.
     """
 
     def __init__(
@@ -146,7 +171,7 @@ class DocumentsWriter:
 
     def add(self, table: pa.Table) -> None:
         """Append documents."""
-        self._waiting.append(fill(table, self._schema))
+        self._waiting.append(fill_columns(table, self._schema))
         self._sizes = np.concatenate((self._sizes, row_bytes(self._waiting[-1])))
         rows = self._rows_of_group()
         while rows:
@@ -163,8 +188,8 @@ class DocumentsWriter:
         """Write the first waiting rows as a row group, and end the part if it is full."""
         joined = pa.concat_tables(self._waiting)
         group = joined.slice(0, rows).combine_chunks()
-        rest = joined.slice(rows)
-        self._waiting = [rest] if len(rest) else []
+        remaining = joined.slice(rows)
+        self._waiting = [remaining] if len(remaining) else []
         self._bytes += int(self._sizes[:rows].sum())
         self._sizes = self._sizes[rows:]
         if self._writer is None:
@@ -191,7 +216,7 @@ class DocumentsWriter:
         """Write the remaining rows, and at least one part."""
         if len(self._sizes) or not self.files:
             self._waiting = self._waiting or [
-                fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)
+                fill_columns(pa.table({"id": pa.array([], pa.large_string())}), self._schema)
             ]
             self._write_group(len(self._sizes))
         self._finish_part()
@@ -225,32 +250,37 @@ class PlacedDocuments(DocumentsWriter):
         super().__init__(store / "docs", schema_of(columns), last + 1)
         self._store = store
         self._first_blocks = first_blocks
-        self._seen = [0, 0]
-        blocks = [parts[part].blocks[first:] for part, first in zip(PARTS, first_blocks)]
-        self._edges = [np.cumsum([0, *(block.docs for block in some)]) for some in blocks]
+        self._placed = [0, 0]  # documents of each part so far
+        self._edges = [
+            block_edges(parts[part].blocks[first:]) for part, first in zip(PARTS, first_blocks)
+        ]
 
     def place(self, table: pa.Table, part: np.ndarray) -> None:
         """Append documents to the parts that they belong to.
 
-        part: uint8[D], 0 train, 1 heldout.
+        Parameters
+        ----------
+        table
+            The documents.
+        part
+            uint8[D], 0 train, 1 heldout.
         """
         block = np.empty(len(part), np.int32)
         row = np.empty(len(part), np.int32)
         for p, edges in enumerate(self._edges):
-            mine = np.flatnonzero(part == p)
-            numbers = np.arange(self._seen[p], self._seen[p] + len(mine))
-            self._seen[p] += len(mine)
-            number = np.searchsorted(edges, numbers, "right") - 1
-            block[mine] = self._first_blocks[p] + number
-            row[mine] = numbers - edges[number]
+            of_part = np.flatnonzero(part == p)
+            numbers = np.arange(self._placed[p], self._placed[p] + len(of_part))
+            self._placed[p] += len(of_part)
+            blocks = np.searchsorted(edges, numbers, "right") - 1
+            block[of_part] = self._first_blocks[p] + blocks
+            row[of_part] = numbers - edges[blocks]
         names = pa.DictionaryArray.from_arrays(
             pa.array(part.astype(np.int8)), pa.array(PARTS, pa.string())
         )
-        rest = table.drop_columns(
-            [name for name in ("part", "block", "row") if name in table.column_names]
-        )
+        places = [name for name in ("part", "block", "row") if name in table.column_names]
         self.add(
-            rest.append_column("part", names)
+            table.drop_columns(places)
+            .append_column("part", names)
             .append_column("block", pa.array(block))
             .append_column("row", pa.array(row))
         )
@@ -269,16 +299,27 @@ def read_documents(
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
     """Stream the documents of a store in order, as numbers int64[] and record batches.
 
-    A batch has at most ``rows`` rows, of one row group, whose bytes are bounded. files: the
-    manifest's entries. Raises StoreError if a file is damaged.
+    Parameters
+    ----------
+    folder, files
+        Folder of the store, and the manifest's entries of the table's files.
+    columns
+        Columns to read (default: all).
+    rows
+        Rows of a batch, at most. A batch is of one row group, whose bytes are bounded.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
     """
     first = 0
     for entry in files:
         with open_table(entry.verified(folder)) as file:
             # a store made before its names were composed has them as they were written
             stored = {compose_text(name): name for name in file.schema_arrow.names}
-            wanted = None if columns is None else [stored.get(name, name) for name in columns]
-            for batch in batches(file, wanted, rows):
+            selected = None if columns is None else [stored.get(name, name) for name in columns]
+            for batch in batches(file, selected, rows):
                 batch = batch.rename_columns([*map(compose_text, batch.schema.names)])
                 yield np.arange(first, first + len(batch)), batch
                 first += len(batch)
@@ -290,7 +331,7 @@ Placed = tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]
 
 
 def placed_documents(
-    store: Path, manifest: StoreManifest, gone: np.ndarray, columns: list[str] | None, rows: int
+    store: Path, manifest: StoreManifest, removed: np.ndarray, columns: list[str] | None, rows: int
 ) -> Iterator[Placed]:
     """Stream the documents of a store that were not removed, with their places.
 
@@ -298,51 +339,48 @@ def placed_documents(
 
     Parameters
     ----------
-    gone
+    store, manifest
+        Folder and manifest of the store.
+    removed
         Numbers of the removed documents, int64.
     columns
         Columns to read beside the id and the place. None reads all.
+    rows
+        Rows of a batch, at most.
 
     Raises
     ------
     StoreError
-        Where a document lies past the blocks.
+        If a document lies past the blocks.
     """
-    wanted = (
-        None if columns is None else list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
-    )
-    docs = [
-        np.array([block.docs for block in manifest.parts[part].blocks], np.int64) for part in PARTS
-    ]
-    whole = schema_of(manifest.columns)
-    for numbers, batch in read_documents(store, manifest.docs, wanted, rows):
-        present = batch.filter(pa.array(np.isin(numbers, gone, invert=True)))
+    selected = None
+    if columns is not None:
+        selected = list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
+    docs_of_blocks = [np.diff(block_edges(manifest.parts[part].blocks)) for part in PARTS]
+    schema = schema_of(manifest.columns)
+    for numbers, batch in read_documents(store, manifest.docs, selected, rows):
+        present = batch.filter(pa.array(np.isin(numbers, removed, invert=True)))
         try:
-            part = (
-                pc.equal(present["part"].cast(pa.string()), "heldout")
-                .to_numpy(zero_copy_only=False)
-                .astype(np.int64)
-            )
-            block, row = (
-                present[name].to_numpy(zero_copy_only=False).astype(np.int64)
-                for name in ("block", "row")
-            )
-            room = [docs[p][b] for p, b in zip(part, block)]
-            if len(row) and (min(block.min(), row.min()) < 0 or (row >= room).any()):
+            is_heldout = pc.equal(present["part"].cast(pa.string()), "heldout")
+            part = is_heldout.to_numpy(zero_copy_only=False).astype(np.int64)
+            block = present["block"].to_numpy(zero_copy_only=False).astype(np.int64)
+            row = present["row"].to_numpy(zero_copy_only=False).astype(np.int64)
+            docs = [docs_of_blocks[p][b] for p, b in zip(part, block)]
+            if len(row) and (min(block.min(), row.min()) < 0 or (row >= docs).any()):
                 raise ValueError
         except (ValueError, KeyError, IndexError, pa.ArrowException):
             raise StoreError(
                 f"{store}/docs: a document lies past its block; ingest again"
             ) from None
-        yield add_columns(present, wanted, whole), part, block, row
+        yield add_columns(present, selected, schema), part, block, row
 
 
 def add_columns(
-    batch: pa.RecordBatch, wanted: list[str] | None, schema: pa.Schema
+    batch: pa.RecordBatch, names: list[str] | None, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Add the columns of a schema that are wanted (None: all) and missing, filled with nulls."""
+    """Add missing columns of a schema, filled with nulls: those of these names, or all (None)."""
     for field in schema:
-        if field.name not in batch.schema.names and (wanted is None or field.name in wanted):
+        if field.name not in batch.schema.names and (names is None or field.name in names):
             batch = batch.append_column(field, pa.nulls(len(batch), field.type))
     return batch
 
@@ -380,11 +418,21 @@ def _hash(data: Bytes, offsets: Longs, high: Words, low: Words) -> None:
 
 
 def hash_ids(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Hash ids, large_string[D], to 128 bits: (high, low), uint64[D] each.
+    """Hash ids to 128 bits.
 
     The hash never changes between versions, because the held-out split of a store rests on it. It
     mixes 8 bytes at a time into two 64-bit lanes and finishes both with SplitMix64
     (numeric/kernels/rng.py).
+
+    Parameters
+    ----------
+    ids
+        large_string[D].
+
+    Returns
+    -------
+    high, low
+        uint64[D] each.
     """
     high = np.empty(len(ids), np.uint64)
     low = np.empty(len(ids), np.uint64)

@@ -1,7 +1,7 @@
 """``.forgotten.json``: ids that ``topics forget`` removed, which no later ingest takes in again.
 
-The list holds keyed hashes: sha256 of a random salt of this list and of the id's 128-bit hash. It
-tells nobody the ids by itself; whoever has the list can check whether an id that they know is on
+The list holds keyed hashes: sha256 of a random salt of this list and of the id's 128-bit hash.
+Nobody can read the ids from it, but whoever has the list can check if an id that they know is on
 it. It lies in the store, and in the folder of ``topics retrain`` too, where it outlives the store.
 """
 
@@ -29,7 +29,15 @@ DIGITS = 40
 
 
 class ForgottenIds(Record):
-    """The list: its salt, and the hashes in order."""
+    """A list of forgotten ids.
+
+    Attributes
+    ----------
+    salt
+        Random hexadecimal digits, "" for an empty list.
+    hashes
+        The keyed hashes, in order.
+    """
 
     salt: Annotated[str, Meta(pattern="^[0-9a-f]*$")] = ""
     hashes: list[str] = []
@@ -51,18 +59,21 @@ class ForgottenIds(Record):
     def without(self, ids: Iterable[str]) -> ForgottenIds:
         """Return the list without some ids."""
         lifted = set(self._hashes(ids))
-        return replace(self, hashes=[one for one in self.hashes if one not in lifted])
+        return replace(self, hashes=[digest for digest in self.hashes if digest not in lifted])
 
     def _hashes(self, ids: Iterable[str]) -> list[str]:
         """Hash ids with the key of the list."""
         high, low = hash_ids(pa.array(list(ids), pa.large_string()))
-        return [self.hash_id(*pair) for pair in zip(high.tolist(), low.tolist(), strict=True)]
+        return list(map(self.hash_id, high.tolist(), low.tolist()))
 
 
 def read_forgotten(folder: Path) -> ForgottenIds:
     """Read a folder's list of forgotten ids, empty if there is no file.
 
-    Raises StoreError if it is damaged.
+    Raises
+    ------
+    StoreError
+        If it is damaged.
     """
     path = folder / NAME
     if not path.exists():
@@ -79,6 +90,8 @@ def write_forgotten(folder: Path, listed: ForgottenIds) -> None:
 
 def lists_for(store: Path) -> list[ForgottenIds]:
     """Read the lists that apply to a store: its own, and its retrain folder's."""
-    folders = [store, *([store.parent] if store.name == HOME_STORE else [])]
+    folders = [store]
+    if store.name == HOME_STORE:
+        folders.append(store.parent)
     lists = map(read_forgotten, folders)
     return [listed for listed in lists if listed.hashes]

@@ -76,18 +76,23 @@ def write_array_metadata(
 ) -> None:
     """Write the Zarr metadata of a folder and of its arrays.
 
-    rows: number of rows of each part, by its folder. kinds: the arrays of each part.
+    Parameters
+    ----------
+    folder
+        The folder.
+    rows
+        Number of rows of each part, by its folder.
+    weighted
+        True if counts are real numbers.
+    kinds
+        The arrays of each part.
     """
     for part, count in rows.items():
         for kind in kinds:
-            width = width_of(kind)
-            create_array(
-                folder / part / kind,
-                (count, width),
-                (1, width),
-                type_of(kind, weighted),
-                level=LEVEL,
-            )
+            shape = (count, width_of(kind))
+            chunk = (1, width_of(kind))
+            dtype = type_of(kind, weighted)
+            create_array(folder / part / kind, shape, chunk, dtype, level=LEVEL)
             sync(folder / part / kind / "zarr.json")
         create_group(folder / part)
     create_group(folder)
@@ -96,23 +101,35 @@ def write_array_metadata(
 def metadata_problems(folder: Path, weighted: bool, rows: Mapping[str, int]) -> Iterator[str]:
     """Describe each group and array whose Zarr metadata differ from the manifest.
 
-    rows: number of rows of each part, by its folder. Arrays may have more: rows of a killed append,
-    which the next one removes.
+    Parameters
+    ----------
+    folder, weighted
+        As of ``write_array_metadata``.
+    rows
+        Number of rows of each part, by its folder. An array may have more: those of a killed
+        append, which the next one removes.
     """
-    yield from filter(None, [group_problem(folder / name) for name in ("", *rows)])
+    problems = [group_problem(folder / name) for name in ("", *rows)]
     for part, count in rows.items():
         for kind in KINDS:
-            width = width_of(kind)
-            problem = array_problem(
-                folder / part / kind, (count, width), (1, width), type_of(kind, weighted)
-            )
-            yield from filter(None, [problem])
+            shape = (count, width_of(kind))
+            chunk = (1, width_of(kind))
+            dtype = type_of(kind, weighted)
+            problems.append(array_problem(folder / part / kind, shape, chunk, dtype))
+    yield from filter(None, problems)
 
 
 def write_row(path: Path, values: np.ndarray, width: int) -> tuple[int, int]:
     """Write values as the chunk of one row, and return its size and crc32c.
 
-    values: uint32 or float32[n <= width].
+    Parameters
+    ----------
+    path
+        The chunk's file.
+    values
+        uint32 or float32[n], n <= width.
+    width
+        Width of the array, to which the values are padded with zeros.
     """
     padded = values
     if len(values) != width:
@@ -126,8 +143,13 @@ def write_rows(
 ) -> dict[str, list[tuple[int, int]]]:
     """Write the arrays of one storage block as rows, starting at number ``first``.
 
-    Returns the size and crc32c of the chunk files by kind. Each row has a chunk of every array, so
-    that all arrays have the same number of rows: ``lengths`` is zero behind the first.
+    Each row has a chunk of every array, so that all arrays have the same number of rows:
+    ``lengths`` is zero behind the first.
+
+    Returns
+    -------
+    dict
+        Size and crc32c of the chunk files, by array.
     """
     rows = max(1, *(-(-len(values) // width_of(kind)) for kind, values in arrays.items()))
     files: dict[str, list[tuple[int, int]]] = {kind: [] for kind in arrays}
@@ -149,15 +171,25 @@ def read_rows(
 ) -> np.ndarray:
     """Read, verify and decode the chunks of one array, dtype[rows * width].
 
-    Raises StoreError if a chunk is missing or damaged.
+    Parameters
+    ----------
+    folder, part, kind
+        The array.
+    first
+        First row.
+    files
+        Size and crc32c of the chunk of each row.
+    dtype
+        Type of the numbers.
+
+    Raises
+    ------
+    StoreError
+        If a chunk is missing or damaged.
     """
     width = width_of(kind)
     out = np.empty(len(files) * width, dtype)
     for row, (size, crc) in enumerate(files):
-        read_chunk(
-            chunk_path(folder, part, kind, first + row),
-            size,
-            crc,
-            out[row * width : (row + 1) * width],
-        )
+        path = chunk_path(folder, part, kind, first + row)
+        read_chunk(path, size, crc, out[row * width : (row + 1) * width])
     return out

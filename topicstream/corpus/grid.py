@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class Grid:
 
     Attributes
     ----------
+    heldout
+        True for the held-out part.
     storage
         Storage block.
     row_start, row_stop
@@ -80,25 +83,24 @@ class Grid:
         return replace(self, **{name: getattr(self, name)[first:last] for name in columns})
 
     def order(self, how: str, seed: int, pass_number: int) -> np.ndarray:
-        """Return block numbers in visiting order, ``sequential`` or ``shuffled``.
+        """Return block numbers in visiting order.
 
-        A shuffled order shuffles the storage blocks, then the blocks within each, so that a pass
-        still reads every chunk once.
+        Parameters
+        ----------
+        how
+            ``sequential``, or ``shuffled``: the storage blocks in random order, and the blocks
+            within each, so that a pass still reads every chunk once.
+        seed, pass_number
+            Numbers that a shuffled order depends on.
         """
-        n = len(self)
-        if how == "sequential":
-            return np.arange(n)
+        if how == "sequential" or not len(self):
+            return np.arange(len(self))
         if how != "shuffled":
             raise ValueError(f"order must be 'sequential' or 'shuffled', not {how!r}")
         rng = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), pass_number]))
-        by_storage = [
-            np.flatnonzero(self.storage == s) for s in rng.permutation(np.unique(self.storage))
-        ]
-        return (
-            np.concatenate([rng.permutation(group) for group in by_storage])
-            if by_storage
-            else np.arange(0)
-        )
+        storages = rng.permutation(np.unique(self.storage))
+        groups = [np.flatnonzero(self.storage == storage) for storage in storages]
+        return np.concatenate([rng.permutation(group) for group in groups])
 
 
 @dataclass
@@ -114,7 +116,7 @@ class Decoded:
     lengths
         uint32[docs].
     axes
-        By name (indptr int64[docs + 1], ids int32[entries]).
+        The lists of other axes by name: indptr int64[docs + 1] and ids int32[entries].
     """
 
     words: np.ndarray
@@ -148,18 +150,24 @@ class Decoded:
 def cut_axis(raw: Decoded, name: str, first: int, last: int) -> AxisRows:
     """Cut the entries of documents ``first`` to ``last - 1`` from an axis."""
     indptr, ids = raw.axes[name]
-    mine = indptr[first : last + 1]
-    unique, local = np.unique(ids[mine[0] : mine[-1]], return_inverse=True)
+    edges = indptr[first : last + 1]
+    unique, local = np.unique(ids[edges[0] : edges[-1]], return_inverse=True)
     return AxisRows(
-        unique.astype(np.int32, copy=False), mine - mine[0], local.astype(np.int32).reshape(-1)
+        unique.astype(np.int32, copy=False), edges - edges[0], local.astype(np.int32).reshape(-1)
     )
 
 
 class Cutter:
     """A cutter of decoded storage blocks into blocks with local ids.
 
-    It marks words in arrays of the vocabulary's size (5 bytes per word) and never sorts. One thread
-    at a time may use it. weights, covariates: as in ``Corpus``.
+    It marks words in arrays of the vocabulary's size (5 bytes per word) and never sorts.
+
+    Parameters
+    ----------
+    n_words
+        Words of the vocabulary.
+    weights, covariates
+        As in ``Corpus``.
     """
 
     def __init__(self, n_words: int, weights: Any = None, covariates: Any = None) -> None:
@@ -172,7 +180,15 @@ class Cutter:
     def local(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Assign local ids to the distinct words of cells.
 
-        words: int32[nnz] global ids. Returns int32[U], ascending, and int32[nnz].
+        Parameters
+        ----------
+        ids
+            int32[nnz], global ids.
+
+        Returns
+        -------
+        vocab, numbers
+            int32[U], ascending, the global id of each local one; int32[nnz], local ids.
         """
         vocab = np.empty(min(len(ids), len(self._marker)) + 1, np.int32)
         numbers = np.empty(len(ids), np.int32)
@@ -181,7 +197,13 @@ class Cutter:
         return vocab[:u].copy(), numbers
 
     def block(self, grid: Grid, number: int, raw: Decoded) -> Block:
-        """Cut block ``number`` of ``grid`` out of its storage block, copying the arrays."""
+        """Cut block ``number`` of ``grid`` out of its storage block, copying the arrays.
+
+        Raises
+        ------
+        StoreError
+            If the cells are not those that the grid was made from.
+        """
         first = int(grid.row_start[number])
         last = int(grid.row_stop[number])
         cells = slice(
@@ -192,28 +214,27 @@ class Cutter:
         np.cumsum(raw.lengths[first:last], out=indptr[1:])
         counts = raw.counts[cells].copy()  # the block outlives what it is cut from
         total = float(counts.sum(dtype=np.float64))
-        if (
-            last > len(raw.lengths)
-            or indptr[-1] != len(words)
-            or len(vocab) > grid.max_words
-            or int(raw.lengths[first:last].max(initial=0)) > grid.longest
-            or not math.isclose(total, grid.tokens[number], rel_tol=1e-9, abs_tol=1e-6)
-        ):
+        has_cells = last <= len(raw.lengths) and indptr[-1] == len(words)
+        longest = int(raw.lengths[first:last].max(initial=0))
+        within_maxima = len(vocab) <= grid.max_words and longest <= grid.longest
+        has_tokens = math.isclose(total, grid.tokens[number], rel_tol=1e-9, abs_tol=1e-6)
+        if not (has_cells and within_maxima and has_tokens):
+            # engines index by these numbers without a check of their own
             raise StoreError(
                 f"storage block {grid.storage[number]}: is not cut as the manifest says; restore "
                 f"manifest.json or ingest again"
             )
         axes = {name: cut_axis(raw, name, first, last) for name in raw.axes}
         block = Block(
-            number,
-            int(grid.first_doc[number]),
-            indptr,
-            words,
-            counts,
-            vocab,
-            float(grid.tokens[number]),
-            axes,
-            None if self._covariates is None else self._covariates.read(number),
+            index=number,
+            first_doc=int(grid.first_doc[number]),
+            indptr=indptr,
+            words=words,
+            counts=counts,
+            vocab=vocab,
+            tokens=float(grid.tokens[number]),
+            axes=axes,
+            covariates=None if self._covariates is None else self._covariates.read(number),
         )
         weighted: Block = block if self._weights is None else self._weights.block(block)
         return weighted
@@ -229,8 +250,10 @@ class BlockCut:
         int64[blocks], documents and cells of each engine block.
     tokens
         float64[blocks], sum of its counts.
-    words, longest
-        Distinct words of the engine block that has most, cells of the longest document.
+    words
+        Distinct words of the engine block that has most.
+    longest
+        Cells of the longest document.
     axes
         Sizes of the requested axes.
     """
@@ -251,21 +274,23 @@ class BlockCut:
 
 
 def find_cut(entry: BlockEntry, cells: int, docs: int) -> BlockCut | None:
-    """Find how a storage block is cut in the manifest.
+    """Find in the manifest how a storage block is cut.
 
-    None: its cells must be read.
+    Returns
+    -------
+    BlockCut or None
+        None if the manifest does not say so, and ``cut_block`` must read the cells.
     """
-    if entry.changed is not None:
+    if entry.changed is not None:  # documents were removed since it was written
         return None
     for cut in entry.cuts:
         if (cut.cells, cut.docs) == (cells, docs):
-            columns = [np.array([of_block[i] for of_block in cut.blocks]) for i in range(3)]
             return BlockCut(
-                columns[0].astype(np.int64),
-                columns[1].astype(np.int64),
-                columns[2].astype(np.float64),
-                cut.words,
-                entry.longest,
+                docs=np.array([block[0] for block in cut.blocks], np.int64),
+                cells=np.array([block[1] for block in cut.blocks], np.int64),
+                tokens=np.array([block[2] for block in cut.blocks], np.float64),
+                words=cut.words,
+                longest=entry.longest,
             )
     return None
 
@@ -279,21 +304,21 @@ def cut_block(raw: Decoded, cells: int, docs: int, axes: Sequence[str] = ()) -> 
     words = np.zeros(n, np.int64)
     last = np.zeros(int(raw.words.max(initial=-1)) + 1, np.int32)
     count_words(raw.words, cell_edges, last, words)
-    tokens = [
-        float(raw.counts[cell_edges[i] : cell_edges[i + 1]].sum(dtype=np.float64)) for i in range(n)
-    ]
+    tokens = []
+    for start, stop in pairwise(cell_edges):
+        tokens.append(float(raw.counts[start:stop].sum(dtype=np.float64)))
     shapes = {name: AxisShape(0, 0, 0) for name in axes}
     for name in axes:
         for i in range(n):
             shape = _axis_shape(raw, name, edges[i], edges[i + 1], int(words[i]))
             shapes[name] = AxisShape(*map(max, shapes[name], shape))
     return BlockCut(
-        np.diff(edges),
-        np.diff(cell_edges),
-        np.array(tokens),
-        int(words.max(initial=0)),
-        int(raw.lengths.max(initial=0)),
-        shapes,
+        docs=np.diff(edges),
+        cells=np.diff(cell_edges),
+        tokens=np.array(tokens),
+        words=int(words.max(initial=0)),
+        longest=int(raw.lengths.max(initial=0)),
+        axes=shapes,
     )
 
 
@@ -323,34 +348,42 @@ def join_cuts(cuts: Iterable[BlockCut], *, heldout: bool, axes: Sequence[str]) -
         longest = max(longest, cut.longest)
         for name in axes:
             shapes[name] = AxisShape(*map(max, shapes[name], cut.axes[name]))
-    storages, row_start, row_stop, cell_start, cell_counts, first_docs = np.concatenate(
-        columns, axis=1
-    )
+    joined = np.concatenate(columns, axis=1)
     return Grid(
-        heldout,
-        storages,
-        row_start,
-        row_stop,
-        cell_start,
-        cell_counts,
-        first_docs,
-        np.concatenate(tokens),
-        widest,
-        longest,
-        shapes,
+        heldout=heldout,
+        storage=joined[0],
+        row_start=joined[1],
+        row_stop=joined[2],
+        cell_start=joined[3],
+        cells=joined[4],
+        first_doc=joined[5],
+        tokens=np.concatenate(tokens),
+        max_words=widest,
+        longest=longest,
+        axes=shapes,
     )
 
 
 def _axis_shape(raw: Decoded, name: str, first: int, last: int, words: int) -> AxisShape:
     """Measure the axis entries of documents ``first`` to ``last - 1``.
 
-    words: number of their distinct words.
+    Parameters
+    ----------
+    raw
+        The storage block.
+    name
+        The axis.
+    first, last
+        The first document, and the one past the last.
+    words
+        Number of their distinct words.
     """
-    lengths = (
-        raw.lengths[first:last] if name == "words" else np.diff(raw.axes[name][0][first : last + 1])
-    )
+    if name == "words":
+        rows = words
+        lengths = raw.lengths[first:last]
+    else:
+        cut = cut_axis(raw, name, first, last)
+        rows = len(cut.ids)
+        lengths = np.diff(cut.indptr)
     entries = int(lengths.sum(dtype=np.int64))
-    longest = int(lengths.max(initial=0))
-    return AxisShape(
-        words if name == "words" else len(cut_axis(raw, name, first, last).ids), entries, longest
-    )
+    return AxisShape(rows=rows, entries=entries, longest=int(lengths.max(initial=0)))

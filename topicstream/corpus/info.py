@@ -28,16 +28,19 @@ BARS = " ▁▂▃▄▅▆▇█"
 def length_histogram(corpus: Corpus) -> dict[str, Json]:
     """Count the training documents by number of distinct words.
 
-    Returns edges (powers of two from 1), documents, and documents without words.
+    Returns
+    -------
+    dict
+        ``from``: lower bounds of the classes, powers of two from 1; ``documents`` in each class;
+        ``empty``: documents without words; ``longest``: words of the longest document.
     """
     counts = np.zeros(34, np.int64)
     longest = 0
     for b in range(len(corpus.part().blocks)):
         lengths = corpus.lengths(b).astype(np.int64)
-        bits = np.where(
-            lengths > 0, np.floor(np.log2(np.maximum(lengths, 1))).astype(np.int64) + 1, 0
-        )
-        counts += np.bincount(bits, minlength=len(counts))
+        exponents = np.floor(np.log2(np.maximum(lengths, 1))).astype(np.int64)
+        classes = np.where(lengths > 0, exponents + 1, 0)
+        counts += np.bincount(classes, minlength=len(counts))
         longest = max(longest, int(lengths.max(initial=0)))
     last = int(np.flatnonzero(counts).max(initial=0))
     return {
@@ -51,7 +54,10 @@ def length_histogram(corpus: Corpus) -> dict[str, Json]:
 def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Json]]:
     """Compute the share of tokens of the 10, 100, 1000 ... most frequent words.
 
-    counts: int64[W].
+    Parameters
+    ----------
+    counts
+        int64[W], tokens of each word.
     """
     ordered = np.sort(counts)[::-1]
     sums = np.cumsum(ordered, dtype=np.float64)
@@ -60,18 +66,17 @@ def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Json]]:
     return [{"words": n, "share": round(float(sums[n - 1]) / total, 4)} for n in sizes if n]
 
 
-def figures(corpus: Corpus, top: int = 20) -> dict[str, Json]:
+def describe_store(corpus: Corpus, top: int = 20) -> dict[str, Json]:
     """Describe a store by its summary, frequent words, lengths and vocabulary curve."""
     table = corpus.word_table("word", "count", "df")
     counts = table["count"].to_numpy()
     first = np.argsort(-counts, kind="stable")[:top]
-    words = [{name: table[name][int(i)].as_py() for name in table.column_names} for i in first]
-    parts = {
-        name: {k: getattr(entry, k) for k in ("docs", "cells", "tokens", "bytes")}
-        | {"blocks": len(entry.blocks)}
-        for name, entry in corpus.manifest.parts.items()
-    }
+    words = table.take(first).to_pylist()
     manifest = corpus.manifest
+    parts = {}
+    for name, entry in manifest.parts.items():
+        figures = {k: getattr(entry, k) for k in ("docs", "cells", "tokens", "bytes")}
+        parts[name] = figures | {"blocks": len(entry.blocks)}
     return {
         "path": str(corpus.path),
         "kind": "corpus",
@@ -110,17 +115,22 @@ def histogram_line(values: list[int]) -> str:
 def verify(corpus: Corpus, report: Callable[[int, int], None] | None = None) -> Iterator[str]:
     """Read all chunks and files of a store, and describe each problem in a line.
 
-    report: called with (blocks done, blocks) after each block.
+    Parameters
+    ----------
+    corpus
+        The store.
+    report
+        Called after each block with the number of blocks read and that of all.
     """
-    seen: set[str] = set()
-    for problem in _problems(corpus, report):
-        if problem not in seen:  # a damaged list of removed documents is met at every block
-            seen.add(problem)
+    reported: set[str] = set()
+    for problem in _find_problems(corpus, report):
+        if problem not in reported:  # a damaged list of removed documents is met at every block
+            reported.add(problem)
             yield problem
 
 
-def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iterator[str]:
-    """Describe each problem of a store, some several times."""
+def _find_problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iterator[str]:
+    """Describe each problem of a store, some of them several times."""
     manifest = corpus.manifest
     path = corpus.path
     names = [entry.names for entry in manifest.axes.values() if entry.names is not None]
@@ -140,8 +150,9 @@ def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iter
     blocks = []
     for heldout in (False, True):
         blocks += [(block, heldout) for block in range(len(corpus.part(heldout).blocks))]
-    for done, (block, heldout) in enumerate(blocks, 1):
-        for axis in (None, *manifest.axes):  # the axes that there are: none is made for this
+    for blocks_read, (block, heldout) in enumerate(blocks, 1):
+        # the axes of the manifest: ``corpus.axes`` raises an error for one that is out of date
+        for axis in (None, *manifest.axes):
             try:
                 if axis is None:
                     corpus.decode(block, heldout)
@@ -150,13 +161,16 @@ def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iter
             except StoreError as e:
                 yield str(e)
         if report is not None:
-            report(done, len(blocks))
+            report(blocks_read, len(blocks))
 
 
 def linked_text(figures: Mapping[str, int]) -> str:
-    """Describe in words how many linked documents were found.
+    """Describe in words how many linked documents the input has.
 
-    figures: as in ``Axis.figures``.
+    Parameters
+    ----------
+    figures
+        As in ``Axis.figures``.
     """
-    left_out = [f"{figures[name]:,} {what}" for name, what in LEFT_OUT.items() if figures[name]]
+    left_out = [f"{figures[name]:,} {reason}" for name, reason in LEFT_OUT.items() if figures[name]]
     return render(LINKED, {**figures, "left_out": left_out})[0]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec.structs import force_setattr
 
 from topicstream.base.errors import StoreError
@@ -44,7 +45,10 @@ class StoreFile(Record):
     def verified(self, store: Path) -> Path:
         """Return the path of the file after checking it.
 
-        Raises StoreError if it is missing or damaged.
+        Raises
+        ------
+        StoreError
+            If it is missing or damaged.
         """
         problem = self.problem(store)
         if problem is not None:
@@ -64,8 +68,8 @@ def store_file(folder: Path, name: str) -> StoreFile:
     return StoreFile(file=name, size=size, crc32c=crc)
 
 
-class Removed(Record):
-    """Totals of the documents withdrawn from a block, which keep their rows."""
+class Totals(Record):
+    """Totals of some documents of a block, such as the removed ones, which keep their rows."""
 
     docs: Count = 0
     cells: Count = 0
@@ -73,9 +77,16 @@ class Removed(Record):
 
 
 class CutEntry(Record):
-    """A storage block cut into engine blocks of at most ``cells`` cells and ``docs`` documents.
+    """A storage block cut into engine blocks.
 
-    blocks: documents, cells and tokens of each. words: distinct words of the one that has most.
+    Attributes
+    ----------
+    cells, docs
+        Cells and documents of an engine block, at most.
+    blocks
+        Documents, cells and tokens of each engine block.
+    words
+        Distinct words of the engine block that has most.
     """
 
     cells: Count
@@ -87,9 +98,21 @@ class CutEntry(Record):
 class BlockEntry(Record, omit_defaults=True):
     """A storage block: its rows of the arrays, contents and chunk files.
 
-    rows: first row, and the row past the last. changed: the generation that last removed documents.
-    cuts, longest: of the block as it was written, what a grid has of it (``format.CUTS``), and the
-    cells of its longest document. Older stores and dense rows have none, and are read for it.
+    Attributes
+    ----------
+    rows
+        First row, and the row past the last.
+    docs, cells, tokens
+        Contents of the block as it was written.
+    files
+        Size and checksum of its chunk files, by array.
+    removed
+        Contents of the documents that were removed since.
+    changed
+        The generation that last removed documents.
+    cuts, longest
+        The engine blocks of ``format.CUTS``, and the cells of the longest document, both of the
+        block as it was written. Blocks of dense rows have none, and are read for them.
     """
 
     rows: tuple[Count, Count]
@@ -97,7 +120,7 @@ class BlockEntry(Record, omit_defaults=True):
     cells: Count
     tokens: Tokens
     files: dict[Kind, list[Chunk]]
-    removed: Removed = Removed()
+    removed: Totals = Totals()
     changed: Count | None = None
     cuts: list[CutEntry] = []
     longest: Count = 0
@@ -117,20 +140,37 @@ class BlockEntry(Record, omit_defaults=True):
                 raise ValueError(f"block of rows {list(self.rows)}: its cuts are not whole")
 
     @property
-    def left(self) -> Removed:
-        """Documents, cells and tokens without what was removed."""
-        gone = self.removed
-        return Removed(
-            docs=self.docs - gone.docs,
-            cells=self.cells - gone.cells,
-            tokens=self.tokens - gone.tokens,
+    def remaining(self) -> Totals:
+        """Documents, cells and tokens without those of removed documents."""
+        return Totals(
+            docs=self.docs - self.removed.docs,
+            cells=self.cells - self.removed.cells,
+            tokens=self.tokens - self.removed.tokens,
         )
+
+    @property
+    def lengths_crc(self) -> int:
+        """Checksum of the documents' lengths, by which an axis names the block."""
+        return self.files["lengths"][0][1]
 
 
 class PartEntry(Record, omit_defaults=True):
     """The training or the held-out part.
 
-    docs: rows of documents, removed ones included; cells, tokens: without theirs.
+    Attributes
+    ----------
+    blocks
+        Its storage blocks.
+    docs
+        Rows of documents, those of removed ones included.
+    cells, tokens
+        Contents without removed documents.
+    rows
+        Rows of its arrays.
+    bytes
+        Bytes of its chunk files.
+    folder
+        Its folder, if another than its name.
     """
 
     blocks: list[BlockEntry]
@@ -145,9 +185,15 @@ class PartEntry(Record, omit_defaults=True):
         firsts = [0, *(b.rows[1] for b in self.blocks)]
         if [b.rows[0] for b in self.blocks] != firsts[:-1] or firsts[-1] != self.rows:
             raise ValueError("the blocks do not follow one another")
-        sums = sum(b.docs for b in self.blocks), sum(b.left.cells for b in self.blocks)
-        if sums != (self.docs, self.cells):
+        docs = sum(b.docs for b in self.blocks)
+        cells = sum(b.remaining.cells for b in self.blocks)
+        if (docs, cells) != (self.docs, self.cells):
             raise ValueError("documents or cells are not those of the blocks")
+
+
+def block_edges(blocks: Sequence[BlockEntry]) -> np.ndarray:
+    """Return the first document of each block, and the number of all, int64[blocks + 1]."""
+    return np.cumsum([0, *(block.docs for block in blocks)], dtype=np.int64)
 
 
 def part_of(blocks: Sequence[BlockEntry], folder: str | None = None) -> PartEntry:
@@ -159,8 +205,8 @@ def part_of(blocks: Sequence[BlockEntry], folder: str | None = None) -> PartEntr
     return PartEntry(
         blocks=list(blocks),
         docs=sum(b.docs for b in blocks),
-        cells=sum(b.left.cells for b in blocks),
-        tokens=sum(b.left.tokens for b in blocks),
+        cells=sum(b.remaining.cells for b in blocks),
+        tokens=sum(b.remaining.tokens for b in blocks),
         rows=blocks[-1].rows[1] if blocks else 0,
         bytes=size,
         folder=folder,
@@ -168,23 +214,30 @@ def part_of(blocks: Sequence[BlockEntry], folder: str | None = None) -> PartEntr
 
 
 class AxisBlock(Record):
-    """A storage block of an axis.
+    """The lists of an axis for one storage block.
 
-    of: checksum of the documents' lengths, which ties it to its block.
+    Attributes
+    ----------
+    rows
+        First row of the axis' arrays, and the row past the last.
+    entries, longest
+        Ids of all documents, and of the one that has most.
+    block_crc
+        ``lengths_crc`` of the storage block; in the file the member ``of``.
+    files
+        Size and checksum of the chunk files, by array.
     """
 
     rows: tuple[Count, Count]
     entries: Count
     longest: Count
-    of: Crc
+    block_crc: Crc = msgspec.field(name="of")
     files: dict[Kind, list[Chunk]]
 
     def __post_init__(self) -> None:
         rows = self.rows[1] - self.rows[0]
-        if (
-            any(len(self.files.get(kind, ())) != rows for kind in ("lengths", "ids"))
-            or self.entries > rows * CELLS
-        ):
+        has_chunks = all(len(self.files.get(kind, ())) == rows for kind in ("lengths", "ids"))
+        if not has_chunks or self.entries > rows * CELLS:
             raise ValueError(f"block of rows {list(self.rows)}: not as many chunks")
 
 
@@ -197,12 +250,25 @@ class AxisPart(Record):
 
 
 class AxisEntry(Record, omit_defaults=True):
-    """An axis: ids 0 .. size - 1.
+    """An axis.
 
-    names        the file of the names (of ``NAMED`` columns)
-    gone         removed documents that are left out of the counts: the first so many of the list
-    figures      what became of linked documents of the input;  fingerprint: of the store they were
-                 resolved for
+    Attributes
+    ----------
+    folder
+        Folder of its arrays.
+    size
+        Number of ids, which are 0 to size - 1.
+    parts
+        Its blocks by part.
+    removed_docs
+        Length of the list of removed documents when the axis was built, which has none of them; in
+        the file the member ``gone``.
+    names
+        The file of the names, of ``NAMED`` columns.
+    figures
+        Counts of the input's links (``Axis.figures``).
+    fingerprint
+        Fingerprint of the store in which links were looked up.
     """
 
     folder: Annotated[
@@ -210,7 +276,7 @@ class AxisEntry(Record, omit_defaults=True):
     ]
     size: Ids
     parts: dict[str, AxisPart]
-    gone: Count
+    removed_docs: Count = msgspec.field(name="gone")
     names: StoreFile | None = None
     figures: dict[str, Count] = {}
     fingerprint: str | None = None
@@ -219,10 +285,19 @@ class AxisEntry(Record, omit_defaults=True):
 class HeldoutRule(Record, omit_defaults=True):
     """The rule by which documents are set aside.
 
-    It has the user's words, the threshold of the hashes, and the field that decides.
+    Attributes
+    ----------
+    text
+        The user's option; in the file the member ``asked``.
+    threshold
+        Documents with a hash below it are set aside.
+    where
+        Field and value that decide instead of the hash.
+    by
+        Field whose hash decides instead of the id's.
     """
 
-    asked: str
+    text: str = msgspec.field(name="asked")
     threshold: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{16}$")]
     where: tuple[str, str] | None = None
     by: str | None = None
@@ -238,17 +313,32 @@ class Sources(Record):
 class StoreManifest(Record, omit_defaults=True, kw_only=True):
     """The manifest of a store.
 
-    generation   1 after the ingest, one more after each change;  compacted: that of the last
-                 compaction
-    n_words      words of the vocabulary;  width, ``vectors`` in the file: numbers of a dense row,
-                 0: a store of documents
-    vocabulary   hash, and how words were chosen;  summary: what the ingest found, in figures
-    texts        files of the documents' texts, a row for each row of ``docs``; None: not kept
-    columns      metadata of the documents, by name: ``list`` or ``string``
-    ids          ``integer`` where all ids of the input were whole numbers
-    reading      how the input was read, where appends have to read alike;  ``has_parts`` in it:
-                 an append cut its documents into parts
-    same_as      fingerprints of the stores that were compacted to this one
+    Attributes
+    ----------
+    generation
+        1 after the ingest, one more after each change.
+    n_words
+        Words of the vocabulary.
+    width
+        Numbers of a dense row, or 0 in a store of documents; in the file the member ``vectors``.
+    vocabulary
+        Hash of the words, and how they were chosen.
+    docs, texts
+        Files of the table of documents; those of their texts, a row for each document (None: the
+        store keeps no texts).
+    columns
+        Kind of each column of metadata, ``list`` or ``string``, by name.
+    summary
+        Figures of the ingest.
+    reading
+        Options of reading that appends repeat. ``has_parts`` among them: an append cut its
+        documents into parts.
+    ids
+        ``integer`` if all ids of the input were whole numbers.
+    compacted
+        Generation of the last compaction.
+    same_as
+        Fingerprints of the stores that were compacted to this one.
     """
 
     schema: Literal[1]
@@ -302,7 +392,10 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
     def read(cls, folder: Path) -> StoreManifest:
         """Read the manifest of a store.
 
-        Raises StoreError if there is none, or if it is of another kind or version.
+        Raises
+        ------
+        StoreError
+            If there is none, or if it is of another kind or version.
         """
         path = folder / "manifest.json"
         if not path.exists():

@@ -45,13 +45,15 @@ from topicstream.corpus.manifest import (
     PartEntry,
     StoreFile,
     StoreManifest,
+    block_edges,
     part_folder,
 )
 from topicstream.corpus.views import Views
 from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.numeric.parallel import pooled
 
-_OF_PROCESS = ("_lock", "_opening")
+_NOT_PICKLED = ("_lock", "_opening")
+"""Attributes that make sense only within a process."""
 BLOCKS_AHEAD = 8
 """Storage blocks that are fetched from an address before they are decoded, three objects each."""
 
@@ -109,16 +111,15 @@ class Corpus(Views):
         self.weighted = manifest.weighted
         self.n_words = manifest.n_words
         self.fingerprint = manifest.fingerprint
-        self.width = manifest.width  # numbers of a dense row; 0: a store of documents
-        self.sample: dict[str, Any] | None = None  # of a view of some of the documents (sample.py)
-        self.weights: Any = (
-            None  # what turns the counts of its blocks into weights (model/weighting.py)
-        )
-        self.covariates: Any = (
-            None  # the rows of each block of a grid that its documents' priors depend on
-        )
+        self.width = manifest.width
+        # the share of a sample (sample.py)
+        self.sample: dict[str, Any] | None = None
+        # turns the counts of blocks into weights (model/weighting.py)
+        self.weights: Any = None
+        # has the numbers that documents' priors depend on, for each block of one grid
+        self.covariates: Any = None
         self._verified: dict[str, tuple[int, int, int] | None] = {}
-        self._gone: dict[tuple[int, int], np.ndarray] | None = None
+        self._removed_by_block: dict[tuple[int, int], np.ndarray] | None = None
         self._axes: dict[str, AxisEntry] | None = None
         self._lock = threading.RLock()
         self._opening: Opening | None = None
@@ -160,8 +161,8 @@ class Corpus(Views):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with which another process reads the same documents."""
-        own = {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
-        return own | {"path": self.path.absolute()}
+        state = {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
+        return state | {"path": self.path.absolute()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.RLock(), _opening=None)
@@ -185,10 +186,7 @@ class Corpus(Views):
         return self
 
     def part(self, heldout: bool = False) -> PartEntry:
-        """Return the manifest's entry of the training or held-out part.
-
-        It has blocks, docs, cells, tokens, rows and bytes.
-        """
+        """Return the manifest's entry of the training or held-out part."""
         return self.manifest.parts[PARTS[heldout]]
 
     @property
@@ -211,15 +209,22 @@ class Corpus(Views):
     def file(self, kind: str) -> Path:
         """Return the path of a file by its role, verified at first use.
 
-        kind: ``vocab``, ``pruned``, ``removed`` or ``rejects``. Raises StoreError if the store has
-        no such file, or if it is damaged.
+        Parameters
+        ----------
+        kind
+            ``vocab``, ``pruned``, ``removed`` or ``rejects``.
+
+        Raises
+        ------
+        StoreError
+            If the store has no such file, or if it is damaged.
         """
         entry = self.manifest.files.get(kind)
         if entry is None:
-            raise StoreError(f"{self.path}: has no file of its {kind}")
-        new = entry.file not in self._verified
+            raise StoreError(f"{self.path}: has no file of its {kind}; ingest again")
+        is_first_use = entry.file not in self._verified
         path = self._checked(entry)
-        if new and kind == "vocab":
+        if is_first_use and kind == "vocab":
             words = pq.read_metadata(path).num_rows
             if words != self.n_words:
                 raise StoreError(
@@ -240,7 +245,10 @@ class Corpus(Views):
     def word_table(self, *columns: str) -> pa.Table:
         """Read columns of the vocabulary: word, count, df (of the training part).
 
-        Raises StoreError if the file is damaged.
+        Raises
+        ------
+        StoreError
+            If the file is damaged.
         """
         with open_table(self.file("vocab")) as file:
             table = file.read(columns=list(columns))
@@ -250,7 +258,12 @@ class Corpus(Views):
     def read_vocabulary(self) -> Vocabulary:
         """Read the words with their counts in the training part.
 
-        Raises StoreError if the file is damaged, and Busy if the store was rewritten.
+        Raises
+        ------
+        StoreError
+            If the file is damaged.
+        Busy
+            If the store was rewritten meanwhile.
         """
         vocabulary = Vocabulary.read(self.file("vocab"))
         self.file("vocab")  # no other has taken its place meanwhile
@@ -266,9 +279,9 @@ class Corpus(Views):
         if self.width:
             return np.full(self.n_words, float(self.n_docs))
         if not self.weighted:
-            listed = self.word_table("count")["count"].to_numpy().astype(np.float64)
-            if listed.sum() == self.n_tokens:
-                return np.asarray(listed)
+            counts = self.word_table("count")["count"].to_numpy().astype(np.float64)
+            if counts.sum() == self.n_tokens:
+                return np.asarray(counts)
         counts = np.zeros(self.n_words)
         for storage in range(len(self.part().blocks)):
             raw = self.decode(storage)
@@ -280,10 +293,15 @@ class Corpus(Views):
         return np.asarray(self.word_table("df")["df"].to_numpy().astype(np.int64))
 
     def removed(self) -> np.ndarray:
-        """List the documents removed or replaced since their block was written, int64[n, 4].
+        """List the documents that were removed or replaced since their block was written.
 
-        Columns: document number (row of the table of documents), part (0 train, 1 heldout), storage
-        block, row. Removed documents keep their row and have no cells.
+        They keep their row and have no cells.
+
+        Returns
+        -------
+        ndarray
+            int64[n, 4]: document number (row of the table of documents), part (0 train,
+            1 heldout), storage block, row.
         """
         if "removed" not in self.manifest.files:
             return np.zeros((0, 4), np.int64)
@@ -291,28 +309,25 @@ class Corpus(Views):
         listed = load_arrays(path).get("array", np.zeros(0))
         try:
             number, part, block, row = np.asarray(listed, np.int64).T
-            docs = [
-                np.array([b.docs for b in self.part(heldout).blocks], np.int64)
-                for heldout in (False, True)
-            ]
-            room = np.array([docs[p][b] for p, b in zip(part, block, strict=True)], np.int64)
-            good = min(number.min(), block.min(), row.min()) >= 0 and (row < room).all()
+            docs_of_blocks = [np.diff(block_edges(self.part(p).blocks)) for p in (False, True)]
+            docs = [docs_of_blocks[p][b] for p, b in zip(part, block, strict=True)]
+            are_documents = min(number.min(), block.min(), row.min()) >= 0 and (row < docs).all()
         except (ValueError, IndexError, TypeError):
-            good = False
-        if not good:
+            are_documents = False
+        if not are_documents:
             raise StoreError(f"{path}: names a document that is not in the store; restore the file")
         return listed
 
-    def _rows_gone(self, heldout: bool, storage: int) -> np.ndarray:
+    def _removed_rows(self, heldout: bool, storage: int) -> np.ndarray:
         """List the rows of removed documents in a storage block, int64[n], ascending."""
-        if self._gone is None:
+        if self._removed_by_block is None:
             listed = self.removed()
             pairs = {(int(p), int(b)) for p, b in listed[:, 1:3]}
-            self._gone = {
+            self._removed_by_block = {
                 (p, b): np.sort(listed[(listed[:, 1] == p) & (listed[:, 2] == b), 3])
                 for p, b in pairs
             }
-        return self._gone.get((int(heldout), storage), np.zeros(0, np.int64))
+        return self._removed_by_block.get((int(heldout), storage), np.zeros(0, np.int64))
 
     # -- axes
     # ----------------------------------------------------------------------------------------------
@@ -320,7 +335,10 @@ class Corpus(Views):
     def axes(self) -> Axes:
         """Return the axes by name: ``words``, and the list columns of the input.
 
-        Raises StoreError if the manifest lacks one.
+        Raises
+        ------
+        StoreError
+            If the manifest lacks one.
         """
         words = Axis("words", self.n_words, self.n_cells, 0, partial(self._axis_column, "words"))
         axes = Axes(words=words)
@@ -369,8 +387,17 @@ class Corpus(Views):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Read, verify and decode one storage block of an axis.
 
-        Returns lengths uint32[docs] and ids int32[entries], ascending within a document. Removed
-        documents have no ids.
+        Removed documents have no ids.
+
+        Returns
+        -------
+        lengths, ids
+            uint32[docs] and int32[entries], ascending within a document.
+
+        Raises
+        ------
+        StoreError
+            If a chunk is damaged.
         """
         entry = self.axis_entries()[name]
         part = PARTS[heldout]
@@ -407,7 +434,21 @@ class Corpus(Views):
     def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
         """Read, verify and decode one storage block.
 
-        axes: axes to decode besides ``words``.
+        Parameters
+        ----------
+        storage
+            Number of the storage block.
+        heldout
+            Read the held-out part.
+        axes
+            Axes to decode besides ``words``.
+
+        Raises
+        ------
+        StoreError
+            If a chunk is damaged.
+        Busy
+            If the store was rewritten meanwhile.
         """
         try:
             return self._decode(storage, heldout, axes)
@@ -418,9 +459,8 @@ class Corpus(Views):
         """Read, verify and decode one storage block, without its removed documents."""
         entry = self.part(heldout).blocks[storage]
         gaps = self._read(heldout, entry, "words", np.uint32)[: entry.cells]
-        counts = self._read(heldout, entry, "counts", np.float32 if self.weighted else np.int32)[
-            : entry.cells
-        ]
+        count_type = np.float32 if self.weighted else np.int32
+        counts = self._read(heldout, entry, "counts", count_type)[: entry.cells]
         lengths = self.lengths(storage, heldout)
         where = f"{self.path}: block {storage}{' of heldout' * heldout}"
         document = from_gaps(gaps, lengths, self.n_words)
@@ -431,9 +471,9 @@ class Corpus(Views):
             )
         self._check_counts(counts, lengths, float(entry.tokens), where)
         decoded = Decoded(gaps.view(np.int32), counts, lengths)
-        gone = self._rows_gone(heldout, storage)
-        if len(gone):
-            decoded.drop(gone)
+        removed = self._removed_rows(heldout, storage)
+        if len(removed):
+            decoded.drop(removed)
         for name in axes:
             if name != "words":
                 of_documents, ids = self.lists(self.axes[name].name, storage, heldout)
@@ -446,7 +486,7 @@ class Corpus(Views):
     ) -> None:
         """Raise StoreError unless counts are positive, finite and sum up to ``tokens``.
 
-        Dense rows must be complete and finite.
+        Dense rows must be complete and finite instead.
         """
         if self.width:
             if not np.isfinite(counts).all() or (lengths % self.width).any():
@@ -499,17 +539,20 @@ class Corpus(Views):
             ``sequential``, ``shuffled``, or block numbers of ``grid``.
         grid
             The grid of the blocks [default: the storage blocks].
+        seed, pass_number
+            Numbers that a shuffled order depends on.
         prefetch
             Storage blocks to read and decode ahead.
+        heldout
+            Cut the held-out part, if no grid is given.
         axes
             Axes for ``Block.rows`` besides ``words``.
         """
         grid = grid if grid is not None else self.grid(heldout=heldout)
-        numbers = (
-            grid.order(order, seed, pass_number)
-            if isinstance(order, str)
-            else np.asarray(order, np.int64)
-        )
+        if isinstance(order, str):
+            numbers = grid.order(order, seed, pass_number)
+        else:
+            numbers = np.asarray(order, np.int64)
         cutter = Cutter(self.n_words, self.weights, self.covariates)
         for raw, number in zip(self.decoded(numbers, grid, prefetch, axes), numbers.tolist()):
             yield cutter.block(grid, number, raw)
@@ -522,11 +565,10 @@ class Corpus(Views):
         Neighbours from the same storage block share it. ``prefetch`` storage blocks are decoded
         ahead in as many threads: a million cells take some 3 ms, but they may lie in a bucket.
         """
-        groups = (
-            np.split(numbers, np.flatnonzero(np.diff(grid.storage[numbers])) + 1)
-            if len(numbers)
-            else []
-        )
+        groups = []
+        if len(numbers):
+            edges = np.flatnonzero(np.diff(grid.storage[numbers])) + 1
+            groups = np.split(numbers, edges)
         storages = [int(grid.storage[group[0]]) for group in groups]
         decoded = self._decode_ahead(storages, grid.heldout, axes, prefetch)
         for group, raw in zip(groups, decoded):

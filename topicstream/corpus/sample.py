@@ -17,44 +17,50 @@ from topicstream.base.errors import InputError, UsageError
 from topicstream.corpus.documents import Placed, hash_ids
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.grid import Decoded
-from topicstream.corpus.manifest import BlockEntry, part_of
+from topicstream.corpus.manifest import BlockEntry, block_edges, part_of
 from topicstream.corpus.reader import Corpus
 
 
 class SampledCorpus(Corpus):
-    """``share`` of the training documents of ``whole``, or, with ``rest``, the others.
+    """A share of the training documents of a corpus, or all but this share.
 
-    All of it is read once for its counts.
+    The training part is read once, to count its words.
+
+    Parameters
+    ----------
+    full
+        The corpus.
+    share
+        Share of its training documents, above 0 and below 1.
+    complement
+        Take the documents that are not in the sample.
     """
 
-    def __init__(self, whole: Corpus, share: float, rest: bool = False) -> None:
-        super().__init__(whole.path, whole.manifest)
-        self._whole = whole
-        self.weights = whole.weights
-        blocks = whole.part().blocks
-        self._first = np.concatenate(([0], np.cumsum([b.docs for b in blocks], dtype=np.int64)))
+    def __init__(self, full: Corpus, share: float, complement: bool = False) -> None:
+        super().__init__(full.path, full.manifest)
+        self._full = full
+        self.weights = full.weights
+        blocks = full.part().blocks
+        self._first = block_edges(blocks)
         self._in_sample = np.zeros(self._first[-1], bool)
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-        for batch, _, block, row in whole.placed(["id"], ("train",)):
-            inside = (
-                hash_ids(batch.column("id"))[1] < threshold
-            )  # the first half sets documents aside (`ingest --heldout`)
-            self._in_sample[self._first[block] + row] = inside ^ rest
-        self._n_w = np.zeros(whole.n_words)
-        self._df = np.zeros(whole.n_words, np.int64)
+        for batch, _, block, row in full.placed(["id"], ("train",)):
+            # the high half of the hash decides which documents `ingest --heldout` sets aside
+            _, low = hash_ids(batch.column("id"))
+            self._in_sample[self._first[block] + row] = (low < threshold) ^ complement
+        self._n_w = np.zeros(full.n_words)
+        self._df = np.zeros(full.n_words, np.int64)
         counted = [self._count(s, entry) for s, entry in enumerate(blocks)]
-        train = msgspec.structs.replace(
-            part_of(counted, whole.part().folder), bytes=whole.part().bytes
-        )
-        self.manifest = msgspec.structs.replace(
-            whole.manifest, parts={**whole.manifest.parts, "train": train}
-        )
-        self.sample = {"share": share, "rest": rest, "of": whole.n_docs}
+        train = part_of(counted, full.part().folder)
+        train = msgspec.structs.replace(train, bytes=full.part().bytes)
+        parts = {**full.manifest.parts, "train": train}
+        self.manifest = msgspec.structs.replace(full.manifest, parts=parts)
+        self.sample = {"share": share, "rest": complement, "of": full.n_docs}
 
     @property
     def full_corpus(self) -> Corpus:
         """Return the corpus that the sample was drawn from."""
-        return self._whole
+        return self._full
 
     def _count(self, storage: int, entry: BlockEntry) -> BlockEntry:
         """Count the words of the sampled documents of a block, and make its entry."""
@@ -74,8 +80,8 @@ class SampledCorpus(Corpus):
         """Mark the sampled documents of a storage block, bool[docs]."""
         return np.asarray(self._in_sample[self._first[storage] : self._first[storage + 1]])
 
-    # -- what readers of blocks see
-    # ----------------------------------------------------------------------------------
+    # -- blocks
+    # ----------------------------------------------------------------------------------------------
     def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
         """Decode one storage block, leaving out training documents outside the sample."""
         raw = self.full_corpus.decode(storage, heldout, axes if heldout else ())
@@ -91,7 +97,7 @@ class SampledCorpus(Corpus):
         return lengths if heldout else lengths[self._sampled(storage)]
 
     def removed(self) -> np.ndarray:
-        """List the removed held-out documents, because others are in no sample."""
+        """List the removed held-out documents; removed training documents are in no sample."""
         listed = self.full_corpus.removed()
         return np.asarray(listed[listed[:, 1] == 1])
 
@@ -103,8 +109,8 @@ class SampledCorpus(Corpus):
         """Count the sampled documents with each word, int64[W]."""
         return self._df.copy()
 
-    # -- what readers of documents see
-    # -------------------------------------------------------------------------------
+    # -- documents
+    # ----------------------------------------------------------------------------------------------
     def within(
         self, part: np.ndarray, block: np.ndarray, row: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -121,20 +127,26 @@ class SampledCorpus(Corpus):
     def placed(
         self, columns: list[str] | None, parts: str | Sequence[str] = PARTS, first: int = 0
     ) -> Iterator[Placed]:
-        """Stream the sampled documents with their places, passing over ``first``."""
+        """Stream the sampled documents with their places, skipping the ``first`` ones."""
         for batch, part, block, row in self.full_corpus.placed(columns, parts):
-            which, rows = self.within(part, block, row)
-            passed = min(first, len(which))
-            first -= passed
-            if len(which) > passed:
-                left = which[passed:]
-                yield batch.take(pa.array(left)), part[left], block[left], rows[passed:]
+            positions, rows = self.within(part, block, row)
+            skipped = min(first, len(positions))
+            first -= skipped
+            positions = positions[skipped:]
+            if len(positions):
+                documents = batch.take(pa.array(positions))
+                yield documents, part[positions], block[positions], rows[skipped:]
 
 
 def select_sample(corpus: Corpus, share: float) -> Corpus:
     """Select a share of the training documents.
 
-    Raises InputError if none of them has a word.
+    Raises
+    ------
+    UsageError
+        If the share is not above 0, and at most 1.
+    InputError
+        If none of the documents has a word.
     """
     if not 0 < share <= 1:
         raise UsageError(f"--sample {share:g}: expected a share above 0, such as 0.1 or 10%")
@@ -150,7 +162,12 @@ def select_sample(corpus: Corpus, share: float) -> Corpus:
 def select_learned(corpus: Corpus, share: float | None) -> Corpus:
     """Select the training documents that a model or run learned from.
 
-    share: the ``sample`` of its manifest. None selects all.
+    Parameters
+    ----------
+    corpus
+        The corpus.
+    share
+        The ``sample`` of the model's or run's manifest. None selects all documents.
     """
     return corpus if share is None else select_sample(corpus, share)
 
@@ -158,11 +175,14 @@ def select_learned(corpus: Corpus, share: float | None) -> Corpus:
 def select_rest(corpus: Corpus, share: float | None) -> Corpus:
     """Select the training documents outside a model's sample.
 
-    Raises UsageError if there are none.
+    Raises
+    ------
+    UsageError
+        If there are none.
     """
     if share is None or share == 1:
         raise UsageError(
             "the model was trained on all documents, so there are no others; only `topics train "
             "--sample 10%` leaves some out"
         )
-    return SampledCorpus(corpus, share, rest=True)
+    return SampledCorpus(corpus, share, complement=True)

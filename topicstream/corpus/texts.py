@@ -1,7 +1,7 @@
 """Texts of a store's documents, kept on request: ``texts/part-*.parquet``, one row per document.
 
-    id, text    the text as it was counted (without what ``--strip-gutenberg`` takes out, and cut
-                by ``--split``); null where a document came as counts
+The columns are ``id`` and ``text``: the text as its words were counted (after ``--strip-gutenberg``
+and ``--split``), null for a document that came as counts.
 
 Rows are those of the table of documents (``documents.py``), in the same order. A file ends after
 256 MiB of text, so that a look at some documents reads, checks and fetches little.
@@ -57,25 +57,27 @@ class TextsWriter(DocumentsWriter):
         return entries
 
 
-def remove_texts(store: Path, files: Sequence[TextFile], gone: np.ndarray) -> list[TextFile]:
-    """Write the files anew that hold texts of some rows, without them.
+def remove_texts(store: Path, files: Sequence[TextFile], removed: np.ndarray) -> list[TextFile]:
+    """Remove the texts of some documents, by writing the files that contain them anew.
 
     Parameters
     ----------
-    gone
+    store, files
+        Folder of the store, and the manifest's entries of its files of texts.
+    removed
         Rows of the table of documents, int64.
 
     Returns
     -------
     list[TextFile]
-        The entries of all files that are left, in order.
+        The entries of the new and the unchanged files, in order.
     """
     written = list(files)
-    left: list[TextFile] = []
+    current: list[TextFile] = []
     for entry, first in _with_first_rows(files):
-        here = gone[(gone >= first) & (gone < first + entry.rows)]
-        if not len(here):
-            left.append(entry)
+        in_file = removed[(removed >= first) & (removed < first + entry.rows)]
+        if not len(in_file):
+            current.append(entry)
             continue
         writer = TextsWriter(store, written)
         with open_table(entry.verified(store)) as file:
@@ -83,12 +85,12 @@ def remove_texts(store: Path, files: Sequence[TextFile], gone: np.ndarray) -> li
             for batch in batches(file, None, ROWS_AT_ONCE):
                 rows = np.arange(row, row + len(batch))
                 row += len(batch)
-                stays = pa.array(np.isin(rows, here, invert=True))
+                stays = pa.array(np.isin(rows, in_file, invert=True))
                 writer.add(pa.Table.from_batches([batch.filter(stays)]))
         new = writer.finish()
         written += new
-        left += new
-    return left
+        current += new
+    return current
 
 
 def with_texts(manifest: StoreManifest, files: list[TextFile] | None) -> StoreManifest:
@@ -103,33 +105,42 @@ def with_texts(manifest: StoreManifest, files: list[TextFile] | None) -> StoreMa
 def find_rows(
     store: Path, manifest: StoreManifest, numbers: np.ndarray, *, heldout: bool
 ) -> np.ndarray:
-    """Return the rows of the table of documents of some documents of a part, int64[n].
+    """Find some documents of a part in the table of documents.
 
     Parameters
     ----------
+    store, manifest
+        Folder and manifest of the store.
     numbers
-        Global numbers in the part, int64[n], ascending.
+        Numbers of the documents in the part, int64[n], ascending.
+    heldout
+        True for the held-out part.
+
+    Returns
+    -------
+    ndarray
+        Rows of the table, int64[n].
     """
-    found = [np.zeros(0, np.int64)]
-    seen = 0
+    pieces = [np.zeros(0, np.int64)]
+    first = 0  # number of the batch's first document of the part
     for rows, batch in read_documents(store, manifest.docs, ["part"]):
-        is_heldout = pc.equal(batch["part"].cast(pa.string()), "heldout").to_numpy(
-            zero_copy_only=False
-        )
-        mine = rows[is_heldout == heldout]
-        here = numbers[(numbers >= seen) & (numbers < seen + len(mine))]
-        found.append(mine[here - seen])
-        seen += len(mine)
-    return np.concatenate(found)
+        is_heldout = pc.equal(batch["part"].cast(pa.string()), "heldout")
+        of_part = rows[is_heldout.to_numpy(zero_copy_only=False) == heldout]
+        in_batch = numbers[(numbers >= first) & (numbers < first + len(of_part))]
+        pieces.append(of_part[in_batch - first])
+        first += len(of_part)
+    return np.concatenate(pieces)
 
 
 def read_texts(store: Path, manifest: StoreManifest, rows: np.ndarray) -> Iterator[str | None]:
     """Yield the texts of some rows of the table of documents.
 
-    Only the files, and the groups of rows in them, that hold one are read.
+    Only the files and groups of rows that contain one of them are read.
 
     Parameters
     ----------
+    store, manifest
+        Folder and manifest of the store.
     rows
         int64[n], ascending.
 
@@ -139,18 +150,18 @@ def read_texts(store: Path, manifest: StoreManifest, rows: np.ndarray) -> Iterat
         If a file is missing or damaged.
     """
     for entry, first in _with_first_rows(manifest.texts or []):
-        here = rows[(rows >= first) & (rows < first + entry.rows)] - first
-        if not len(here):
+        in_file = rows[(rows >= first) & (rows < first + entry.rows)] - first
+        if not len(in_file):
             continue
         with open_table(entry.verified(store)) as file:
             begin = 0
             for group in range(file.num_row_groups):
                 end = begin + file.metadata.row_group(group).num_rows
-                wanted = here[(here >= begin) & (here < end)] - begin
+                in_group = in_file[(in_file >= begin) & (in_file < end)] - begin
                 begin = end
-                if len(wanted):
+                if len(in_group):
                     column = file.read_row_group(group, columns=["text"])["text"]
-                    yield from (column[row].as_py() for row in wanted.tolist())
+                    yield from (column[row].as_py() for row in in_group.tolist())
 
 
 def _with_first_rows(files: Sequence[TextFile]) -> Iterator[tuple[TextFile, int]]:

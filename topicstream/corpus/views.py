@@ -32,7 +32,20 @@ BATCH = 1 << 13
 class Document:
     """A document with its words, counts and metadata.
 
-    Counts are int32[n], or float32[n] in a weighted corpus. Documents are equal if their ids are.
+    Documents are equal if their ids and parts are.
+
+    Attributes
+    ----------
+    id
+        Id of the document.
+    part
+        ``train`` or ``heldout``.
+    words
+        Its distinct words.
+    counts
+        int32[n], their counts, or float32[n] in a weighted corpus.
+    metadata
+        Values by column, without missing ones.
     """
 
     id: str
@@ -71,7 +84,7 @@ class Views(Sequence["Document"]):
 
     def __len__(self) -> int:
         """Count the documents of both parts."""
-        return sum(p.docs for p in self.manifest.parts.values()) - len(self._gone_numbers)
+        return sum(p.docs for p in self.manifest.parts.values()) - len(self._removed_numbers)
 
     def __repr__(self) -> str:
         parts = self.manifest.parts
@@ -135,12 +148,13 @@ class Views(Sequence["Document"]):
         """
         for batch, cells in self._cells(columns, parts, first, batches):
             offsets = pa.array(cells.indptr, pa.int32())
-            lists = [
-                pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (cells.indices, cells.data)
-            ]
-            names = [n for n in batch.schema.names if n not in ("block", "row")]
-            columns_ = [*(batch.column(n) for n in names), *lists]
-            yield pa.RecordBatch.from_arrays(columns_, names=[*names, "words", "counts"])
+            words = pa.ListArray.from_arrays(offsets, pa.array(cells.indices))
+            counts = pa.ListArray.from_arrays(offsets, pa.array(cells.data))
+            yield (
+                batch.drop_columns(["block", "row"])
+                .append_column("words", words)
+                .append_column("counts", counts)
+            )
 
     def texts(self, numbers: Sequence[int] | None = None) -> list[str | None]:
         """Return the texts of documents, of a store that keeps them (``keep_text=True``).
@@ -165,12 +179,12 @@ class Views(Sequence["Document"]):
                 f"{self.path}: keeps no texts; ingest again with keep_text=True (--keep-text)"
             )
         rows = np.arange(sum(part.docs for part in self.manifest.parts.values()))
-        rows = np.delete(rows, self._gone_numbers)
+        rows = np.delete(rows, self._removed_numbers)
         if numbers is not None:
             rows = rows[np.asarray(numbers, np.int64)]
-        distinct, places = np.unique(rows, return_inverse=True)
-        found = list(read_texts(self.path, self.manifest, distinct))
-        return [found[place] for place in places.tolist()]
+        distinct, positions = np.unique(rows, return_inverse=True)
+        texts = list(read_texts(self.path, self.manifest, distinct))
+        return [texts[position] for position in positions.tolist()]
 
     def __iter__(self) -> Iterator[Document]:
         return self._documents(0)
@@ -200,15 +214,13 @@ class Views(Sequence["Document"]):
         numbers = range(len(self))[key]
         if isinstance(numbers, int):
             return next(self._documents(numbers))
-        wanted = set(numbers)
         low = min(numbers, default=0)
         stop = max(numbers, default=-1) + 1
-        documents = {
-            n: document
-            for n, document in zip(range(low, stop), self._documents(low))
-            if n in wanted
-        }
-        return [documents[n] for n in numbers]
+        documents = {}
+        for number, document in zip(range(low, stop), self._documents(low)):
+            if number in numbers:
+                documents[number] = document
+        return [documents[number] for number in numbers]
 
     def to_scipy(self, *, parts: str | Sequence[str] = PARTS) -> csr_array:
         """Return the counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
@@ -224,13 +236,25 @@ class Views(Sequence["Document"]):
     def within(
         self, part: np.ndarray, block: np.ndarray, row: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of the documents that this view has, and their rows here."""
+        """Return the positions of the documents that this corpus has, and their rows in it.
+
+        Parameters
+        ----------
+        part, block, row
+            Places of documents of the store, int64[n] each.
+
+        Returns
+        -------
+        positions, rows
+            int64[m]: indices into the arguments, and the row of each within its block; a sample
+            (sample.py) has fewer documents, in other rows.
+        """
         return np.arange(len(row)), row
 
-    # -- where they lie
+    # -- places
     # ----------------------------------------------------------------------------------------------
     @cached_property
-    def _gone_numbers(self) -> np.ndarray:
+    def _removed_numbers(self) -> np.ndarray:
         """Return the numbers of the removed documents, int64[n]."""
         return np.unique(self.removed()[:, 0])
 
@@ -241,9 +265,10 @@ class Views(Sequence["Document"]):
         first: int = 0,
         batches: tuple[int, int | None] = (0, None),
     ) -> Iterator[tuple[pa.RecordBatch, csr_array]]:
-        """Metadata and counts [documents, W] of the documents, BATCH at a time."""
+        """Yield the metadata and counts [documents, W] of the documents, BATCH at a time."""
         from scipy.sparse import vstack
 
+        # the last storage block of each part, in which most of the next batch lies
         decoded: dict[int, tuple[int, csr_array]] = {}
         for batch, part, block, row in islice(self.placed(columns, parts, first), *batches):
             pieces = []
@@ -251,16 +276,14 @@ class Views(Sequence["Document"]):
             for p, storage in np.unique(np.stack((part, block)), axis=1).T.tolist():
                 positions = np.flatnonzero((part == p) & (block == storage))
                 if p not in decoded or decoded[p][0] != storage:
-                    decoded.pop(p, None)
+                    decoded.pop(p, None)  # before the next one takes memory
                     raw = self.decode(storage, bool(p))
                     decoded[p] = storage, raw.matrix(self.n_words)
                 pieces.append(decoded[p][1][row[positions]])
                 slots.append(positions)
-            cells = (
-                pieces[0]
-                if len(pieces) == 1
-                else vstack(pieces, format="csr")[np.argsort(np.concatenate(slots))]
-            )
+            cells = pieces[0]
+            if len(pieces) > 1:
+                cells = vstack(pieces, format="csr")[np.argsort(np.concatenate(slots))]
             yield batch, cells
 
     def placed(
@@ -268,19 +291,23 @@ class Views(Sequence["Document"]):
     ) -> Iterator[Placed]:
         """Stream the documents with their places, skipping the ``first`` ones.
 
-        Raises UsageError for an unknown part.
+        Raises
+        ------
+        UsageError
+            If there is no part of a name.
         """
-        wanted = [parts] if isinstance(parts, str) else list(parts)
-        if not set(wanted) <= set(PARTS):
+        names = [parts] if isinstance(parts, str) else list(parts)
+        if not set(names) <= set(PARTS):
             raise UsageError(
-                f"parts must be of {', '.join(PARTS)}, not {', '.join(map(str, wanted))}"
+                f"parts must be of {', '.join(PARTS)}, not {', '.join(map(str, names))}"
             )
         for batch, part, block, row in placed_documents(
-            self.path, self.manifest, self._gone_numbers, columns, BATCH
+            self.path, self.manifest, self._removed_numbers, columns, BATCH
         ):
-            kept = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in wanted]))
-            passed = min(first, len(kept))
-            first = first - passed
-            kept = kept[passed:]
-            if len(kept):
-                yield batch.take(pa.array(kept)), part[kept], block[kept], row[kept]
+            selected = np.flatnonzero(np.isin(part, [PARTS.index(name) for name in names]))
+            skipped = min(first, len(selected))
+            first -= skipped
+            selected = selected[skipped:]
+            if len(selected):
+                documents = batch.take(pa.array(selected))
+                yield documents, part[selected], block[selected], row[selected]

@@ -17,14 +17,17 @@ from topicstream.base.files.durable import replacing
 from topicstream.base.files.plain import open_table
 from topicstream.base.text import compose_text
 
-A_WORD = 110
+BYTES_PER_WORD = 110
 """Bytes of a word of a model in memory: its text, its counts, the table that finds it."""
 
 
 def as_words(words: Any) -> Any:
     """Convert strings to one compact ``pyarrow.LargeStringArray``.
 
-    words: Arrow array, chunked array, NumPy array or iterable.
+    Parameters
+    ----------
+    words
+        Arrow array, chunked array, NumPy array or iterable.
     """
     import pyarrow as pa
 
@@ -32,18 +35,14 @@ def as_words(words: Any) -> Any:
         words = pa.concat_arrays(words.chunks) if words.num_chunks else pa.array([], pa.string())
     if not isinstance(words, pa.Array):
         words = pa.array(list(words) if isinstance(words, Iterable) else words, pa.large_string())
-    if (
-        words.type == pa.string() and not words.null_count
-    ):  # as a cast does, which would import all of Arrow's functions
+    if words.type == pa.string() and not words.null_count:
+        # a cast would do the same, but import all of Arrow's functions
         _, ends, data = words.buffers()
-        wide = (
-            np.frombuffer(ends, np.int32, len(words) + 1, 4 * words.offset).astype(np.int64)
-            if ends
-            else np.zeros(1, np.int64)
-        )
-        words = pa.Array.from_buffers(
-            pa.large_string(), len(words), [None, pa.py_buffer(wide), data]
-        )
+        offsets = np.zeros(1, np.int64)
+        if ends:
+            offsets = np.frombuffer(ends, np.int32, len(words) + 1, 4 * words.offset)
+        buffers = [None, pa.py_buffer(offsets.astype(np.int64)), data]
+        words = pa.Array.from_buffers(pa.large_string(), len(words), buffers)
     elif words.type != pa.large_string():
         words = words.cast(pa.large_string())
     return pa.concat_arrays([words, pa.array([], pa.large_string())]) if words.offset else words
@@ -61,9 +60,9 @@ def string_buffers(words: Any) -> tuple[np.ndarray, np.ndarray]:
         words.offset : words.offset + len(words) + 1
     ]
     data = words.buffers()[2]
-    text = (
-        np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
-    )
+    text = np.zeros(0, np.uint8)
+    if data is not None and data.size:
+        text = np.frombuffer(data, np.uint8)
     return offsets - offsets[0], text[int(offsets[0]) : int(offsets[-1])]
 
 
@@ -109,14 +108,18 @@ class Vocabulary:
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """Read a ``vocab.parquet`` with columns word, count, df.
 
-        Raises StoreError if it is damaged.
+        Raises
+        ------
+        StoreError
+            If it is damaged.
         """
         with open_table(path) as file:
             table = file.read(columns=["word", "count", "df"])
             numbers = [table[name].to_numpy() for name in ("count", "df")]
-            if table["word"].null_count or any(
-                n.dtype.kind not in "iu" or (len(n) and n.min() < 0) for n in numbers
-            ):
+            for values in numbers:
+                if values.dtype.kind not in "iu" or values.min(initial=0) < 0:
+                    raise ValueError("empty or negative fields")
+            if table["word"].null_count:
                 raise ValueError("empty or negative fields")
             return cls.from_words(table["word"], *numbers)
 

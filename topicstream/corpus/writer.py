@@ -24,10 +24,27 @@ IN_FLIGHT = 3
 class BlockWriter:
     """A writer of documents into storage blocks, without splitting a document.
 
-    A block has at most CELLS cells and DOCS documents. ``entries`` lists the blocks for the
-    manifest, in order. With a ``pool``, a few blocks at a time are encoded there, into the same
-    bytes. Chunks are written without fsync until ``close``, which flushes the last block and syncs
-    all files (or ``finish`` and ``sync``, in two steps).
+    A block has at most CELLS cells and DOCS documents. Chunks are written without fsync until
+    ``close``, which writes the last block and syncs all files (or ``finish`` and ``sync``, in two
+    steps).
+
+    Parameters
+    ----------
+    folder, part
+        Folder of the store, and the part's folder in it.
+    first_row
+        First row of the arrays that is written.
+    weighted
+        True if counts are real numbers.
+    pool
+        Threads in which a few blocks at a time are encoded, into the same bytes.
+    dense
+        True for dense rows, whose tokens are their number.
+
+    Attributes
+    ----------
+    entries
+        The manifest's entries of the blocks written so far, in order.
     """
 
     def __init__(
@@ -61,7 +78,14 @@ class BlockWriter:
     def add(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
         """Append documents.
 
-        indptr: int64[D+1]; words: int32[nnz] ascending within a document; counts: [nnz] > 0.
+        Parameters
+        ----------
+        indptr
+            int64[D + 1], the cells of each document.
+        words
+            int32[nnz], ascending within a document.
+        counts
+            [nnz] > 0.
         """
         d = 0
         n = len(indptr) - 1
@@ -75,24 +99,23 @@ class BlockWriter:
                     self._flush()
                     continue
                 stop = d + 1  # one document wider than a row: a block of its own
-            a = int(indptr[d])
-            b = int(indptr[stop])
-            self._reserve(b - a)
-            self._words[self._cells : self._cells + b - a] = words[a:b]
-            self._counts[self._cells : self._cells + b - a] = counts[a:b]
+            cells = slice(int(indptr[d]), int(indptr[stop]))
+            end = self._cells + cells.stop - cells.start
+            self._reserve(end)
+            self._words[self._cells : end] = words[cells]
+            self._counts[self._cells : end] = counts[cells]
             self._lengths[self._docs : self._docs + stop - d] = np.diff(indptr[d : stop + 1])
-            self._cells += b - a
+            self._cells = end
             self._docs += stop - d
             d = stop
             if self._cells >= CELLS or self._docs >= DOCS:
                 self._flush()
 
-    def _reserve(self, more: int) -> None:
-        """Enlarge the arrays if ``more`` cells do not fit."""
-        need = self._cells + more
-        if need > len(self._words):
-            self._words = np.resize(self._words, need)
-            self._counts = np.resize(self._counts, need)
+    def _reserve(self, cells: int) -> None:
+        """Enlarge the arrays if a block of so many cells does not fit."""
+        if cells > len(self._words):
+            self._words = np.resize(self._words, cells)
+            self._counts = np.resize(self._counts, cells)
 
     def _flush(self) -> None:
         """Encode and write the block, in a thread of the pool if there is one."""
@@ -100,7 +123,7 @@ class BlockWriter:
         words = self._words[: self._cells]
         counts = self._counts[: self._cells]
         first = self._row
-        self._row = self._row + max(1, -(-len(words) // CELLS))
+        self._row += max(1, -(-len(words) // CELLS))
         if self._pool is None:
             self.entries.append(self._encode(first, lengths, words, counts))
         else:
@@ -119,22 +142,26 @@ class BlockWriter:
         files = write_rows(self._folder, self._part, first, arrays)
         rows = (first, first + len(files["words"]))
         for kind in KINDS:
-            self._written += [
-                chunk_path(self._folder, self._part, kind, row) for row in range(*rows)
-            ]
-        real = self._dtype.kind == "f"
-        total = len(lengths) if self._dense else counts.sum(dtype=np.float64 if real else np.int64)
-        tokens = float(total) if real else int(total)
-        cut = [] if self._dense else CUTS
+            for row in range(*rows):
+                self._written.append(chunk_path(self._folder, self._part, kind, row))
+        is_real = self._dtype.kind == "f"
+        if self._dense:
+            return BlockEntry(
+                rows=rows,
+                docs=len(lengths),
+                cells=len(words),
+                tokens=float(len(lengths)) if is_real else len(lengths),
+                files=files,
+            )
         raw = Decoded(words, counts, lengths)
         return BlockEntry(
             rows=rows,
             docs=len(lengths),
             cells=len(words),
-            tokens=tokens,
+            tokens=counts.sum(dtype=np.float64 if is_real else np.int64).item(),
             files=files,
-            cuts=[cut_block(raw, *sizes).entry(*sizes) for sizes in cut],
-            longest=int(lengths.max(initial=0)) if cut else 0,
+            cuts=[cut_block(raw, *sizes).entry(*sizes) for sizes in CUTS],
+            longest=int(lengths.max(initial=0)),
         )
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from itertools import product
 
 from topicstream.base.errors import DoesNotFit
 from topicstream.base.memory import MemoryLimit, MemoryPlan, Room, plan_memory
-from topicstream.corpus.vocabulary import A_WORD
+from topicstream.corpus.vocabulary import BYTES_PER_WORD
 from topicstream.model.topic_model import TopicModel
 
 A_THREAD = 12 << 20
@@ -98,7 +98,7 @@ def plan_inference(
         If one thread with the smallest blocks does not fit.
     """
     topics = model.n_topics
-    words = {"words": A_WORD * model.n_words}
+    words = {"words": BYTES_PER_WORD * model.n_words}
     table = 4 * model.n_words * topics * tables if table_bytes is None else table_bytes
     in_memory = model.phi is not None
 

@@ -82,7 +82,7 @@ def _is_of_store(name: str, config: IngestConfig, store: StoreManifest) -> bool:
 def _text_of_store(name: str, store: StoreManifest) -> str:
     """Return how a store was made, for a message."""
     if name in ("heldout", "heldout_by"):
-        return f"heldout {store.heldout.asked}"
+        return f"heldout {store.heldout.text}"
     if name == "keep_text":
         return "no texts" if store.texts is None else "its texts"
     if name == "vocab":
@@ -92,7 +92,7 @@ def _text_of_store(name: str, store: StoreManifest) -> str:
 
 def _are_same(heldout: Heldout, rule: HeldoutRule) -> bool:
     """Return whether a rule of a manifest sets documents aside as these options ask."""
-    amount, _, _ = rule.asked.partition(", by ")
+    amount, _, _ = rule.text.partition(", by ")
     try:
         stored = Heldout.of(None if amount.startswith("default") else amount)
     except UsageError:

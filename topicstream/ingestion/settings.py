@@ -64,13 +64,13 @@ class Heldout:
         threshold: of the hashes of documents.
         """
         return HeldoutRule(
-            asked=self.asked, threshold=f"{threshold:#018x}", where=self.where, by=self.by
+            text=self.asked, threshold=f"{threshold:#018x}", where=self.where, by=self.by
         )
 
     @classmethod
     def of_rule(cls, rule: HeldoutRule) -> Heldout:
         """Make the rule that a manifest has."""
-        return cls(rule.asked, where=rule.where, by=rule.by)
+        return cls(rule.text, where=rule.where, by=rule.by)
 
     @classmethod
     def of(cls, text: str | int | float | None, by: str | None = None) -> Heldout:

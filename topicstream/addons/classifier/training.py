@@ -38,7 +38,7 @@ from topicstream.base.progress import listener
 from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_learned
-from topicstream.corpus.vocabulary import A_WORD
+from topicstream.corpus.vocabulary import BYTES_PER_WORD
 from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import Documents
 from topicstream.inference.memory import LEAST_DOCS, InferencePlan, plan_inference, thread_bytes
@@ -334,7 +334,12 @@ def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[i
     batch = 3 * Array((BATCH + rows, topics), np.float32).nbytes
     examples = 2 * (8 * cells + (4 * topics + 16) * docs)  # twice: while they are put together
     some = min(examples, LEAST_EXAMPLES)
-    fixed = {"words": A_WORD * model.n_words, "weights": weights, "batch": batch, "examples": some}
+    fixed = {
+        "words": BYTES_PER_WORD * model.n_words,
+        "weights": weights,
+        "batch": batch,
+        "examples": some,
+    }
     each = {"labelling": thread_bytes(topics, LEAST_DOCS, 1)}
     free = plan_memory("the classifier", config.memory, 1, fixed, each).free + some
     every = max(-(-examples // free), -(-docs // config.documents) if config.documents else 1)

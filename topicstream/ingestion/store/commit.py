@@ -138,7 +138,7 @@ def write_documents(
 
 def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Json]:
     """Return the summary of the blocks."""
-    left = {part: sum(block.left.docs for block in parts[part].blocks) for part in PARTS}
+    left = {part: sum(block.remaining.docs for block in parts[part].blocks) for part in PARTS}
     cells = sum(parts[p].cells for p in PARTS)
     stored = sum(parts[p].bytes for p in PARTS)
     return {

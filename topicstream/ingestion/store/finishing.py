@@ -25,7 +25,7 @@ from topicstream.base.progress import Progress
 from topicstream.base.records import Json
 from topicstream.base.relations import Relations
 from topicstream.base.text import counted, noun_of, payload_of
-from topicstream.corpus.axis_build import Contents, derive
+from topicstream.corpus.axis_build import Contents, build_axes
 from topicstream.corpus.documents import PlacedDocuments
 from topicstream.corpus.forgotten import lists_for, write_forgotten
 from topicstream.corpus.format import PARTS, write_array_metadata
@@ -446,7 +446,7 @@ class Finishing:
         if contents.names:
             self.progress.step(f"numbering {', '.join(contents.names)}")
         old = self.old.axes if self.old is not None else {}
-        axes = derive(contents, old, self.plan.relations, self.plan.words)
+        axes = build_axes(contents, old, self.plan.relations, self.plan.words)
         return replace(manifest, axes=axes, summary=manifest.summary | commit.axes_summary(axes))
 
     def _files(self, store: Path) -> dict[str, StoreFile]:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from topicstream.base.errors import InputError
 from topicstream.base.places import places
 from topicstream.base.text import compose_text
-from topicstream.corpus.documents import OWN
+from topicstream.corpus.documents import OWN_COLUMNS
 from topicstream.ingestion.open.source import Source, plain_suffix
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import LISTS, as_lists, clean
@@ -239,7 +239,7 @@ def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions)
             f"columns of a file without a header ({path}:{by},authors), or give "
             "--key row, file or COLUMN"
         )
-    if taken := sorted(set(given) & set(OWN)):
+    if taken := sorted(set(given) & set(OWN_COLUMNS)):
         raise InputError(
             f"{path}: the field {taken[0]!r} is reserved for the store; rename it "
             f"({path}:name={taken[0]})"

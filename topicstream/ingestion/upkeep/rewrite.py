@@ -37,7 +37,7 @@ from topicstream.base.files.outputs import folder_named
 from topicstream.base.files.plain import refuse_links
 from topicstream.base.machine import format_bytes
 from topicstream.base.progress import Progress
-from topicstream.corpus.axis_build import MEMORY, Contents, blank_names, derive
+from topicstream.corpus.axis_build import MEMORY, Contents, blank_names, build_axes
 from topicstream.corpus.documents import PlacedDocuments, read_documents, remove_values
 from topicstream.corpus.format import (
     CELLS,
@@ -51,9 +51,9 @@ from topicstream.corpus.format import (
 from topicstream.corpus.manifest import (
     BlockEntry,
     PartEntry,
-    Removed,
     StoreFile,
     StoreManifest,
+    Totals,
     part_folder,
     part_of,
 )
@@ -75,7 +75,7 @@ class Removal:
         self._base = base
         self._before = base.removed() if base is not None else np.zeros((0, 4), np.int64)
         self._new = np.zeros((0, 4), np.int64)
-        self._changes: dict[tuple[int, int], Removed] = {}
+        self._changes: dict[tuple[int, int], Totals] = {}
 
     @property
     def numbers(self) -> np.ndarray:
@@ -126,7 +126,7 @@ class Removal:
             rows = self._new[(self._new[:, 1] == part) & (self._new[:, 2] == block), 3]
             lost = raw.matrix(len(vocabulary))[rows]
             tokens = lost.data.sum(dtype=np.float64 if self._base.weighted else np.int64).item()
-            self._changes[part, block] = Removed(
+            self._changes[part, block] = Totals(
                 docs=len(rows), cells=lost.nnz, tokens=len(rows) if self._base.width else tokens
             )
             if part == 0:
@@ -143,7 +143,7 @@ class Removal:
         for (part, block), lost in self._changes.items():
             entry = blocks[PARTS[part]][block]
             gone = entry.removed
-            total = Removed(
+            total = Totals(
                 docs=gone.docs + lost.docs,
                 cells=gone.cells + lost.cells,
                 tokens=gone.tokens + lost.tokens,
@@ -179,14 +179,14 @@ def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
     groups: list[list[int]] = []
     cells = docs = 0
     for number, entry in enumerate(blocks):
-        cells = cells + entry.left.cells
-        docs = docs + entry.left.docs
+        cells = cells + entry.remaining.cells
+        docs = docs + entry.remaining.docs
         if groups and cells <= CELLS and docs <= DOCS:
             groups[-1].append(number)
         else:
             groups.append([number])
-            cells = entry.left.cells
-            docs = entry.left.docs
+            cells = entry.remaining.cells
+            docs = entry.remaining.docs
     return groups
 
 
@@ -321,7 +321,7 @@ class Rewrite:
             if texts is not None:
                 texts = remove_texts(path, texts, self._gone[:, 0])
             manifest = with_texts(self._manifest(parts, docs, changes or {}), texts)
-            axes = derive(
+            axes = build_axes(
                 Contents(path, manifest, self._gone[:0]), self._base.manifest.axes, MEMORY
             )
             for name, entry in axes.items() if forgotten is not None else ():
@@ -419,7 +419,7 @@ class Rewrite:
             cells = cells if self._words is None else cells[:, self._words]
             writer.add(cells.indptr.astype(np.int64), cells.indices, cells.data)
         writer.close()
-        docs = sum(self._parts[part].blocks[b].left.docs for b in group)
+        docs = sum(self._parts[part].blocks[b].remaining.docs for b in group)
         if sum(e.docs for e in writer.entries) != docs or len(writer.entries) != (docs > 0):
             raise StoreError(
                 f"{self._store}: the blocks {group} of {part} do not hold what the manifest "

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from topicstream.base.errors import InputError
 from topicstream.base.memory import Array, total_bytes
-from topicstream.corpus.vocabulary import A_WORD
+from topicstream.corpus.vocabulary import BYTES_PER_WORD
 from topicstream.engines.base import BlockShape, Engine, padded
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -39,7 +39,7 @@ class WarmStart(Start):
             Array((2, engine.shape.words), np.int64),
             Array((3, STEP, engine.shape.topics), np.float64),
         )
-        return StartMemory(A_WORD * words + total_bytes(arrays) + READING)
+        return StartMemory(BYTES_PER_WORD * words + total_bytes(arrays) + READING)
 
     def seeds(self, ground: Ground) -> Seeds | None:
         corpus = ground.corpus
