@@ -108,7 +108,7 @@ def main() -> None:
                 progress=False,
             )
             entry = topicstream.TopicModel.open(model).manifest.covariates
-            timed = decode_design(entry).timed
+            timed = decode_design(entry).regimes
             found = np.array(timed.starts[1:])
             near.append(np.abs(found - years).max() <= 1)
             exact += (found == years).tolist()

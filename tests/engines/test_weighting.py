@@ -101,7 +101,7 @@ class TestCells:
         held = dense(corpus, heldout=True)
         x = dense(corpus)
         indptr = np.concatenate(([0], np.cumsum((held > 0).sum(1))))
-        cells = model.weights.cells(indptr, np.nonzero(held)[1], held[held > 0])
+        cells = model.weights.weigh_cells(indptr, np.nonzero(held)[1], held[held > 0])
         np.testing.assert_allclose(cells, by_definition(kind, held, x)[held > 0], rtol=1e-5)
 
     def test_any_threads_disk_and_resume_give_the_same_bits(self, kind, place, tmp_path):

@@ -45,7 +45,7 @@ def design_of(formula, keeps_absent=True):
             absent=0 if not keeps_absent else len([v for v in values if not v]),
         )
         covariates[factor].choose_coding()
-    return PriorDesign.of(formula, covariates)
+    return PriorDesign.from_formula(formula, covariates)
 
 
 def values_of(design, party=PARTIES, year=YEARS, labels=LABELS):
@@ -100,7 +100,7 @@ def test_rows_are_those_of_effects_where_all_values_are_there(formula):
         covariates[factor] = Covariate(factor.column, factor.df, counts=Counter(values))
         covariates[factor].choose_coding()
     effects = Design(parse_formula(formula), covariates)
-    prior = PriorDesign.of(formula, covariates)
+    prior = PriorDesign.from_formula(formula, covariates)
     assert effects.names == prior.names
     values = {"party": pa.array(party), "year": pa.array(year)}
     got = prior.rows(values).dense(len(prior.names))
@@ -133,7 +133,7 @@ def test_documents_without_a_value_are_reported_where_the_model_met_none():
             factor.column, factor.df, counts=Counter(values), keeps_absent=True
         )
         covariates[factor].choose_coding()
-    design = PriorDesign.of("party + s(year, 4)", covariates)
+    design = PriorDesign.from_formula("party + s(year, 4)", covariates)
     given = dict(party=[None, "", "blue"], year=["soon", "2000", None])
     unseen = Unseen()
     unseen.add(Unseen())
@@ -191,4 +191,4 @@ def test_too_many_columns_are_refused():
     covariate = Covariate("x", counts=counts, most=2000)
     covariate.choose_coding()
     with pytest.raises(InputError, match="at most 1,000"):
-        PriorDesign.of("x", {factors_of("x")[0]: covariate})
+        PriorDesign.from_formula("x", {factors_of("x")[0]: covariate})

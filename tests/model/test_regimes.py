@@ -35,7 +35,7 @@ def design_of(formula, values, absent=0):
         absent=absent,
     )
     covariate.choose_coding()
-    return PriorDesign.of(formula, {factor: covariate})
+    return PriorDesign.from_formula(formula, {factor: covariate})
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_periods_are_columns_until_regimes_are_found():
     rows = design.rows({"year": values}).dense(len(design.names))
     assert [np.flatnonzero(row).tolist() for row in rows] == [[0], [0, 3], [0, 6], [0], [0, 5]]
     states = np.array([0, 0, 0, 1, 1, 1])
-    found = design.divided(states, np.array([[0, 0, 0.004, 0.9, 0.096, 0]]))
+    found = design.divide(states, np.array([[0, 0, 0.004, 0.9, 0.096, 0]]))
     assert found.undivided is None
     assert found.names == ["(intercept)", "year=2003 to 2005", "year=(missing)"]
-    assert found.timed.weights == [{"2003": 0.9, "2004": 0.096}]
-    assert found.timed.counts == {"2000 to 2002": 6, "2003 to 2005": 6}
+    assert found.regimes.weights == [{"2003": 0.9, "2004": 0.096}]
+    assert found.regimes.counts == {"2000 to 2002": 6, "2003 to 2005": 6}
     unseen = Unseen()
     rows = found.rows({"year": values}, unseen).dense(len(found.names))
     assert [np.flatnonzero(row).tolist() for row in rows] == [[0], [0, 1], [0, 2], [0], [0, 1]]
@@ -157,14 +157,14 @@ def test_periods_are_columns_until_regimes_are_found():
 
 def test_a_period_without_documents_is_of_the_regime_before():
     design = design_of("regimes(year, 2)", ["2000", "2001", "2008", "2009"])
-    found = design.divided(np.array([0, 0, 1, 1]), np.zeros((1, 4)))
+    found = design.divide(np.array([0, 0, 1, 1]), np.zeros((1, 4)))
     rows = found.rows({"year": pa.array(["2007", "2008"])}).dense(2)
     assert rows[:, 1].tolist() == [0.0, 1.0]
 
 
 def test_regimes_survive_a_manifest():
     design = design_of("regimes(date, 2, month)", DAYS)
-    found = design.divided(np.array([0, 0, 1, 1, 1]), np.array([[0, 0.2, 0.8, 0, 0]]))
+    found = design.divide(np.array([0, 0, 1, 1, 1]), np.array([[0, 0.2, 0.8, 0, 0]]))
     (covariate,) = found.covariates.values()
     entry = entry_of(covariate, 0)
     again = decode_covariate(entry)
@@ -179,7 +179,7 @@ def test_regimes_survive_a_manifest():
         "regimes of date: 2000-01 to 2000-02, 2000-04 to 2002-01",
         "posterior weight that a regime begins there, and elsewhere: 2000-04 0.80 (2000-02 0.20)",
     ]
-    unfound = design.divided(np.array([0, 0, 1, 1, 1]), np.zeros((1, 5))).timed
+    unfound = design.divide(np.array([0, 0, 1, 1, 1]), np.zeros((1, 5))).regimes
     assert len(unfound.lines()) == 1
     with pytest.raises(ValueError, match="not one start for each regime"):
         CovariateEntry(column="date", regimes=3, starts=[1, 2], levels=["a", "b"])

@@ -19,7 +19,7 @@ from topicstream.model.topic_kinds import (
     describe_topics,
     largest_topics,
     least_tokens,
-    ranked,
+    rank_topics,
 )
 
 DOCS = 100
@@ -117,7 +117,7 @@ def test_a_warning_counts_them():
 
 def test_rankings_begin_with_live_topics():
     kinds = ["background", "dead", "live", "live"]
-    assert ranked(kinds, np.array([9.0, 8.0, 1.0, 2.0])) == [3, 2, 0, 1]
+    assert rank_topics(kinds, np.array([9.0, 8.0, 1.0, 2.0])) == [3, 2, 0, 1]
 
 
 # -- what is shown of them

@@ -73,7 +73,7 @@ def model(corpus, tmp_path_factory):
 def test_planted_regimes_are_found(corpus, tmp_path, algo):
     run(corpus, tmp_path / "model", algo, passes=20)
     opened = TopicModel.open(tmp_path / "model")
-    dates = decode_design(opened.manifest.covariates).timed
+    dates = decode_design(opened.manifest.covariates).regimes
     assert dates.levels == PLANTED
     assert [max(weights, key=weights.get) for weights in dates.weights] == ["1994", "2003"]
     names = [f"date={PLANTED[1]}", f"date={PLANTED[2]}", "date=(missing)"]

@@ -236,7 +236,7 @@ class Cutter:
             axes=axes,
             covariates=None if self._covariates is None else self._covariates.read(number),
         )
-        weighted: Block = block if self._weights is None else self._weights.block(block)
+        weighted: Block = block if self._weights is None else self._weights.weigh_block(block)
         return weighted
 
 

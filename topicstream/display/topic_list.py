@@ -13,7 +13,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.coherence import coherence
 from topicstream.model.edits import apply_view, view_of
 from topicstream.model.top import topic_table
-from topicstream.model.topic_kinds import mark_kind, ranked
+from topicstream.model.topic_kinds import mark_kind, rank_topics
 from topicstream.model.topic_model import TopicModel
 
 WORDS = 10
@@ -131,7 +131,7 @@ class TopicList(Sequence[Topic]):
         """Yield the topics from the largest to the smallest, dead ones last."""
         kinds = [topic.kind for topic in self._topics]
         shares = np.array([topic.share for topic in self._topics])
-        for k in ranked(kinds, shares):
+        for k in rank_topics(kinds, shares):
             yield self._topics[k]
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from topicstream.display.config import ShowConfig
 from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import View, apply_view, view_of
 from topicstream.model.top import top_words
-from topicstream.model.topic_kinds import mark_kind, ranked
+from topicstream.model.topic_kinds import mark_kind, rank_topics
 from topicstream.model.topic_model import TopicModel
 
 RELEVANCE = 0.6
@@ -164,7 +164,7 @@ class ShownModel:
         -------
         Positions of the topics.
         """
-        return ranked(self.model.kinds, values)
+        return rank_topics(self.model.kinds, values)
 
     def columns(self, topics: Sequence[int] | None) -> list[int]:
         """Find the positions of topics by number (None: of all, in the order of listing)."""

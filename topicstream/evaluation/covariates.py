@@ -98,7 +98,7 @@ def survey_covariates(corpus: Corpus, formula: str) -> PriorDesign:
         )
         covariate.choose_coding()
         covariates[factor] = covariate
-    return PriorDesign.of(formula, covariates)
+    return PriorDesign.from_formula(formula, covariates)
 
 
 def _count_values(counts: Counter[str], absent: Counter[str], column: str, values: Any) -> int:

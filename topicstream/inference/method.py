@@ -62,7 +62,7 @@ class TopicRows:
         return (
             docs
             if weights is None
-            else replace(docs, counts=weights.cells(docs.indptr, docs.words, docs.counts))
+            else replace(docs, counts=weights.weigh_cells(docs.indptr, docs.words, docs.counts))
         )
 
 

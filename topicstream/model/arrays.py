@@ -24,14 +24,19 @@ CHUNK_BYTES = 1 << 20
 MOST_CHUNK = 1 << 26
 """Bytes of the largest chunk that is read, unless it is a single row."""
 LEVEL = 1
+"""Level of compression."""
 Length = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 
 
 class _ChunkShape(Record):
+    """``configuration`` of a chunk grid."""
+
     chunk_shape: tuple[Length, Length]
 
 
 class _ChunkGrid(Record):
+    """``chunk_grid`` of ``zarr.json``."""
+
     configuration: _ChunkShape
 
 
@@ -45,6 +50,8 @@ class Attributes(Record):
 
 
 class _Metadata(Record):
+    """The members of ``zarr.json`` that a reader needs."""
+
     shape: tuple[Length, Length]
     chunk_grid: _ChunkGrid
     attributes: Attributes
@@ -92,16 +99,15 @@ class StoredArray:
             self._files = [(int(size), int(crc, 16)) for size, crc in pairs]
         except ValueError:
             raise StoreError(
-                f"{path}: a list of chunks that cannot be read; restore the file"
+                f"{path}: the list of chunks cannot be read; restore the file"
             ) from None
-        sizes = (
-            len(self._files) == -(-self.n_rows // self.step) and len(self.totals) == self.columns
+        fits = (
+            metadata.shape == shape
+            and len(self._files) == -(-self.n_rows // self.step)
+            and len(self.totals) == self.columns
+            and 4 * self.step * self.columns <= max(MOST_CHUNK, 4 * self.columns)
         )
-        if (
-            metadata.shape != shape
-            or not sizes
-            or 4 * self.step * self.columns > max(MOST_CHUNK, 4 * self.columns)
-        ):
+        if not fits:
             raise StoreError(
                 f"{path}: shape or chunks disagree with the manifest; restore the file"
             )
@@ -114,12 +120,18 @@ class StoredArray:
         """Read a chunk into ``out``, float32[step, columns], and check its numbers.
 
         It holds the rows from ``number * step`` on. Rows past the last are zeros.
+
+        Raises
+        ------
+        StoreError
+            The chunk is damaged, or has a number that a table cannot have.
         """
         path = self.folder / "c" / str(number) / "0"
         read_chunk(path, *self._files[number], out)
         least = out.min(initial=0)
         most = out.max(initial=0)
-        if not (-np.inf < least and most < np.inf and (least >= 0 or not self._counts)):
+        is_finite = -np.inf < least and most < np.inf  # NaN fails both
+        if not is_finite or (self._counts and least < 0):
             raise StoreError(
                 f"{path}: a count that is negative, infinite or no number; restore it or train "
                 f"again"
@@ -137,9 +149,14 @@ class StoredArray:
             yield start, self.chunk(number, buffer)[: min(self.step, self.n_rows - start)]
 
     def gather(self, ids: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Read the rows of ``ids`` in any order, float32[n, columns].
+        """Read some rows in any order, float32[n, columns].
 
-        With ``out``, into its first columns.
+        Parameters
+        ----------
+        ids
+            Numbers of the rows, int64[n].
+        out
+            float32[n, >= columns], which receives the rows and is returned.
         """
         if out is None:
             out = np.empty((len(ids), self.columns), np.float32)
@@ -155,9 +172,21 @@ class StoredArray:
 
 
 class ArrayWriter:
-    """Writes such an array row by row, in order.
+    """Writer of such an array, row by row, in order.
 
-    totals   float64[columns], sums of what was written
+    Parameters
+    ----------
+    folder
+        Folder of the array. What it holds is removed.
+    rows, columns
+        Size of the array.
+
+    Attributes
+    ----------
+    rows_written
+        Rows that ``write_rows`` has taken.
+    totals
+        float64[columns], column sums of the rows of written chunks.
     """
 
     def __init__(self, folder: Path, rows: int, columns: int) -> None:
@@ -167,7 +196,7 @@ class ArrayWriter:
         owned.remove_within(folder)
         self._step = max(1, CHUNK_BYTES // (4 * columns))  # rows of a chunk
         self._buffer = np.zeros((self._step, columns), np.float32)
-        self.done = 0  # rows taken
+        self.rows_written = 0
         self._chunks: list[str] = []
         self.totals = np.zeros(columns, np.float64)
 
@@ -176,23 +205,24 @@ class ArrayWriter:
 
         Padding columns are dropped. ``start`` must be the number of rows written so far.
         """
-        if start != self.done or start + len(rows) > self.n_rows:
+        if start != self.rows_written or start + len(rows) > self.n_rows:
             raise ValueError(
-                f"rows {start}..{start + len(rows)} given where {self.done} of {self.n_rows} "
-                f"are written"
+                f"rows {start}..{start + len(rows)} given where {self.rows_written} of "
+                f"{self.n_rows} are written"
             )
-        taken = 0
-        while taken < len(rows):
-            fill = self.done % self._step
-            n = min(self._step - fill, len(rows) - taken)
-            self._buffer[fill : fill + n] = rows[taken : taken + n, : self.columns]
-            taken += n
-            self.done += n
-            if self.done % self._step == 0 or self.done == self.n_rows:
+        first = 0
+        while first < len(rows):
+            fill = self.rows_written % self._step
+            n = min(self._step - fill, len(rows) - first)
+            self._buffer[fill : fill + n] = rows[first : first + n, : self.columns]
+            first += n
+            self.rows_written += n
+            if self.rows_written % self._step == 0 or self.rows_written == self.n_rows:
                 self._flush()
 
     def _flush(self) -> None:
-        self._buffer[(self.done - 1) % self._step + 1 :] = 0
+        """Write the chunk in the buffer, with zeros after the last row."""
+        self._buffer[(self.rows_written - 1) % self._step + 1 :] = 0
         self.totals += self._buffer.sum(axis=0, dtype=np.float64)
         size, crc = write_chunk(
             self.folder / "c" / str(len(self._chunks)) / "0", self._buffer, LEVEL
@@ -202,15 +232,20 @@ class ArrayWriter:
     def finish(self, dimensions: tuple[str, str], attributes: Mapping[str, Any]) -> int:
         """Write the metadata, sync everything and return the crc32c of ``zarr.json``.
 
-        The attributes receive ``totals`` and ``chunks``.
+        Parameters
+        ----------
+        dimensions
+            Names of rows and columns.
+        attributes
+            Attributes of the array beside ``totals`` and ``chunks``.
         """
-        if self.done != self.n_rows:
-            raise ValueError(f"{self.done} rows given of {self.n_rows}")
+        if self.rows_written != self.n_rows:
+            raise ValueError(f"{self.rows_written} rows given of {self.n_rows}")
         if not np.isfinite(self.totals).all():
             raise ValueError("a model with NaN or infinite numbers is not written")
         shape = (self.n_rows, self.columns)
         chunk = (self._step, self.columns)
-        own = {"totals": self.totals.tolist(), "chunks": " ".join(self._chunks)}
+        sums = {"totals": self.totals.tolist(), "chunks": " ".join(self._chunks)}
         create_array(
             self.folder,
             shape,
@@ -218,9 +253,9 @@ class ArrayWriter:
             "float32",
             level=LEVEL,
             dimensions=dimensions,
-            attributes={**attributes, **own},
+            attributes={**attributes, **sums},
         )
-        # one fsync a file of the table, once a commit
+        # here, not in ``_flush``: a writer that is discarded needs no fsync
         for file in self.folder.rglob("0"):
             sync(file)
             sync(file.parent)

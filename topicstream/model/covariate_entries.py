@@ -16,8 +16,10 @@ class CovariateEntry(Record, omit_defaults=True):
     ----------
     documents
         Training documents of each level.
-    regimes, period, starts, weights
-        Of a ``Regimes``, that has so many.
+    regimes
+        Number of regimes; 0: the column is not divided into regimes.
+    period, starts, weights
+        As of ``Regimes``.
     """
 
     column: str
@@ -49,7 +51,7 @@ class CovariatesEntry(Record):
     Attributes
     ----------
     formula
-        As it was given.
+        The formula as the user wrote it.
     slope_sd, intercept_sd
         Standard deviations of the priors of the coefficients.
     mean_weight

@@ -33,9 +33,11 @@ from topicstream.model.formula import (
 from topicstream.model.regimes import Regimes
 
 MOST_CATEGORIES = 1_000
+"""Most categories of a column."""
 MOST_COLUMNS = 1_000
+"""Most columns of a design."""
 MOST_LISTED = 200
-"""Categories of a column, columns of a design, and categories that a view lists, at most."""
+"""Most categories that a view lists."""
 
 
 class SparseRows(NamedTuple):
@@ -77,16 +79,26 @@ def sparse_rows(dense: np.ndarray) -> SparseRows:
 
 
 def multiply_rows(first: SparseRows, second: SparseRows, width: int) -> SparseRows:
-    """Compute all products of a number of one row and one of the other, row by row.
+    """Multiply each number of a row with each number of the other's row.
 
-    ``width`` is the number of columns of ``second``.
+    Parameters
+    ----------
+    first, second
+        Rows of the same documents.
+    width
+        Number of columns of ``second``.
+
+    Returns
+    -------
+    SparseRows
+        Column i * width + j has the product of columns i and j.
     """
     lengths = np.diff(second.indptr)
     owner = np.repeat(np.arange(len(lengths)), np.diff(first.indptr))
-    each = lengths[owner]
+    partners = lengths[owner]  # numbers of ``second`` that each of ``first`` is multiplied with
     indptr = np.concatenate(([0], np.cumsum(np.diff(first.indptr) * lengths)))
-    left = np.repeat(np.arange(len(owner)), each)
-    begin = np.concatenate(([0], np.cumsum(each)))[:-1]
+    left = np.repeat(np.arange(len(owner)), partners)
+    begin = np.concatenate(([0], np.cumsum(partners)))[:-1]
     right = np.arange(len(left)) - begin[left] + second.indptr[owner[left]]
     return SparseRows(
         indptr,
@@ -101,7 +113,7 @@ def join_rows(pieces: Sequence[SparseRows], widths: Sequence[int]) -> SparseRows
     first = np.concatenate(([0], np.cumsum(widths)))
     owner = np.concatenate([np.repeat(np.arange(docs), np.diff(p.indptr)) for p in pieces])
     order = np.argsort(owner, kind="stable")
-    columns = np.concatenate([p.columns + at for p, at in zip(pieces, first, strict=False)])
+    columns = np.concatenate([p.columns + start for p, start in zip(pieces, first, strict=False)])
     indptr = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=docs))))
     values = np.concatenate([p.values for p in pieces])
     return SparseRows(indptr.astype(np.int64), columns[order], values[order])
@@ -129,15 +141,17 @@ def entry_of(covariate: Covariate, df: int) -> CovariateEntry:
 
 def decode_covariate(entry: CovariateEntry) -> Covariate:
     """Return the coding of a column that a manifest describes."""
-    own: dict[str, Any] = {}
+    kind: type[Covariate] = Covariate
+    regime_fields: dict[str, Any] = {}
     if entry.regimes:
-        own = {
+        kind = Regimes
+        regime_fields = {
             "regimes": entry.regimes,
             "period": entry.period,
             "starts": list(entry.starts),
             "weights": list(entry.weights),
         }
-    return (Regimes if entry.regimes else Covariate)(
+    return kind(
         entry.column,
         entry.df,
         counts=Counter(dict(zip(entry.levels, entry.documents, strict=False))),
@@ -153,21 +167,20 @@ def decode_covariate(entry: CovariateEntry) -> Covariate:
         keeps_absent=True,
         absent=entry.absent,
         scale=entry.scale,
-        **own,
+        **regime_fields,
     )
 
 
 def decode_design(entry: CovariatesEntry) -> PriorDesign:
     """Return the design that a manifest describes."""
     covariates = [decode_covariate(column) for column in entry.columns]
-    return PriorDesign.of(
-        entry.formula, dict(zip(factors_of(entry.formula), covariates, strict=True))
-    )
+    factors = factors_of(entry.formula)
+    return PriorDesign.from_formula(entry.formula, dict(zip(factors, covariates, strict=True)))
 
 
 @dataclass
 class Unseen:
-    """Values that a model has not learned from, and so takes for others.
+    """Values that a model has not learned from, so that it codes them as others.
 
     Attributes
     ----------
@@ -196,7 +209,7 @@ class Unseen:
         self.beyond.update(other.beyond)
 
     def lines(self, design: PriorDesign) -> list[str]:
-        """Say how they are taken, a line for each column."""
+        """Say how such values are coded, a line for each column."""
         lines = []
         ranges = {c.column: c for c in design.covariates.values()}
         for column, new in self.levels.items():
@@ -211,28 +224,28 @@ class Unseen:
                 f"({_examples(texts)}), which counts as none"
             )
         for column, number in self.absent.items():
-            taken = "its coefficients are 0" if ranges[column].levels else "the mean is taken"
+            coding = "its coefficients are 0" if ranges[column].levels else "the mean is taken"
             if isinstance(ranges[column], Regimes):
-                taken = "the first regime is taken"
+                coding = "the first regime is taken"
             lines.append(
                 f"{column}: {_documents(number, 'has', 'have')} no value, which the model has not "
-                f"met; {taken}"
+                f"met; {coding}"
             )
         for column, number in self.beyond.items():
             covariate = ranges[column]
-            taken = "the effect is held at its end"
+            coding = "the effect is held at its end"
             if isinstance(covariate, Regimes):
-                taken = "the first or the last regime is taken"
+                coding = "the first or the last regime is taken"
             lines.append(
                 f"{column}: {_documents(number, 'lies', 'lie')} outside of "
-                f"{covariate.range_text()}, the range that the model learned from; {taken}"
+                f"{covariate.range_text()}, the range that the model learned from; {coding}"
             )
         return lines
 
 
-def _documents(number: int, one: str, several: str) -> str:
+def _documents(number: int, singular: str, plural: str) -> str:
     """Count documents, with the verb that they take."""
-    return f"{counted(number, 'document')} {one if number == 1 else several}"
+    return f"{counted(number, 'document')} {singular if number == 1 else plural}"
 
 
 def _examples(texts: Counter[str]) -> str:
@@ -247,15 +260,15 @@ class PriorDesign(Design):
     Attributes
     ----------
     formula
-        As it was given.
+        The formula as the user wrote it.
     names
-        Of the columns, the intercept first.
+        Names of the columns, the intercept first.
     """
 
     formula: str
 
     @classmethod
-    def of(cls, formula: str, covariates: Mapping[Factor, Covariate]) -> PriorDesign:
+    def from_formula(cls, formula: str, covariates: Mapping[Factor, Covariate]) -> PriorDesign:
         """Make the design of a formula with coded covariates."""
         design = cls(parse_formula(formula), covariates, MOST_COLUMNS)
         design.formula = formula
@@ -272,35 +285,36 @@ class PriorDesign(Design):
 
         0: as many as there are documents.
         """
-        unlike = {c.column: c for c in self.covariates.values()}.values()
-        if any(c.listed or not c.levels for c in unlike):
+        by_column = {c.column: c for c in self.covariates.values()}.values()
+        if any(c.listed or not c.levels for c in by_column):
             return 0
-        return prod(len(c.levels) + 1 for c in unlike)
+        return prod(len(c.levels) + 1 for c in by_column)
 
     @property
-    def timed(self) -> Regimes | None:
-        """Return the column that is divided into regimes, None without any."""
-        columns = self.covariates.values()
-        return next((c for c in columns if isinstance(c, Regimes)), None)
+    def regimes(self) -> Regimes | None:
+        """Return the covariate that is divided into regimes, None without any."""
+        covariates = self.covariates.values()
+        return next((c for c in covariates if isinstance(c, Regimes)), None)
 
     @property
     def undivided(self) -> tuple[Regimes, int] | None:
-        """Return what training divides into regimes, and its first column, None without any."""
+        """Return the covariate whose regimes training has to find, and its first column.
+
+        None without any.
+        """
         for (_, places, _), factors in zip(columns_of_terms(self), self.terms, strict=True):
             covariate = self.covariates[factors[0]]
             if isinstance(covariate, Regimes) and not covariate.is_divided:
                 return covariate, places.start
         return None
 
-    def divided(self, states: np.ndarray, weights: np.ndarray) -> PriorDesign:
-        """Return the design with the regimes that training has found (``Regimes.divided``)."""
-        covariates = {
-            factor: covariate.divided(states, weights)
-            if isinstance(covariate, Regimes) and not covariate.is_divided
-            else covariate
-            for factor, covariate in self.covariates.items()
-        }
-        return PriorDesign.of(self.formula, covariates)
+    def divide(self, states: np.ndarray, weights: np.ndarray) -> PriorDesign:
+        """Make the design with the regimes that training has found (``Regimes.divide``)."""
+        covariates = dict(self.covariates)
+        for factor, covariate in covariates.items():
+            if isinstance(covariate, Regimes) and not covariate.is_divided:
+                covariates[factor] = covariate.divide(states, weights)
+        return PriorDesign.from_formula(self.formula, covariates)
 
     def entry(self, **prior: Any) -> CovariatesEntry:
         """Describe the design for a model's manifest, and the prior of its coefficients."""
@@ -315,14 +329,15 @@ class PriorDesign(Design):
         values
             Arrow arrays of the columns, of text or of lists of text; null: no value.
         unseen
-            Receives the values that are taken for others.
+            Receives the values that the model has not learned from.
         """
         coded = {}
-        first_of_column = set[str]()
+        seen_columns = set[str]()
         for factor, covariate in self.covariates.items():
-            tell = unseen if covariate.column not in first_of_column else None
-            first_of_column.add(covariate.column)
-            coded[factor] = encode(covariate, values[covariate.column], tell)
+            # a column that stands in several factors is counted once
+            counts_unseen = unseen if covariate.column not in seen_columns else None
+            seen_columns.add(covariate.column)
+            coded[factor] = encode(covariate, values[covariate.column], counts_unseen)
         docs = len(next(iter(values.values())))
         pieces = [SparseRows(np.arange(docs + 1), np.zeros(docs, np.int64), np.ones(docs))]
         widths = [1]
@@ -330,9 +345,9 @@ class PriorDesign(Design):
             rows = coded[term[0]]
             width = len(self.covariates[term[0]].names())
             for factor in term[1:]:
-                more = len(self.covariates[factor].names())
-                rows = multiply_rows(rows, coded[factor], more)
-                width *= more
+                factor_width = len(self.covariates[factor].names())
+                rows = multiply_rows(rows, coded[factor], factor_width)
+                width *= factor_width
             pieces.append(rows)
             widths.append(width)
         return join_rows(pieces, widths)
@@ -341,8 +356,13 @@ class PriorDesign(Design):
         """Tell whether documents without a value of a covariate have a column of their own."""
         return bool(covariate.absent) and not covariate.listed
 
-    def coded(self, values: Sequence[str | float], factor: Factor) -> np.ndarray:
-        """Code known values of a factor, float64[n, columns], without that of absent ones."""
+    def code_values(self, values: Sequence[str | float], factor: Factor) -> np.ndarray:
+        """Code known values of a factor, without the column for absent ones.
+
+        Returns
+        -------
+        float64[n, columns]
+        """
         covariate = self.covariates[factor]
         rows = covariate.matrix(values)
         if covariate.levels or covariate.df:
@@ -358,16 +378,14 @@ class PriorDesign(Design):
                 lines.append(f"{covariate}: of {number} with documents, {covariate.range_text()}")
             if not covariate.absent:
                 continue
-            how = (
-                "no category"
-                if covariate.listed
-                else "a category of their own"
-                if covariate.levels
-                else "the mean and an indicator"
-            )
+            coding = "the mean and an indicator"
+            if covariate.listed:
+                coding = "no category"
+            elif covariate.levels:
+                coding = "a category of their own"
             lines.append(
                 f"{covariate.column}: {counted(covariate.absent, 'document')} without a value, "
-                f"coded as {how}"
+                f"coded as {coding}"
             )
         return lines
 
@@ -375,7 +393,7 @@ class PriorDesign(Design):
 def encode(covariate: Covariate, values: Any, unseen: Unseen | None = None) -> SparseRows:
     """Code the values of a column, an Arrow array.
 
-    ``unseen`` receives the values that are taken for others.
+    ``unseen`` receives the values that the model has not learned from.
     """
     if pa.types.is_nested(values.type):
         return _encode_lists(covariate, values, unseen)
@@ -392,43 +410,45 @@ def encode(covariate: Covariate, values: Any, unseen: Unseen | None = None) -> S
 def _dictionary_rows(
     covariate: Covariate, texts: list[str], times: np.ndarray, unseen: Unseen | None
 ) -> np.ndarray:
-    """Code distinct values and, in the last row, none: float64[n + 1, columns].
+    """Code distinct values, float64[n + 1, columns]; the last row is of documents without one.
 
-    times: documents with each.
+    times: int64[n + 1], the number of documents with each value, and without one.
     """
     width = len(covariate.names())
     table = np.zeros((len(texts) + 1, width))
-    own = width - bool(covariate.absent)
+    value_columns = width - bool(covariate.absent)
     if covariate.absent:
-        table[-1, own] = 1.0
+        table[-1, value_columns] = 1.0
     elif covariate.df:
         table[-1] = covariate.matrix([covariate.mean])[0]
     without = int(times[-1])
     if covariate.levels and not isinstance(covariate, Regimes):
         place = {level: i for i, level in enumerate(covariate.levels)}
         for row, text in enumerate(texts):
-            at = place.get(text, -1)
-            if at > 0:
-                table[row, at - 1] = 1.0
-            elif at < 0 and unseen is not None:
+            level = place.get(text, -1)
+            if level > 0:  # the first level is the reference, which has no column
+                table[row, level - 1] = 1.0
+            elif level < 0 and unseen is not None:
                 unseen.levels.setdefault(covariate.column, Counter())[text] += int(times[row])
         _note_absent(covariate, without, unseen)
         return table
     numbers = [covariate.number_of(text) for text in texts]
-    known = np.array([number is not None for number in numbers], np.bool_)
+    is_number = np.array([number is not None for number in numbers], np.bool_)
     x = np.array([number for number in numbers if number is not None], np.float64)
-    table[np.flatnonzero(~known)] = table[-1]  # text where numbers were expected
-    unread = Counter({texts[row]: int(times[row]) for row in np.flatnonzero(~known).tolist()})
+    # text where numbers were expected counts as no value
+    no_numbers = np.flatnonzero(~is_number)
+    table[no_numbers] = table[-1]
+    unread = Counter({texts[row]: int(times[row]) for row in no_numbers.tolist()})
     if unread and unseen is not None:
         unseen.unread.setdefault(covariate.column, Counter()).update(unread)
     _note_absent(covariate, without + unread.total(), unseen)
     outside = (x < covariate.low) | (x > covariate.high)
     if unseen is not None and outside.any():
-        unseen.beyond[covariate.column] += int(times[:-1][known][outside].sum())
+        unseen.beyond[covariate.column] += int(times[:-1][is_number][outside].sum())
     if len(x):
         inside = np.clip(x, covariate.low, covariate.high).tolist()
         scale = 1.0 if covariate.df else covariate.scale or 1.0
-        table[np.flatnonzero(known), :own] = covariate.matrix(inside) / scale
+        table[np.flatnonzero(is_number), :value_columns] = covariate.matrix(inside) / scale
     return table
 
 
@@ -464,20 +484,21 @@ def group_rows(rows: SparseRows) -> CovariateRows:
     """Find the distinct rows of some documents, as a block has them."""
     docs = len(rows.indptr) - 1
     lengths = np.diff(rows.indptr)
+    # one string of bytes for each row (its length, then columns and numbers), which unique compares
     padded = np.zeros((docs, 2 * int(lengths.max(initial=0)) + 1), np.int32)
     padded[:, 0] = lengths
     owner = np.repeat(np.arange(docs), lengths)
     place = 2 * (np.arange(len(owner)) - rows.indptr[owner]) + 1
     padded[owner, place] = rows.columns
     padded[owner, place + 1] = rows.values.astype(np.float32).view(np.int32)
-    whole = np.ascontiguousarray(padded).view(f"V{padded.shape[1] * 4}").ravel()
-    _, first, pattern = np.unique(whole, return_index=True, return_inverse=True)
-    chosen = rows.take(first)
+    row_bytes = np.ascontiguousarray(padded).view(f"V{padded.shape[1] * 4}").ravel()
+    _, first, pattern = np.unique(row_bytes, return_index=True, return_inverse=True)
+    distinct = rows.take(first)
     return CovariateRows(
         pattern.astype(np.int32).ravel(),
-        chosen.indptr,
-        chosen.columns.astype(np.int32),
-        chosen.values.astype(np.float32),
+        distinct.indptr,
+        distinct.columns.astype(np.int32),
+        distinct.values.astype(np.float32),
     )
 
 
@@ -495,6 +516,7 @@ def columns_of_terms(design: PriorDesign) -> Iterator[tuple[str, range, float]]:
 
 
 def _norm(covariate: Covariate) -> float:
+    """Bound the sum of a document's absolute numbers in the columns of a covariate."""
     if covariate.levels or covariate.df:
         return max(1.0, float(covariate.listed))
     furthest = max(covariate.mean - covariate.low, covariate.high - covariate.mean)
@@ -512,6 +534,7 @@ def usual_row(design: PriorDesign) -> int:
 
 
 def _count_numbers(design: PriorDesign, lists: bool) -> int:
+    """Bound the numbers of a row, with all values of columns of lists, or one of each."""
     numbers = 1
     for term in design.terms:
         numbers += prod(_most_numbers(design.covariates[factor], lists) for factor in term)
@@ -519,6 +542,7 @@ def _count_numbers(design: PriorDesign, lists: bool) -> int:
 
 
 def _most_numbers(covariate: Covariate, lists: bool) -> int:
+    """Bound the numbers that a row has of a covariate (parameters: ``_count_numbers``)."""
     if covariate.levels:
         return max(1, covariate.listed if lists else 1)
     return DEGREE + 1 if covariate.df else 1

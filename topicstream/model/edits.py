@@ -30,7 +30,7 @@ from topicstream.model.manifest import EDITS, IDS, Origin, origin_of, read_ids, 
 from topicstream.model.topic_model import TopicModel
 
 LOG = EDITS
-LONGEST = 200
+LONGEST = 200  # characters of a label
 
 
 class _Edit(Record, tag_field="edit", tag=str.lower, omit_defaults=True):
@@ -158,7 +158,10 @@ class View:
     def column_of(self, topic: int) -> int:
         """Return the position of a shown topic by its id.
 
-        Raises UsageError if there is none.
+        Raises
+        ------
+        UsageError
+            There is no such topic.
         """
         try:
             return self.ids.index(topic)
@@ -201,12 +204,12 @@ class EditedModel(TopicModel):
     def known_kinds(self) -> dict[int, str]:
         """Return the kinds by column, as ``TopicModel.known_kinds`` does."""
         trained = self.trained.known_kinds
-        return {
-            place: trained[column]
-            for place, members in enumerate(self.view.members)
-            for column in members
-            if column in trained
-        }
+        kinds = {}
+        for place, members in enumerate(self.view.members):
+            for column in members:
+                if column in trained:
+                    kinds[place] = trained[column]
+        return kinds
 
     def __reduce__(self) -> tuple[type[EditedModel], tuple[TopicModel, View]]:
         """Pickle the trained model and the view, so that the receiver applies it again."""
@@ -269,15 +272,17 @@ def find_names(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
 
 def make_printable(text: str) -> str:
     """Join a text to one line without unprintable characters."""
-    return " ".join(
-        "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split()
-    )
+    blanks = "".join(" " if c.isspace() else c for c in text)
+    return " ".join("".join(filter(str.isprintable, blanks)).split())
 
 
 def _read_lines(model: Path) -> list[Edit | Undo]:
     """Read all lines of a model's log.
 
-    Raises StoreError if it is damaged or truncated.
+    Raises
+    ------
+    StoreError
+        The log is damaged or truncated.
     """
     advice = "restore the file or delete it to start over"
     return [
@@ -289,7 +294,10 @@ def _read_lines(model: Path) -> list[Edit | Undo]:
 def read_log(model: str | Path) -> list[Edit]:
     """Read the edits in force, oldest first, without undone ones.
 
-    Raises StoreError if the log is damaged.
+    Raises
+    ------
+    StoreError
+        The log is damaged.
     """
     log: list[Edit] = []
     for edit in _read_lines(Path(model)):
@@ -320,9 +328,9 @@ def apply_log(
         if isinstance(edit, Order):
             first = topics
         elif isinstance(edit, Merge):
-            for other in topics[1:]:
-                members[topics[0]] += members.pop(other)
-                labels[topics[0]] = labels.get(topics[0]) or labels.pop(other, "")
+            for source in topics[1:]:
+                members[topics[0]] += members.pop(source)
+                labels[topics[0]] = labels.get(topics[0]) or labels.pop(source, "")
         elif len(topics) < len(members):
             for i in topics:
                 dropped += members.pop(i)
@@ -348,8 +356,8 @@ def _check_edit(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence
     topics = [edit.topic] if isinstance(edit, Label) else edit.topics
     for topic in topics:
         if topic not in shown:
-            why = "has been merged or dropped" if topic in ids else "does not exist"
-            raise UsageError(f"--{kind} {topic}: the topic {why}; `topics show` lists the topics")
+            state = "has been merged or dropped" if topic in ids else "does not exist"
+            raise UsageError(f"--{kind} {topic}: the topic {state}; `topics show` lists the topics")
         if topics.count(topic) > 1:
             raise UsageError(f"--{kind}: topic {topic} is listed twice")
     if isinstance(edit, Merge) and len(topics) < 2:
@@ -394,9 +402,9 @@ def edit(
     Raises
     ------
     InputError
-        For an edit that cannot be done; none is written then.
+        An edit cannot be done; none is written then.
     Busy
-        While another command writes to the model.
+        Another command writes to the model.
 
     Examples
     --------
@@ -407,10 +415,10 @@ def edit(
     >>> view.labels, len(view)
     ({0: 'pets'}, 3)
     """
-    place = model.path if isinstance(model, TopicModel) else model
-    if place is None:
+    path = model.path if isinstance(model, TopicModel) else model
+    if path is None:
         raise UsageError("a model in memory keeps no edits; save it first")
-    folder = Path(place)
+    folder = Path(path)
     folder = folder.resolve() if folder.is_symlink() else folder
     writes = bool(edits or undo) and not dry_run
     with lock(folder, "editing") if writes else nullcontext():
@@ -424,18 +432,23 @@ def edit(
 def _extend_log(
     folder: Path, edits: Sequence[Mapping[str, object]], undo: int
 ) -> tuple[list[Edit], list[Edit | Undo], list[int]]:
-    """Append edits or undo some: return the resulting log, new lines and topic ids."""
+    """Append edits to a log, or undo some, without writing it.
+
+    Returns
+    -------
+    The edits in force, the lines to be written, and the ids of the topics.
+    """
     ids = read_ids(folder, read_manifest(folder).topics).ids
     log = read_log(folder)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    time = datetime.now(UTC).isoformat(timespec="seconds")
     new: list[Edit | Undo] = []
     if undo:
         if undo > len(log):
             raise UsageError(f"--undo {undo}: there are only {len(log)} edits to undo")
         log = log[:-undo]
-        new.append(Undo(steps=undo, at=now))
-    for given in edits:
-        edit = _check_edit(log, {**given, "at": now}, ids)
+        new.append(Undo(steps=undo, at=time))
+    for values in edits:
+        edit = _check_edit(log, {**values, "at": time}, ids)
         log.append(edit)
         new.append(edit)
     return log, new, ids
@@ -444,7 +457,10 @@ def _extend_log(
 def copy_log(old: str | Path, new: str | Path, *, anew: bool = False) -> bool:
     """Copy a model's log and topic ids to its next version.
 
-    The next version keeps files that it already has, but ``anew``: then they go.
+    Parameters
+    ----------
+    anew
+        Replace such files of the next version. By default it keeps those that it has.
 
     Returns
     -------

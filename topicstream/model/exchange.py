@@ -35,13 +35,16 @@ class Format:
     name
         As ``--format`` takes it.
     made_of
-        ``model``, ``corpus`` or ``model and corpus``.
+        What is exported: ``model``, ``corpus`` or ``model and corpus``.
     about
         A line of the help.
-    write, read
-        ``package.module:function``: (Export) -> summary, and (path, Given) -> Imported. Empty
-        where the format goes the other way only. Topics of documents make no model: ``read`` is
-        (path, out, force=) -> summary, and writes a table.
+    write
+        ``package.module:function`` that takes an ``Export`` and returns a summary. Empty: the
+        format is only read.
+    read
+        ``package.module:function`` that takes a path and a ``Given`` and returns an ``Imported``.
+        Where ``reads_table`` is set it takes (path, out, force=) and returns a summary. Empty: the
+        format is only written.
     files
         Files of a folder. Empty: the format is one file.
     folder
@@ -76,12 +79,24 @@ class Format:
 
 @dataclass(frozen=True)
 class Export:
-    """The input of an export: a model (as shown), a corpus or both, and options of the format.
+    """The input of an export: a model, a corpus or both, and options of the format.
 
     Attributes
     ----------
+    model
+        The model, as ``edits`` show it.
+    corpus
+        The store.
+    path
+        File or folder to write.
+    force
+        Whether it may replace one.
+    edits
+        Whether topics are exported as they are shown, not as they were trained.
     numbers
         Numbers of the model's topics, as they are shown.
+    top, words, into
+        Options of `topics export`, None where they are not given.
     """
 
     model: TopicModel
@@ -97,7 +112,7 @@ class Export:
 
 @dataclass(frozen=True)
 class Given:
-    """The words and priors that the user states for an imported model.
+    """Words and priors of an imported model, from the user.
 
     Priors override those of the file.
     """
@@ -109,14 +124,24 @@ class Given:
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of reading a file.
+    """A model as a file of another program has it.
 
     Attributes
     ----------
+    words
+        Strings, or an Arrow array, [W].
     phi
         float32[W, K], counts without the prior.
     alpha
         A number or K of them. None: 1 / K.
+    beta
+        Prior of each word.
+    counts, df
+        Tokens and documents of each word, where the file has them.
+    about
+        Origin of the model.
+    notes
+        Lines for the user.
     """
 
     words: Any
@@ -130,30 +155,52 @@ class Imported:
 
 
 # -- text
-# --------------------------------------------------------------------------------------------------
 def write_word_list(path: Path, words: pa.Array, *, force: bool) -> None:
     """Write one word a line."""
     with written(path, force=force) as file:
         file.write(text_lines(words))
 
 
-def fit_for_text(words: pa.Array, blanks: str, source: str) -> None:
-    """InputError where a word holds a character that parts fields in this format."""
-    wrong = words.filter(pc.match_substring_regex(words, f"[{blanks}\\n\\r]"))
-    if len(wrong):
+def check_separators(words: pa.Array, separators: str, source: str) -> None:
+    """Check that no word holds a character that separates fields of a format.
+
+    Parameters
+    ----------
+    separators
+        Such characters beside line breaks, as in a regular expression.
+    source
+        Name of the export in the message.
+
+    Raises
+    ------
+    InputError
+        A word does.
+    """
+    unfit = words.filter(pc.match_substring_regex(words, f"[{separators}\\n\\r]"))
+    if len(unfit):
         raise InputError(
-            f"{source}: the word {wrong[0].as_py()!r} contains a character that separates "
-            f"fields in this format"
+            f"{source}: the word {unfit[0].as_py()!r} contains a character that separates "
+            f"fields in this format; choose another format"
         )
 
 
 def as_text_array(values: pa.Array | pa.Scalar | Iterable[object]) -> pa.Array:
     """Convert numbers or strings to Arrow strings."""
-    return (values if isinstance(values, (pa.Array, pa.Scalar)) else pa.array(values)).cast(_TEXT)
+    if not isinstance(values, (pa.Array, pa.Scalar)):
+        values = pa.array(values)
+    return values.cast(_TEXT)
 
 
 def text_lines(*columns: Any, separator: str = "\t") -> memoryview:
-    """Columns of equal length (or one value for all) as lines of text."""
+    """Join columns to lines of text, UTF-8.
+
+    Parameters
+    ----------
+    columns
+        Numbers or strings, of equal length, or one value for all lines.
+    separator
+        Text between the fields of a line.
+    """
     joined = pc.binary_join_element_wise(
         *(as_text_array(c) for c in columns), pa.scalar(separator, _TEXT)
     )
@@ -186,10 +233,17 @@ def read_table(
 ) -> pa.Table:
     """Read a text with one record a line and no quotes.
 
+    Parameters
+    ----------
+    columns
+        Name and type of each field.
+    skip
+        Lines before the first record.
+
     Raises
     ------
     InputError
-        Naming what is wrong and where.
+        The file cannot be read so; the message says where.
     """
     try:
         with open_input(path) as file:
@@ -217,7 +271,7 @@ def stream_lines(path: Path, skip: int) -> Iterator[pa.RecordBatch]:
     InputError
         Where the file is damaged or not UTF-8.
     """
-    never = "\x01"
+    no_delimiter = "\x01"  # a line is one field
     try:
         with open_input(path) as file:
             yield from pacsv.open_csv(
@@ -226,7 +280,7 @@ def stream_lines(path: Path, skip: int) -> Iterator[pa.RecordBatch]:
                     use_threads=False, column_names=["line"], skip_rows=skip
                 ),
                 parse_options=pacsv.ParseOptions(
-                    delimiter=never,
+                    delimiter=no_delimiter,
                     quote_char=False,
                     escape_char=False,
                     ignore_empty_lines=False,
@@ -240,7 +294,6 @@ def stream_lines(path: Path, skip: int) -> Iterator[pa.RecordBatch]:
 
 
 # -- checks
-# --------------------------------------------------------------------------------------------------
 def sum_cells(
     path: Path,
     word: np.ndarray,
@@ -250,22 +303,31 @@ def sum_cells(
 ) -> np.ndarray:
     """Sum entries in any order into a table float32[W, K].
 
-    Without ``values`` each entry counts one.
+    Parameters
+    ----------
+    path
+        The file, for messages.
+    word, topic
+        int[n], row and column of each entry.
+    values
+        float[n]. None: each entry counts one.
+    size
+        W and K.
 
     Raises
     ------
     DoesNotFit
-        If memory cannot hold the table twice.
+        Memory cannot hold the table twice.
     InputError
-        If a topic or word is negative.
+        A topic or word is negative.
     """
     words, topics = size
-    needed = 8 * words * topics
-    room = MemoryLimit.parse(None).bytes
-    if needed > room:
+    table_bytes = 8 * words * topics
+    limit = MemoryLimit.parse(None).bytes
+    if table_bytes > limit:
         raise DoesNotFit(
-            f"{path}: {topics} topics of {words} words take {format_bytes(needed)}; there are "
-            f"{format_bytes(room)}"
+            f"{path}: {topics} topics of {words} words take {format_bytes(table_bytes)}; there "
+            f"are {format_bytes(limit)}"
         )
     if min(word.min(initial=0), topic.min(initial=0)) < 0:
         raise InputError(f"{path}: contains a negative word or topic number")
@@ -273,16 +335,21 @@ def sum_cells(
     return sums.reshape(words, topics).astype(np.float32)
 
 
-def prior(values_given: object, topics: int, name: str) -> np.ndarray:
-    """Return alpha float64[K] from a number or K of them.
+def read_prior(numbers: object, topics: int, name: str) -> np.ndarray:
+    """Return a prior float64[K] from a number or K of them.
+
+    Parameters
+    ----------
+    name
+        Its name in messages.
 
     Raises
     ------
     InputError
-        If there are other than 1 or K numbers, or one is negative.
+        There are other than 1 or K numbers, or one is negative.
     """
     try:
-        values = np.asarray(values_given, np.float64).reshape(-1)
+        values = np.asarray(numbers, np.float64).reshape(-1)
     except (TypeError, ValueError, OverflowError):
         values = np.zeros(0)
     if len(values) not in (1, topics) or not (np.isfinite(values).all() and values.min() >= 0):
@@ -305,13 +372,10 @@ def check_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
         raise InputError(f"{name}: contains a word that is not valid UTF-8") from None
     counts = pc.value_counts(array)
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
-    if array.null_count or len(twice):
-        problem = (
-            "a word is missing"
-            if array.null_count
-            else f"the word {twice[0]['values'].as_py()!r} stands twice"
-        )
-        raise InputError(f"{name}: {problem}")
+    if array.null_count:
+        raise InputError(f"{name}: a word is missing")
+    if len(twice):
+        raise InputError(f"{name}: the word {twice[0]['values'].as_py()!r} stands twice")
     return array
 
 

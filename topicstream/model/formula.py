@@ -5,10 +5,11 @@ A formula is a sum of terms; a term is a product of variables:
     a + b        the effects of both
     a : b        their interaction
     a * b        a + b + a:b
-    s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as
-    stm's ``s()``
+    s(x), s(x, 5)                          a smooth curve over x: a cubic B-spline with 10 (or 5)
+                                           degrees of freedom, as stm's ``s()``
     regimes(x, 5), regimes(x, 5, month)    five regimes of a date (by months) or of whole numbers
-    such as years, whose bounds are learned (model/regimes.py); in a prior only
+                                           such as years, whose bounds are learned
+                                           (model/regimes.py); in a prior only
 
 Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all
 others as categories: one column for each value but the first, the most frequent by default, which
@@ -33,8 +34,10 @@ from topicstream.corpus.columns import DATE, NO_NUMBER
 
 MOST_LEVELS = 50
 MOST_COLUMNS = 200
+"""Most categories of a column and columns of a design, where none is given."""
 SMOOTH_DF = 10
 DEGREE = 3
+"""Degrees of freedom of a curve, where none is given, and degree of its polynomials."""
 DAYS = 365.25
 """Mean days of a year."""
 ABSENT = "(missing)"
@@ -83,10 +86,20 @@ Term = tuple[Factor, ...]
 def parse_formula(text: str) -> list[Term]:
     """Split a formula into its distinct terms, main effects before interactions.
 
+    Parameters
+    ----------
+    text
+        The formula, such as ``party * s(date)``; a ``~`` before it is ignored.
+
+    Returns
+    -------
+    list
+        A tuple of factors for each term.
+
     Raises
     ------
     UsageError
-        If the text is no formula.
+        The text is no formula.
 
     Examples
     --------
@@ -118,7 +131,7 @@ def _read_factor(formula: str, part: str) -> Factor:
     Raises
     ------
     UsageError
-        If it is none.
+        ``part`` is no variable.
     """
     match = _FACTOR.fullmatch(part)
     if match is None:
@@ -178,6 +191,7 @@ def _check_regimes(formula: str, terms: Iterable[Term]) -> None:
 
 
 def _plain_number(text: str) -> float | None:
+    """Read a finite number, None for other text."""
     try:
         number = float(text)
     except ValueError:
@@ -282,22 +296,22 @@ class Covariate:
             self._code_categories(next(iter(self.counts)))
             return
         numbers = {value: self.number_of(value) for value in self.counts}
-        known = {value: number for value, number in numbers.items() if number is not None}
-        others = numbers.keys() - known.keys()
-        distinct = known if others <= NO_NUMBER and known else numbers
+        read = {value: number for value, number in numbers.items() if number is not None}
+        texts = numbers.keys() - read.keys()
+        numeric = bool(read) and texts <= NO_NUMBER  # no text but the likes of NA
+        distinct = read if numeric else numbers
         if len(distinct) == 1:
             raise InputError(
                 f"column {self.column}: all documents have the value {next(iter(distinct))}; "
                 f"leave it out"
             )
-        if known and others <= NO_NUMBER:
-            self.missing = frozenset(others)
+        if numeric:
+            self.missing = frozenset(texts)
             if self.keeps_absent:
-                self.absent += sum(self.counts[value] for value in others)
-            self._code_numbers(known)
+                self.absent += sum(self.counts[value] for value in texts)
+            self._code_numbers(read)
         else:
-            text = next(value for value in numbers if value not in known)
-            self._code_categories(text)
+            self._code_categories(next(value for value in numbers if value not in read))
 
     def number_of(self, text: str) -> float | None:
         """Read a value of a column of numbers or dates, None for other text."""
@@ -318,12 +332,13 @@ class Covariate:
         weights = np.array([self.counts[value] for value in numbers])
         self.low = float(values.min())
         self.high = float(values.max())
-        integers = bool((values == np.floor(values)).all())
-        dated = any(_plain_number(text) is None for text in numbers) or (
-            self.column == DATE and not integers
-        )
-        dated = dated and self.low >= 1  # axes of dates begin with the year 1
-        self.kind = "date" if dated else "whole" if integers else "number"
+        whole = bool((values == np.floor(values)).all())
+        dates = any(_plain_number(text) is None for text in numbers)
+        dates = dates or (self.column == DATE and not whole)
+        if dates and self.low >= 1:  # axes of dates begin with the year 1
+            self.kind = "date"
+        else:
+            self.kind = "whole" if whole else "number"
         documents = float(weights.sum())
         self.mean = fsum(values * weights) / documents  # the same on every processor
         self.scale = sqrt(fsum((values - self.mean) ** 2 * weights) / documents)
@@ -336,12 +351,12 @@ class Covariate:
             self.knots = self.knots[(self.knots > self.low) & (self.knots < self.high)]
 
     def _code_categories(self, text: str) -> None:
-        """Order the categories, of which ``text``, no number, is named in messages."""
+        """Order the categories. Messages name ``text``, a value that is no number."""
         if self.reference not in (None, *self.counts):
-            some = ", ".join(value for value, _ in self.counts.most_common(8))
+            frequent = ", ".join(value for value, _ in self.counts.most_common(8))
             raise InputError(
                 f"--reference {self.column}={self.reference}: no document has this value; it "
-                f"has {some[:200]}"
+                f"has {frequent[:200]}"
             )
         if self.df:
             raise InputError(
@@ -353,9 +368,8 @@ class Covariate:
         if len(self.levels) > self.most:
             raise InputError(
                 f"column {self.column}: {text[:40]!r} is neither a number nor a date, and of "
-                f"{len(self.levels):,} different groups "
-                f"at most {self.most:,} can be compared; --date-format of `topics ingest` reads "
-                f"other dates"
+                f"{len(self.levels):,} different groups at most {self.most:,} can be compared; "
+                f"--date-format of `topics ingest` reads other dates"
             )
 
     def names(self) -> list[str]:
@@ -366,28 +380,31 @@ class Covariate:
             names = [f"s({self.column}).{i + 1}" for i in range(len(self.knots) + DEGREE)]
         else:
             names = [self.column]
-        own_category = self.absent and not self.listed
-        return [*names, f"{self.column}={ABSENT}"] if own_category else names
+        if self.absent and not self.listed:
+            names.append(f"{self.column}={ABSENT}")
+        return names
 
     def matrix(self, values: Sequence[str | float]) -> np.ndarray:
-        """Code values as columns of numbers, float64[D, columns], without that of absent ones.
+        """Code values as columns of numbers, without the column for absent ones.
 
         Parameters
         ----------
         values
             Text, or numbers of a column of numbers; none is missing.
+
+        Returns
+        -------
+        float64[D, columns]
         """
         if self.levels:
             place = {level: i for i, level in enumerate(self.levels)}
             codes = np.array([place[str(value)] for value in values], np.int64)
             return np.eye(len(self.levels))[codes][:, self.listed == 0 :]
-        x = np.array(
-            [
-                value if isinstance(value, float) else as_number(str(value), self.column)
-                for value in values
-            ],
-            np.float64,
-        )
+        numbers = [
+            value if isinstance(value, float) else as_number(str(value), self.column)
+            for value in values
+        ]
+        x = np.array(numbers, np.float64)
         if not self.df:
             # from the mean, so that other terms are effects there and not in the year 0
             return (x - self.mean)[:, None]
@@ -395,14 +412,33 @@ class Covariate:
 
         left = np.repeat(self.low, DEGREE + 1)
         right = np.repeat(self.high, DEGREE + 1)
-        spline = BSpline.design_matrix(
-            np.clip(x, self.low, self.high), np.concatenate((left, self.knots, right)), DEGREE
-        )
+        knots = np.concatenate((left, self.knots, right))
+        spline = BSpline.design_matrix(np.clip(x, self.low, self.high), knots, DEGREE)
         return np.asarray(spline.toarray()[:, 1:])
 
 
 class Design:
-    """The design matrix of a formula: an intercept, then the columns of each term."""
+    """The design matrix of a formula: an intercept, then the columns of each term.
+
+    Parameters
+    ----------
+    terms
+        The terms of the formula (``parse_formula``).
+    covariates
+        The coded column of each factor.
+    most
+        Most columns of the matrix.
+
+    Attributes
+    ----------
+    names
+        Names of the columns, the intercept first.
+
+    Raises
+    ------
+    InputError
+        The formula has more columns.
+    """
 
     def __init__(
         self,
@@ -423,18 +459,18 @@ class Design:
             )
 
     def missing(self, column: str) -> frozenset[str]:
-        """Return the values of a column of the documents that say that there is none."""
+        """Return the values of a column of metadata that stand for a missing one."""
         covariates = self.covariates.values()
         return frozenset().union(*(c.missing for c in covariates if c.column == column))
 
     def category_columns(self) -> list[bool]:
-        """Return for each column if it compares categories, not numbers or curves."""
-        answers = [True]
+        """Tell of each column whether it compares categories, not numbers or curves."""
+        columns = [True]
         for term in self.terms:
             parts = [self.covariates[factor] for factor in term]
             count = prod(len(part.names()) for part in parts)
-            answers += [all(part.levels for part in parts)] * count
-        return answers
+            columns += [all(part.levels for part in parts)] * count
+        return columns
 
     def matrix(self, values: Mapping[str, Sequence[str | float]], rows: int) -> np.ndarray:
         """Fill the matrix, float64[rows, coefficients], from the values of each column."""
@@ -446,8 +482,7 @@ class Design:
         for term in self.terms:
             block = np.ones((rows, 1))
             for factor in term:
-                block = (block[:, :, None] * columns_of_factor[factor][:, None, :]).reshape(
-                    rows, -1
-                )
+                products = block[:, :, None] * columns_of_factor[factor][:, None, :]
+                block = products.reshape(rows, -1)
             columns.append(block)
         return np.concatenate(columns, axis=1)

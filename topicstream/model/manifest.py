@@ -45,7 +45,7 @@ class TopicIds(Record):
     next
         The first free id.
     kept, born, died
-        Ids.
+        Ids of topics of both versions, of the new one only, and of the old one only.
     split
         Pairs of a parent and the topic born from it.
     merged
@@ -80,14 +80,14 @@ def read_ids(model: str | Path | None, topics: int) -> TopicIds:
     Parameters
     ----------
     model
-        Its folder. None for a model in memory.
+        Folder of the model. None for a model in memory.
     topics
-        Number of its topics.
+        Number of topics of the model.
 
     Raises
     ------
     StoreError
-        If the file does not have one id for each topic.
+        The file does not have one id for each topic.
     """
     path = Path(model or "") / IDS
     if model is None or not path.exists():
@@ -101,8 +101,8 @@ def read_ids(model: str | Path | None, topics: int) -> TopicIds:
 def write_ids(model: str | Path, ids: list[int]) -> None:
     """Record the ids of the topics of a model that was saved again.
 
-    A model whose topics are numbered by column has no such file; one that is left of a model that
-    was saved there before is overwritten.
+    A model whose topics are numbered by column has no such file. A file of a model that was saved
+    there before is overwritten.
     """
     path = Path(model) / IDS
     if ids == list(range(len(ids))) and not path.exists():
@@ -113,6 +113,7 @@ def write_ids(model: str | Path, ids: list[int]) -> None:
 
 
 SCHEMA = 1
+"""Version of the format."""
 TOPICS = ("topics", "topics-2")
 VOCABS = ("vocab.parquet", "vocab-2.parquet")
 TableName = Annotated[str, msgspec.Meta(pattern="^[a-z]{1,20}$")]
@@ -208,7 +209,7 @@ class Origin(Record, omit_defaults=True):
 
     @property
     def width(self) -> int:
-        """Numbers of a dense row (``vectors`` in the file), 0 for a model of documents."""
+        """Return the numbers of a dense row (``vectors`` in the file), 0 for documents."""
         return self.vectors or 0
 
     def seed_counts(self, vocabulary: Vocabulary, columns: int) -> Constants | None:
@@ -233,10 +234,11 @@ class ModelManifest(Origin, kw_only=True):
         if isinstance(self.alpha, list) and len(self.alpha) != self.topics:
             raise ValueError(f"alpha has {len(self.alpha)} numbers for {self.topics} topics")
         for name, table in self.tables.items():
-            names = alternating_names(f"names-{name}", ".parquet")
-            if table.name not in alternating_names(f"table-{name}") or (
-                table.names and table.names.name not in names
-            ):
+            is_named = table.name in alternating_names(f"table-{name}")
+            if table.names is not None:
+                names = alternating_names(f"names-{name}", ".parquet")
+                is_named = is_named and table.names.name in names
+            if not is_named:
                 raise ValueError(f"table {name}: is not in a file of that name")
         numbers = [entry.topic for entry in self.seed_words or ()]
         if len(set(numbers)) < len(numbers) or max(numbers, default=0) >= self.topics:
@@ -249,7 +251,7 @@ def read_manifest(folder: str | Path) -> ModelManifest:
     Raises
     ------
     StoreError
-        If there is none, or it is of another kind or version.
+        There is none, or it is of another kind or version.
     """
     path = Path(folder) / "manifest.json"
     if not path.exists():
@@ -275,16 +277,15 @@ def unfinished_run(folder: Path) -> str:
     """Describe an unfinished training run in a folder and how to continue it, else ""."""
     if not (folder / "training.json").is_file():
         return ""
-    saved = sorted(path.name for path in folder.glob("checkpoints/[0-9]*-[0-9]*"))
-    where = (
-        f"its last checkpoint holds {int(saved[-1].split('-')[0])} passes"
-        if saved
-        else "it has no checkpoint yet"
-    )
+    checkpoints = sorted(path.name for path in folder.glob("checkpoints/[0-9]*-[0-9]*"))
+    state = "it has no checkpoint yet"
+    effect = "starts it again"
+    if checkpoints:
+        state = f"its last checkpoint holds {int(checkpoints[-1].split('-')[0])} passes"
+        effect = "continues it"
     return (
-        f"{folder}: no model yet, but a training run that is not finished ({where}); the same "
-        f"`topics train` command "
-        f"{'continues it' if saved else 'starts it again'}, with --force another one replaces it"
+        f"{folder}: no model yet, but a training run that is not finished ({state}); the same "
+        f"`topics train` command {effect}, with --force another one replaces it"
     )
 
 
@@ -311,12 +312,11 @@ def as_origin(values: Mapping[str, Any]) -> Origin:
     InputError
         If a value is invalid.
     """
-    values_known = {k: plain(v) for k, v in values.items() if v is not None}
-    return decode_record(values_known, Origin, "manifest", "Leave it out or correct it", InputError)
+    present = {k: plain(v) for k, v in values.items() if v is not None}
+    return decode_record(present, Origin, "manifest", "Leave it out or correct it", InputError)
 
 
 def origin_of(manifest: Origin, **changes: Any) -> Origin:
     """Copy the origin from a manifest, with changes."""
-    return Origin(
-        **({name: getattr(manifest, name) for name in Origin.__struct_fields__} | changes)
-    )
+    fields = {name: getattr(manifest, name) for name in Origin.__struct_fields__}
+    return Origin(**(fields | changes))

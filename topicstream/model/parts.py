@@ -18,10 +18,10 @@ class ModelPart:
     Attributes
     ----------
     files
-        Names of the part's files in a folder, empty without the part. A version that `topics
-        retrain` publishes has them, too.
+        A function of a model's folder that returns the names of the part's files, none without the
+        part. `topics retrain` copies them to the version that it publishes.
     describe
-        Plain values for `topics info`, None without the part.
+        A function of a model that returns plain values for `topics info`, None without the part.
     line
         The template of its line in `topics info`, where its values stand under the part's name.
 

@@ -2,8 +2,8 @@
 
 ``regimes(date, 5)`` in a formula divides the periods (years, quarters, months or days of a date, or
 whole numbers as they are) into five regimes, each with an alpha of its own. Training learns where
-(engines/regimes.py). Until then each period is a category; in a model each regime is one, and the
-first is the reference. So the first period never has a column: it is of the first regime.
+they begin (engines/regimes.py). Until then each period is a category. In a model each regime is a
+category, and the first is the reference. So the first period never has a column.
 """
 
 from __future__ import annotations
@@ -20,17 +20,25 @@ from topicstream.base.text import counted
 from topicstream.model.formula import PERIODS, Covariate, as_days, as_number
 
 MOST_PERIODS = 400
-"""Work at the end of a pass grows with their square."""
+"""Most periods that are divided: work at the end of a pass grows with their square."""
 ENOUGH = 5
-"""Periods a regime from which on a period is fine enough to be chosen."""
+"""Periods per regime from which on a kind of period is fine enough to be chosen."""
 SMALL_WEIGHT = 0.01
-"""Posterior weights of change points below it are not recorded."""
+"""Smallest posterior weight of a change point that is recorded."""
 
 MONTHS = {"year": 12, "quarter": 3, "month": 1}
 
 
 def find_periods(numbers: np.ndarray, period: str) -> np.ndarray:
-    """Find the periods, int64[n], of dates as years (1999.41), or of whole numbers ("")."""
+    """Find the periods of dates, int64[n].
+
+    Parameters
+    ----------
+    numbers
+        Dates as years (1999.41), or whole numbers.
+    period
+        One of ``PERIODS``, or "" for whole numbers.
+    """
     if not period:
         return np.asarray(np.rint(numbers).astype(np.int64))
     days = as_days(numbers)
@@ -65,13 +73,14 @@ class Regimes(Covariate):
     Attributes
     ----------
     regimes
-        Their number.
+        Number of regimes.
     period
-        What they consist of, one of ``PERIODS``; "" for whole numbers or until it is chosen.
+        Unit of the regimes, one of ``PERIODS``; "" for whole numbers or until it is chosen.
     starts
-        The first period of each level, ascending. Levels are periods until there are regimes.
+        The first period of each level, ascending. Levels are periods until training has found
+        regimes.
     weights
-        For each change point, the posterior weight of the periods that it may lie before.
+        For each change point, posterior weights by the name of the period that follows it.
     low, high
         The first and the last period with documents.
     """
@@ -87,7 +96,7 @@ class Regimes(Covariate):
 
     @property
     def is_divided(self) -> bool:
-        """Return whether the levels are regimes, so that there is nothing to learn."""
+        """Tell whether the levels are regimes, so that there is nothing to learn."""
         return len(self.starts) == self.regimes
 
     @property
@@ -108,6 +117,7 @@ class Regimes(Covariate):
         return f"{first} to {name_period(int(self.high), self.period)}"
 
     def _code_categories(self, text: str) -> None:
+        """Refuse a column of texts."""
         raise InputError(
             f"{self}: {text[:40]!r} is neither a date nor a whole number; --date-format of "
             f"`topics ingest` reads other dates"
@@ -143,22 +153,22 @@ class Regimes(Covariate):
         self.scale = 1.0
 
     def _choose_period(self, values: np.ndarray) -> str:
-        """Choose the coarsest period of which there are enough, unless one was asked for.
+        """Choose the coarsest period of which there are enough, unless the formula names one.
 
         Raises
         ------
         InputError
-            If there are fewer periods than regimes, or too many.
+            There are fewer periods than regimes, or too many.
         """
-        asked = bool(self.period) or self.kind == "whole"
-        known = dict[str, int]()
-        for period in [self.period] if asked else PERIODS:
-            known[period] = len(np.unique(find_periods(values, period)))
-            if known[period] >= ENOUGH * self.regimes:
+        is_given = bool(self.period) or self.kind == "whole"
+        counts = dict[str, int]()
+        for period in [self.period] if is_given else PERIODS:
+            counts[period] = len(np.unique(find_periods(values, period)))
+            if counts[period] >= ENOUGH * self.regimes:
                 break
-        fitting = [name for name in known if known[name] <= MOST_PERIODS]
-        chosen = max(fitting or known, key=known.__getitem__)
-        number = known[chosen]
+        fitting = [name for name in counts if counts[name] <= MOST_PERIODS]
+        chosen = max(fitting or counts, key=counts.__getitem__)
+        number = counts[chosen]
         noun = chosen or "value"
         if number < self.regimes:
             finer = "" if noun in ("day", "value") else "a finer period or "
@@ -188,8 +198,8 @@ class Regimes(Covariate):
         """Find the level of a period, the level before for one without documents."""
         return max(0, int(np.searchsorted(self.starts, period, side="right")) - 1)
 
-    def divided(self, states: np.ndarray, weights: np.ndarray) -> Regimes:
-        """Return the regimes that training has found.
+    def divide(self, states: np.ndarray, weights: np.ndarray) -> Regimes:
+        """Make a copy with the regimes that training has found.
 
         Parameters
         ----------
@@ -205,22 +215,21 @@ class Regimes(Covariate):
         levels = []
         counts = Counter[str]()
         for first, last in zip(begin.tolist(), end.tolist(), strict=True):
-            one = self.levels[first]
-            levels.append(one if first == last else f"{one} to {self.levels[last]}")
+            name = self.levels[first]
+            levels.append(name if first == last else f"{name} to {self.levels[last]}")
             counts[levels[-1]] = int(documents[first : last + 1].sum())
         return replace(
             self,
             levels=levels,
             counts=counts,
             starts=[self.starts[first] for first in begin.tolist()],
-            weights=[
-                {
-                    self.levels[i]: round(float(row[i]), 4)
-                    for i in np.flatnonzero(row >= SMALL_WEIGHT).tolist()
-                }
-                for row in weights
-            ],
+            weights=[self._name_weights(row) for row in weights],
         )
+
+    def _name_weights(self, weights: np.ndarray) -> dict[str, float]:
+        """Return the weights of a change point by period, without small ones."""
+        places = np.flatnonzero(weights >= SMALL_WEIGHT).tolist()
+        return {self.levels[place]: round(float(weights[place]), 4) for place in places}
 
     def entry_fields(self) -> dict[str, Any]:
         """Return the fields that a model's manifest has for regimes only."""
@@ -244,11 +253,11 @@ class Regimes(Covariate):
         points = []
         for start, weights in zip(self.starts[1:], self.weights, strict=False):
             name = name_period(start, self.period)
-            ranked = sorted(weights, key=lambda other: -weights[other])
-            others = [f"{other} {weights[other]:.2f}" for other in ranked if other != name][:2]
-            beside = f" ({', '.join(others)})" if others else ""
+            ranked = sorted(weights, key=weights.__getitem__, reverse=True)
+            elsewhere = [f"{place} {weights[place]:.2f}" for place in ranked if place != name][:2]
+            beside = f" ({', '.join(elsewhere)})" if elsewhere else ""
             points.append(f"{name} {weights.get(name, 0.0):.2f}{beside}")
-        if any(self.weights):  # none where a run ended before they were found
+        if any(self.weights):  # a run may end before it has found change points
             lines.append(
                 f"posterior weight that a regime begins there, and elsewhere: {'; '.join(points)}"
             )

@@ -9,13 +9,10 @@
     strength = 2000
 
 ``space = ["nasa", "orbit"]`` is short for a topic with words alone. The first topic of the file is
-topic 0 of the model,
-the next one topic 1, and they carry their names; in labelled LDA each is the topic of that name.
-``strength`` is
-the pseudo-count of each word in its topic: the prior of word w in topic k is beta + strength. By
-default it is the word's
-count in the training documents, so that half of the word's weight stays in the topic, whatever the
-corpus says.
+topic 0 of the model, the next one topic 1, and they carry their names; in labelled LDA each is the
+topic of that name. ``strength`` is the pseudo-count of each word in its topic: the prior of word w
+in topic k is beta + strength. By default it is the word's count in the training documents, so that
+half of the word's weight stays in the topic, whatever the corpus says.
 """
 
 from __future__ import annotations
@@ -68,7 +65,15 @@ class SeedTopic(Record, forbid_unknown_fields=True):
 
 
 class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
-    """A manifest entry of a topic with seed words: its number, its words' pseudo-counts."""
+    """A manifest's entry of a topic with seed words.
+
+    Attributes
+    ----------
+    topic
+        Number of the topic's column.
+    weights
+        Pseudo-count of each word; 0 for an unknown one.
+    """
 
     topic: Count
     weights: list[Annotated[float, msgspec.Meta(ge=0, le=1e18)]]
@@ -79,32 +84,40 @@ class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
             raise ValueError(f"{len(self.weights)} weights for {len(self.words)} words")
 
 
-def read_seeds(seeds_given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[SeedTopic]:
+def read_seeds(seeds: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[SeedTopic]:
     """Read seed topics from a TOML file, a mapping or a list.
 
-    A mapping holds what such a file would. A list holds topics: records, or mappings of name, words
-    and strength.
+    Parameters
+    ----------
+    seeds
+        Path of a file, a mapping of what such a file holds, or a list of topics: records, or
+        mappings of name, words and strength.
 
     Raises
     ------
+    UsageError
+        There is no such file.
     InputError
-        In one line, for anything else.
+        The seeds are of no such form, or two topics have one name.
     """
-    where = str(seeds_given) if isinstance(seeds_given, (str, Path)) else "seed words"
-    if isinstance(seeds_given, (str, Path)):
-        seeds_given = _load(Path(seeds_given))
-    if isinstance(seeds_given, Mapping):
-        return _distinct(_of_mapping(seeds_given, where), where)
-    topics = [
-        SeedTopic(name=entry.name, words=entry.words, strength=entry.strength)
-        if isinstance(entry, SeedEntry)  # of a model that is updated
-        else decode_record(plain(entry), SeedTopic, where, ADVICE, InputError)
-        for entry in seeds_given
-    ]
-    return _distinct(topics, where)
+    if isinstance(seeds, (str, Path)):
+        source = str(seeds)
+        seeds = _load_toml(Path(seeds))
+    else:
+        source = "seed words"
+    if isinstance(seeds, Mapping):
+        return _check_names(_read_mapping(seeds, source), source)
+    topics = []
+    for entry in seeds:
+        if isinstance(entry, SeedEntry):  # of a model that is updated
+            topics.append(SeedTopic(name=entry.name, words=entry.words, strength=entry.strength))
+        else:
+            topics.append(decode_record(plain(entry), SeedTopic, source, ADVICE, InputError))
+    return _check_names(topics, source)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, or raise InputError in one line."""
     try:
         if not path.is_file():
             raise UsageError(
@@ -113,41 +126,35 @@ def _load(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise InputError(f"{path}: cannot be read ({e.strerror})") from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as e:  # of TOML, of UTF-8, of a number of thousands of digits
+    # ValueError: of TOML, of UTF-8, or of a number of thousands of digits
+    except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not TOML ({e}). {ADVICE}") from None
 
 
-def _of_mapping(value: Mapping[str, Any], where: str) -> list[SeedTopic]:
-    topics = dict(value)
+def _read_mapping(mapping: Mapping[str, Any], source: str) -> list[SeedTopic]:
+    """Read topics by name, with the strength of all of them."""
+    topics = dict(mapping)
     strength = None
+    # a topic may be called strength: then it has words
     if not isinstance(topics.get("strength"), (Mapping, list, tuple)):
         strength = topics.pop("strength", None)
     seeds: list[SeedTopic] = []
     for name, entry in topics.items():
-        record = {
-            "strength": strength,
-            **(entry if isinstance(entry, Mapping) else {"words": entry}),
-            "name": name,
-        }
-        seeds.append(
-            decode_record(
-                record, SeedTopic, f"{where}: topic {terminal_safe(name)}", ADVICE, InputError
-            )
-        )
+        fields = entry if isinstance(entry, Mapping) else {"words": entry}
+        record = {"strength": strength, **fields, "name": name}
+        place = f"{source}: topic {terminal_safe(name)}"
+        seeds.append(decode_record(record, SeedTopic, place, ADVICE, InputError))
     return seeds
 
 
-def _distinct(topics: list[SeedTopic], where: str) -> list[SeedTopic]:
+def _check_names(topics: list[SeedTopic], source: str) -> list[SeedTopic]:
+    """Return the topics if there are any, each with a name of its own."""
     if not topics:
-        raise InputError(f"{where}: no topics. {ADVICE}")
-    names = [t.name for t in topics]
+        raise InputError(f"{source}: no topics. {ADVICE}")
+    names = [topic.name for topic in topics]
     if len(set(names)) < len(names):
-        raise InputError(
-            f"{where}: topic {terminal_safe(max(names, key=names.count))} occurs twice"
-        )
+        twice = terminal_safe(max(names, key=names.count))
+        raise InputError(f"{source}: topic {twice} occurs twice; join its words")
     return topics
 
 
@@ -160,12 +167,12 @@ def find_seed_words(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list
     ids_by_topic = []
     for topic in topics:
         ids = vocabulary.find(list(topic.words))
-        small = vocabulary.find([w.lower() for w in topic.words])
-        ids = np.where(ids < 0, small, ids)
+        lower_ids = vocabulary.find([word.lower() for word in topic.words])
+        ids = np.where(ids < 0, lower_ids, ids)
         _, first = np.unique(ids, return_index=True)
-        again = np.ones(len(ids), bool)
-        again[first] = False
-        ids[again & (ids >= 0)] = -1
+        repeated = np.ones(len(ids), bool)
+        repeated[first] = False
+        ids[repeated & (ids >= 0)] = -1
         ids_by_topic.append(ids)
     return ids_by_topic
 
@@ -179,21 +186,27 @@ def resolve_seeds(
 ) -> tuple[Constants, list[SeedEntry], list[str]]:
     """Resolve seed words to constants, manifest entries and warnings.
 
-    The constants are those of a table of ``columns`` topics.
-
     Parameters
     ----------
     n_w
         float64[W], training tokens of each word.
+    columns
+        Number of topics of the model.
     named
         Topic by name, where topics have names of their own.
+
+    Returns
+    -------
+    tuple
+        Constants of a table of ``columns`` topics, an entry for each topic of ``topics``, and lines
+        for the user.
 
     Raises
     ------
     UsageError
-        If there are more seed topics than topics.
+        There are more seed topics than topics.
     InputError
-        If no word of a topic is known.
+        No topic has the name of a seed topic, or no word of a topic is known.
     """
     if named is None:
         if len(topics) > columns:
@@ -202,26 +215,23 @@ def resolve_seeds(
                 f"{len(topics)} or more"
             )
         named = {topic.name: k for k, topic in enumerate(topics)}
-    if other := [t.name for t in topics if t.name not in named]:
-        near = difflib.get_close_matches(other[0], list(named), 1)
-        hint = (
-            f"did you mean {terminal_safe(near[0])}?"
-            if near
-            else "names are spelt as in the documents"
-        )
-        raise InputError(f"--seed-words: no label is called {terminal_safe(other[0])}; {hint}")
+    for topic in topics:
+        if topic.name not in named:
+            raise _unknown_label(topic.name, list(named))
     entries = list[SeedEntry]()
     warnings = list[str]()
     unknown = list[str]()
-    every: list[tuple[int, int, float]] = []
+    triples: list[tuple[int, int, float]] = []
     for topic, ids in zip(topics, find_seed_words(topics, vocabulary), strict=True):
         k = named[topic.name]
         weights = list[float]()
         for word, i in zip(topic.words, ids.tolist(), strict=True):
-            weight = 0.0 if i < 0 else float(n_w[i]) if topic.strength is None else topic.strength
+            weight = 0.0
+            if i >= 0:
+                weight = float(n_w[i]) if topic.strength is None else topic.strength
             weights.append(weight)
             if weight > 0:
-                every.append((i, k, weight))
+                triples.append((i, k, weight))
             else:
                 unknown.append(f"{terminal_safe(word)} ({terminal_safe(topic.name)})")
         if not any(weights):
@@ -243,12 +253,22 @@ def resolve_seeds(
         warnings.append(
             f"seed words that no training document has: {', '.join(unknown[:LISTED])}{more}"
         )
-    return _constants(every, columns), entries, warnings
+    return _constants(triples, columns), entries, warnings
 
 
-def _constants(every: list[tuple[int, int, float]], columns: int) -> Constants:
-    words, topics, weights = (np.array([entry[i] for entry in every]) for i in range(3))
-    return Constants(words, topics, weights, columns)
+def _unknown_label(name: str, labels: list[str]) -> InputError:
+    """Make the error of a seed topic that no topic of the model is called like."""
+    near = difflib.get_close_matches(name, labels, 1)
+    hint = "names are spelt as in the documents"
+    if near:
+        hint = f"did you mean {terminal_safe(near[0])}?"
+    return InputError(f"--seed-words: no label is called {terminal_safe(name)}; {hint}")
+
+
+def _constants(triples: list[tuple[int, int, float]], columns: int) -> Constants:
+    """Build constants from triples of word, topic and weight."""
+    words, topics, weights = zip(*triples, strict=True)
+    return Constants(np.array(words), np.array(topics), np.array(weights), columns)
 
 
 def constants_of(
@@ -256,9 +276,9 @@ def constants_of(
 ) -> Constants | None:
     """Build the pseudo-counts that a model's manifest lists, None without any."""
     listed = entries or ()
-    every = []
+    triples = []
     for entry, ids in zip(listed, find_seed_words(listed, vocabulary), strict=True):
         for i, weight in zip(ids.tolist(), entry.weights, strict=True):
             if i >= 0 and weight > 0:
-                every.append((i, entry.topic, weight))
-    return _constants(every, columns) if every else None
+                triples.append((i, entry.topic, weight))
+    return _constants(triples, columns) if triples else None

@@ -1,11 +1,9 @@
 """A model on disk: ``manifest.json``, ``vocab.parquet`` and ``topics``.
 
-The latter is a Zarr v3 array float32[W, K] with word rows.
-
-The array's attributes hold ``alpha`` [K], ``beta``, ``totals`` [K] (column sums) and ``chunks``:
-size and crc32c of every chunk file (arrays.py). The manifest holds the checksums of
-``vocab.parquet`` and of the array's ``zarr.json``, so every byte hangs on the manifest, which is
-replaced last, in one rename.
+``topics`` is a Zarr v3 array float32[W, K] with a row for each word. The array's attributes hold
+``alpha`` [K], ``beta``, ``totals`` [K] (column sums) and ``chunks``: size and crc32c of every chunk
+file (arrays.py). The manifest holds the checksums of ``vocab.parquet`` and of the array's
+``zarr.json``, so every byte hangs on the manifest, which is replaced last, in one rename.
 
 Some engines store more tables (names x topics): ``table-NAME``, arrays of the same kind, with the
 names of their rows in ``names-NAME.parquet``; the manifest lists them under ``tables``.
@@ -68,8 +66,12 @@ class _Pass(Record):
 def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, Any]]:
     """Return the lines of ``history.jsonl``, one a pass.
 
-    Damaged lines, and a last line that a kill cut short, are left out; ``verify``: StoreError for
-    damaged ones.
+    Damaged lines, and a last line that a kill cut short, are left out.
+
+    Raises
+    ------
+    StoreError
+        A line is damaged and ``verify`` is set.
     """
     records, damaged = read_sealed(Path(folder) / "history.jsonl")
     if damaged and verify:
@@ -112,6 +114,13 @@ class ModelWriter:
     dropped), and ``add_table`` opens another table. ``commit(origin)`` makes the model visible.
     Leaving the ``with`` block without a commit deletes the new files. The caller holds the folder's
     lock (``durable.lock``) where others may write.
+
+    Parameters
+    ----------
+    path
+        Folder of the model. An older model there stays until the commit.
+    words, topics
+        Size of the topics' table.
     """
 
     def __init__(self, path: str | Path, words: int, topics: int) -> None:
@@ -122,17 +131,14 @@ class ModelWriter:
         self.topics = topics
         claim(self.path, "model")
         self._old = read_manifest(self.path) if (self.path / "manifest.json").exists() else None
-        self._main = ArrayWriter(
-            self.path / _unused_name(TOPICS, None if self._old is None else self._old.files.topics),
-            words,
-            topics,
-        )
-        self._others: dict[str, tuple[ArrayWriter, str, FileEntry | None]] = {}
+        in_use = None if self._old is None else self._old.files.topics
+        self._main = ArrayWriter(self.path / _unused_name(TOPICS, in_use), words, topics)
+        self._tables: dict[str, tuple[ArrayWriter, str, FileEntry | None]] = {}
         self._committed = False
 
     @property
     def totals(self) -> np.ndarray:
-        """Column sums of the topics, float64[K]."""
+        """Return the column sums of the topics, float64[K]."""
         return self._main.totals
 
     def __enter__(self) -> ModelWriter:
@@ -140,8 +146,9 @@ class ModelWriter:
 
     def __exit__(self, *_: object) -> None:
         if not self._committed:
-            for writer in [self._main, *(other[0] for other in self._others.values())]:
-                writer.discard()
+            self._main.discard()
+            for table in self._tables.values():
+                table[0].discard()
 
     def write_rows(self, start: int, rows: np.ndarray) -> None:
         """Write the next rows of the topics.
@@ -162,6 +169,10 @@ class ModelWriter:
 
         Parameters
         ----------
+        name
+            Its name in the manifest.
+        rows, columns
+            Its size.
         axis
             Axis of its rows.
         names
@@ -170,17 +181,16 @@ class ModelWriter:
         old = self._old.tables.get(name) if self._old is not None else None
         entry = None
         if names is not None:
-            file = _unused_name(
-                alternating_names(f"names-{name}", ".parquet"), None if old is None else old.names
-            )
+            old_names = None if old is None else old.names
+            file = _unused_name(alternating_names(f"names-{name}", ".parquet"), old_names)
             entry = self._write_names(file, names)
-        writer = ArrayWriter(
-            self.path / _unused_name(alternating_names(f"table-{name}"), old), rows, columns
-        )
-        self._others[name] = writer, axis, entry
+        folder = self.path / _unused_name(alternating_names(f"table-{name}"), old)
+        writer = ArrayWriter(folder, rows, columns)
+        self._tables[name] = (writer, axis, entry)
         return writer
 
     def _write_names(self, file: str, names: Iterable[pa.Array]) -> FileEntry:
+        """Write names of rows to a Parquet file."""
         schema = pa.schema([("name", pa.large_string())])
         with (
             replacing(self.path / file) as beside,
@@ -202,9 +212,9 @@ class ModelWriter:
         alpha
             [K] per topic, or a number for all.
         """
-        if self._main.done != self.words or len(vocabulary) != self.words:
+        if self._main.rows_written != self.words or len(vocabulary) != self.words:
             raise ValueError(
-                f"{self._main.done} rows and {len(vocabulary)} words given for a model of "
+                f"{self._main.rows_written} rows and {len(vocabulary)} words given for a model of "
                 f"{self.words}"
             )
         alpha = np.broadcast_to(np.asarray(alpha, np.float64), (self.topics,))
@@ -212,7 +222,7 @@ class ModelWriter:
             raise ValueError("a model with NaN or infinite numbers is not written")
         crc = self._main.finish(("word", "topic"), {"alpha": alpha.tolist(), "beta": float(beta)})
         tables = {}
-        for name, (writer, axis, names) in self._others.items():
+        for name, (writer, axis, names) in self._tables.items():
             tables[name] = TableEntry(
                 name=writer.folder.name,
                 crc32c=writer.finish((axis or "row", "column"), {}),
@@ -239,7 +249,7 @@ class ModelWriter:
             ),
         )
         if self._old is not None and not _continues(self._old, manifest):
-            for name in (EDITS, IDS):  # labels of other topics
+            for name in (EDITS, IDS):  # they are of topics that the folder no longer holds
                 owned.discard(self.path / name)
         write_manifest(self.path, manifest)
         self._committed = True
@@ -247,6 +257,7 @@ class ModelWriter:
         return manifest
 
     def _write_vocabulary(self, vocabulary: Vocabulary) -> FileEntry:
+        """Write the vocabulary, unless the older model's file holds the same."""
         old = self._old.files.vocab if self._old is not None else None
         name = _unused_name(VOCABS, old)
         vocabulary.write(self.path / name)
@@ -270,7 +281,10 @@ class ModelWriter:
 
 
 def _continues(old: ModelManifest, new: ModelManifest) -> bool:
-    """Tell whether a model has the topics of the one that it replaces: a copy, or more passes."""
+    """Tell whether a model has the topics of the one that it replaces.
+
+    It does as a copy, or as the same run after more passes.
+    """
     if old.files.topics.crc32c == new.files.topics.crc32c:
         return True
     if old.engine in (None, "imported") or (old.topics, old.words) != (new.topics, new.words):
@@ -294,18 +308,19 @@ def drop_tables(folder: str | Path, axis: str) -> list[str]:
     folder = Path(folder)
     manifest = read_manifest(folder)
     dropped = {name: entry for name, entry in manifest.tables.items() if entry.axis == axis}
-    if dropped:
-        kept = {name: entry for name, entry in manifest.tables.items() if name not in dropped}
-        write_manifest(folder, msgspec.structs.replace(manifest, tables=kept))
-    for name in (name for table in dropped for name in alternating_names(f"table-{table}")):
-        owned.remove_within(folder / name)
-    if dropped:
-        sync(folder)
+    if not dropped:
+        return []
+    remaining = {name: entry for name, entry in manifest.tables.items() if name not in dropped}
+    write_manifest(folder, msgspec.structs.replace(manifest, tables=remaining))
+    for table in dropped:
+        for name in alternating_names(f"table-{table}"):
+            owned.remove_within(folder / name)
+    sync(folder)
     return list(dropped)
 
 
 def _unused_name(names: tuple[str, str], in_use: FileEntry | TableEntry | None) -> str:
-    """Return the name that is not in use."""
+    """Return the first of two names that the older model does not use."""
     return next(n for n in names if in_use is None or n != in_use.name)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from topicstream.model.topic_model import TopicModel
 
-_LEAST = float(np.finfo(np.float64).min)
+_LEAST = float(np.finfo(np.float64).min)  # in place of -inf, which marks empty places
 LAMBDA_STEPS = 10
 LEAST_LOG = -690.0
 """Logarithm for a word that a topic does not have, in a model without a prior."""
@@ -19,6 +19,13 @@ class Best:
     """The n highest entries of each column of a tall table that comes in pieces.
 
     Ties go to the lower row number.
+
+    Parameters
+    ----------
+    n
+        Entries of a column.
+    columns
+        Number of columns.
 
     Attributes
     ----------
@@ -41,14 +48,15 @@ class Best:
         if n == 0:
             return
         enough = values > self.scores[-1].astype(values.dtype)
-        # the first rows: of all that beat nothing the n best
+        # every value beats the empty places at first: sort only the n best of each column
         if np.count_nonzero(enough) > 8 * enough.shape[1] * n:
             enough &= values >= np.partition(values, len(values) - n, axis=0)[len(values) - n]
         row, column = np.nonzero(enough)
         if not len(row):
             return
         value = values[row, column].astype(np.float64)
-        hit, column = np.unique(column, return_inverse=True)  # soon only a few columns change
+        # later pieces change a few columns only
+        hit, column = np.unique(column, return_inverse=True)
         value = np.concatenate((self.scores[:, hit].ravel(), np.maximum(value, _LEAST)))
         ids = np.concatenate((self.ids[:, hit].ravel(), first + row))
         column = np.concatenate((np.tile(np.arange(len(hit)), n), column))
@@ -86,8 +94,8 @@ def _best_words(
                 np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - log_total, LEAST_LOG
             )
             marginal[start : start + len(rows)] = of_words
-            for one, relevance in zip(best, lambdas, strict=True):
-                one.add(start, value - (1.0 - relevance) * of_words[:, None])
+            for ranking, relevance in zip(best, lambdas, strict=True):
+                ranking.add(start, value - (1.0 - relevance) * of_words[:, None])
     return best, marginal
 
 
@@ -98,10 +106,20 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
     log(p(w|k) / p(w)). With lambda = 1 (the default) it is the logarithm of the probability. p(w)
     is the model's own, from the row sums of its table.
 
+    Parameters
+    ----------
+    relevance
+        lambda, 0 to 1.
+
     Returns
     -------
     tuple
         Ids int64[n, K] and scores float64[n, K], best first, ties by word id.
+
+    Raises
+    ------
+    ValueError
+        lambda is outside of 0..1.
     """
     if not 0.0 <= relevance <= 1.0:
         raise ValueError(f"relevance lambda must lie in 0..1, not {relevance}")
@@ -112,8 +130,18 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
 def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Table:
     """List the first words of every topic, one row a topic.
 
-    Rows are in the order of the model's columns. Columns: topic int32 (its number), share double,
-    words list<string>, p list<double>, both best first, and kind string.
+    Parameters
+    ----------
+    n
+        Words of a topic.
+    relevance
+        lambda of ``top_words``.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows in the order of the model's columns: topic int32 (its number), share double, words
+        list<string> and p list<double>, both best first, and kind string.
     """
     ids, _ = top_words(model, n, relevance)
     flat = ids.T.ravel()
@@ -146,13 +174,12 @@ def words_by_relevance(
         Offsets int64[K+1], word ids int64[n], log p(w|k) float64[n], and log p(w) float64[W].
     """
     topics = model.n_topics
-    best, marginal = _best_words(
-        model, words, [step / LAMBDA_STEPS for step in range(LAMBDA_STEPS + 1)]
-    )
-    ids = [
-        np.unique(np.concatenate([one.ids[np.isfinite(one.scores[:, k]), k] for one in best]))
-        for k in range(topics)
-    ]
+    lambdas = [step / LAMBDA_STEPS for step in range(LAMBDA_STEPS + 1)]
+    best, marginal = _best_words(model, words, lambdas)
+    ids = []
+    for k in range(topics):
+        by_lambda = [ranking.ids[np.isfinite(ranking.scores[:, k]), k] for ranking in best]
+        ids.append(np.unique(np.concatenate(by_lambda)))
     lengths = [len(words_of_topic) for words_of_topic in ids]
     flat = np.concatenate(ids)
     p = model.pair_probabilities(flat, np.repeat(np.arange(topics), lengths))

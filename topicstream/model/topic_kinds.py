@@ -1,4 +1,4 @@
-"""The kind of each topic of a model. This is the one place that decides it.
+"""The kind of each topic of a model, which only this module decides.
 
 live
     A topic like any other.
@@ -29,33 +29,33 @@ LIVE = "live"
 DEAD = "dead"
 BACKGROUND = "background"
 LONG = 200.0
-"""Tokens: of longer documents, and of few ones, a topic may hold less than one. Topics of
-200 to 1,000 tokens cohere as larger ones do (docs/internals/decisions/topic-kinds.md)."""
+"""Tokens of a topic that is not dead where documents are longer: topics of 200 to 1,000 tokens
+cohere as larger ones do (docs/internals/decisions/topic-kinds.md)."""
 TENTH = 0.1
 HALF = 0.5
-"""Share of the tokens of an average topic."""
+"""Shares of the tokens of an average topic (``least_tokens``)."""
 EMPTY = 0.5
 """Tokens below which a topic is empty, whatever the documents are."""
 ALIKE = 0.2
-"""l1 distance from the prior or the corpus, relative to their mass, of a copy."""
+"""Largest l1 distance of a copy from the prior or the corpus, as a share of their mass."""
 COMPARED_BYTES = 8 << 20
-"""Bytes of the first rows of the table, which tell copies."""
+"""Bytes of the first rows of the table, by which copies are found."""
 
 
-def topic_kinds(model: TopicModel, known: Mapping[int, str]) -> list[str]:
+def topic_kinds(model: TopicModel, trained: Mapping[int, str]) -> list[str]:
     """Decide the kind of each topic of a model, by column.
 
     Parameters
     ----------
     model
         The model, as trained or as its edits show it.
-    known
-        Kinds by column that its origin says (``kinds_of_origin``).
+    trained
+        Kinds by column that its training decided (``kinds_of_origin``).
     """
     small = model.sizes < least_tokens(model)
     copies = _copies(model)
     kinds = [DEAD if small[k] or copies[k] else LIVE for k in range(model.n_topics)]
-    for column, kind in known.items():
+    for column, kind in trained.items():
         kinds[column] = kind
     return kinds
 
@@ -72,7 +72,7 @@ def kinds_of_origin(model: TopicModel) -> dict[int, str]:
 
 
 def least_tokens(model: TopicModel) -> float:
-    """Tokens that a topic needs in order not to be dead.
+    """Compute the tokens that a topic needs in order not to be dead.
 
     A document's worth: the mean length of the training documents. Where documents are long or
     few, topics may well hold less; there it is a tenth of what an average topic holds, or up to
@@ -89,9 +89,10 @@ def least_tokens(model: TopicModel) -> float:
 
 
 def _copies(model: TopicModel) -> np.ndarray:
-    """bool[K]: topics, none larger than the average, whose words are the prior's or the corpus'.
+    """Select the topics whose words are those of the prior or of the corpus, bool[K].
 
-    None where all are: then there are no topics to copy beside.
+    None is larger than the average. Where all topics are alike, none is a copy: there is no other
+    topic for the tokens.
     """
     rows = _first_rows(model)
     p = (rows + model.beta) / model.norms
@@ -107,7 +108,7 @@ def _copies(model: TopicModel) -> np.ndarray:
 
 
 def _first_rows(model: TopicModel) -> np.ndarray:
-    """Rows of the first (in a store: the most frequent) words, float64[n, K]."""
+    """Read the rows of the first words, float64[n, K]: in a store the most frequent ones."""
     most = max(200, COMPARED_BYTES // (8 * model.n_topics))
     return model.rows(np.arange(min(most, model.n_words))).astype(np.float64)
 
@@ -133,12 +134,12 @@ def largest_topics(shares: np.ndarray, model: TopicModel) -> np.ndarray:
     background = [k for k, kind in model.known_kinds.items() if kind == BACKGROUND]
     if not background or len(background) == shares.shape[1]:
         return np.asarray(shares.argmax(axis=1))
-    others = shares.copy()
-    others[:, background] = -1.0
-    return np.asarray(others.argmax(axis=1))
+    foreground = shares.copy()
+    foreground[:, background] = -1.0
+    return np.asarray(foreground.argmax(axis=1))
 
 
-def ranked(kinds: Sequence[str], values: np.ndarray) -> list[int]:
+def rank_topics(kinds: Sequence[str], values: np.ndarray) -> list[int]:
     """Order topics by falling value: live ones first, then the background, then dead ones."""
     place = np.array([(LIVE, BACKGROUND, DEAD).index(kind) for kind in kinds])
     return [int(k) for k in np.lexsort((np.arange(len(place)), -values, place))]
@@ -165,9 +166,14 @@ def mark_kind(kind: str) -> str:
 
 
 def dead_warning(model: TopicModel) -> list[str]:
-    """Warn of a model's dead topics, and say how many the corpus carries: a line, or none.
+    """Warn of a model's dead topics, and say how many topics the corpus carries.
 
     It names no topic: `topics retrain` and `update` train before they give topics their numbers.
+
+    Returns
+    -------
+    list of str
+        A line, or none.
     """
     dead = list(model.kinds).count(DEAD)
     if not dead:
@@ -175,9 +181,9 @@ def dead_warning(model: TopicModel) -> list[str]:
     verb = "is" if dead == 1 else "are"
     background = model.background_topic
     carried = max(1, model.n_topics - dead)
-    others = counted(model.n_topics - (background is not None), "topic")
+    all_topics = counted(model.n_topics - (background is not None), "topic")
     return [
-        f"{dead} of {others} {verb} dead, with next to nothing of the corpus "
+        f"{dead} of {all_topics} {verb} dead, with next to nothing of the corpus "
         f"(`topics show` marks them): the corpus carries about "
         f"{describe_topics(carried, background)} (-K {carried})"
     ]

@@ -37,7 +37,7 @@ from topicstream.model.topic_kinds import BACKGROUND, describe_topics, kinds_of_
 from topicstream.model.weighting import Weights
 
 VALUES = 1 << 20
-"""Values of the table that are held at a time."""
+"""Values of the table that ``pair_probabilities`` holds at a time."""
 
 
 class TopicModel:
@@ -62,11 +62,11 @@ class TopicModel:
     phi
         The table, float32[W, K], or None if its rows stay on disk.
     stored
-        The table on disk.
+        The table on disk, or None for a model in memory.
     manifest
         Origin of the model.
     path
-        Folder of the model.
+        Folder of the model, or None for a model in memory.
 
     Attributes
     ----------
@@ -127,16 +127,17 @@ class TopicModel:
         self._opening: Opening | None = None
         self.phi = phi
         self._stored = stored
-        seeds = self.manifest.seed_counts(vocabulary, len(alpha)) if stored is not None else None
-        self.seeds = seeds
-        self.totals = totals if seeds is None else totals + seeds.totals[: len(totals)]
-        weighting = self.manifest.weighting
-        self.weights = (
-            Weights.from_record(weighting, vocabulary.df) if weighting is not None else None
-        )
+        self.totals = totals
+        self.seeds = None
+        if stored is not None:  # counts in memory have the pseudo-counts in them
+            self.seeds = self.manifest.seed_counts(vocabulary, len(alpha))
+        if self.seeds is not None:
+            self.totals = totals + self.seeds.totals[: len(totals)]
+        self.weights = None
+        if self.manifest.weighting is not None:
+            self.weights = Weights.from_record(self.manifest.weighting, vocabulary.df)
 
     # -- making
-    # ----------------------------------------------------------------------------------------------
     @classmethod
     def from_arrays(
         cls,
@@ -176,11 +177,11 @@ class TopicModel:
         table = np.ascontiguousarray(table[:, :topics], np.float32)
         if not (table.min(initial=0) >= 0 and table.max(initial=0) < np.inf):  # NaN fails both
             raise ValueError("phi: a number is negative or not finite")
-        vocabulary = (
-            words if isinstance(words, Vocabulary) else Vocabulary.from_words(words, counts, df)
-        )
+        vocabulary = words
+        if not isinstance(words, Vocabulary):
+            vocabulary = Vocabulary.from_words(words, counts, df)
         if len(vocabulary) != len(table):
-            raise ValueError(f"{len(vocabulary)} words for {len(table)} rows")
+            raise ValueError(f"{len(vocabulary)} words for {len(table)} rows of phi")
         totals = table.sum(axis=0, dtype=np.float64)
         alpha = np.broadcast_to(np.asarray(alpha, np.float64), (topics,)).copy()
         return cls(vocabulary, totals, alpha, beta, phi=table, manifest=as_origin(manifest))
@@ -236,7 +237,7 @@ class TopicModel:
         if len(vocabulary) != manifest.words:
             raise StoreError(
                 f"{folder}/{vocab.name}: {len(vocabulary)} words where the model has "
-                f"{manifest.words}"
+                f"{manifest.words}; restore the file or train again"
             )
         model = cls(
             vocabulary, stored.totals, alpha, beta, stored=stored, manifest=manifest, path=folder
@@ -256,7 +257,7 @@ class TopicModel:
         )
 
     def __copy__(self) -> Self:
-        """Not opened again, unlike one that is sent."""
+        """Copy the object as it is: ``__reduce__`` would open the model again."""
         copied = object.__new__(type(self))
         vars(copied).update(vars(self))
         return copied
@@ -267,10 +268,10 @@ class TopicModel:
         return show_addresses(str(self.path or "in memory"))
 
     def __repr__(self) -> str:
-        where = repr(self.name) if self.path else self.name
+        place = repr(self.name) if self.path else self.name
         engine = f", {self.manifest.engine}" if self.manifest.engine else ""
         topics = describe_topics(self.n_topics, self.background_topic)
-        return f"TopicModel({where}: {topics}, {counted(self.n_words, 'word')}{engine})"
+        return f"TopicModel({place}: {topics}, {counted(self.n_words, 'word')}{engine})"
 
     def load(self) -> None:
         """Bring the table into memory (4 W K bytes)."""
@@ -278,7 +279,6 @@ class TopicModel:
             self.phi = self.rows(np.arange(self.n_words))
 
     # -- reading
-    # ----------------------------------------------------------------------------------------------
     @property
     def n_words(self) -> int:
         """Count the words of the vocabulary, W."""
@@ -329,7 +329,10 @@ class TopicModel:
     def table(self, name: str) -> StoredTable:
         """Return a table that the engine stored beside the topics.
 
-        Raises StoreError if the model has no such table.
+        Raises
+        ------
+        StoreError
+            The model has no such table.
         """
         if self.path is None:
             raise StoreError(f"a model in memory has no table of {name}")
@@ -361,10 +364,21 @@ class TopicModel:
         return sizes
 
     def rows(self, ids: ArrayLike, out: np.ndarray | None = None) -> np.ndarray:
-        """Return the counts of some words, float32[n, K], or write them to ``out``.
+        """Return the counts of some words, float32[n, K].
 
-        Pseudo-counts of seed words are included. ``out``: float32[n, >= K], whose padding is
-        untouched. Several threads may call it.
+        Pseudo-counts of seed words are included. Several threads may call it.
+
+        Parameters
+        ----------
+        ids
+            Word ids, [n].
+        out
+            float32[n, >= K], which receives the counts and is returned. Its padding is untouched.
+
+        Raises
+        ------
+        ValueError
+            An id is not in the vocabulary.
         """
         ids = np.asarray(ids, np.int64)
         if len(ids) and (ids.min() < 0 or ids.max() >= self.n_words):
@@ -372,8 +386,9 @@ class TopicModel:
         if out is None:
             out = np.empty((len(ids), self.n_topics), np.float32)
         if self.phi is not None:
-            for at in range(0, len(ids), 1024):  # in pieces: no second copy of them all
-                out[at : at + 1024, : self.n_topics] = self.phi[ids[at : at + 1024]]
+            for first in range(0, len(ids), 1024):  # in pieces: no second copy of all rows
+                piece = slice(first, first + 1024)
+                out[piece, : self.n_topics] = self.phi[ids[piece]]
         else:
             assert self._stored is not None
             self._stored.gather(ids, out)
@@ -397,7 +412,9 @@ class TopicModel:
 
     def counts(self) -> Iterator[tuple[int, np.ndarray]]:
         """Stream ``spans`` without pseudo-counts of seed words, as a model stores them."""
-        return self.spans() if self.seeds is None or self._stored is None else self._stored.spans()
+        if self.seeds is None or self._stored is None:
+            return self.spans()
+        return self._stored.spans()
 
     def probabilities(self, ids: ArrayLike) -> np.ndarray:
         """Compute p(w|k) of some words, float64[n, K].
@@ -416,10 +433,10 @@ class TopicModel:
         out = np.empty(len(words))
         step = max(1, VALUES // self.n_topics)
         for first in range(0, len(unique), step):
-            some = unique[first : first + step]
-            low, high = np.searchsorted(place[order], (first, first + len(some)))
+            part = unique[first : first + step]
+            low, high = np.searchsorted(place[order], (first, first + len(part)))
             pairs = order[low:high]
-            out[pairs] = self.probabilities(some)[place[pairs] - first, topics[pairs]]
+            out[pairs] = self.probabilities(part)[place[pairs] - first, topics[pairs]]
         return out
 
     @property
@@ -478,13 +495,18 @@ class TopicModel:
         return digest.hexdigest()
 
     # -- writing
-    # ----------------------------------------------------------------------------------------------
     def save(self, path: str | Path, **manifest: Any) -> None:
         """Write the model to a folder.
 
-        ``manifest`` adds to or replaces parts of ``self.manifest``. Readers never see a partial
-        model: an older model at ``path`` stays readable until the new manifest replaces its
-        manifest. Topics keep their numbers.
+        Readers never see a partial model: an older model at ``path`` stays readable until the new
+        manifest replaces its manifest. Topics keep their numbers.
+
+        Parameters
+        ----------
+        path
+            The folder.
+        manifest
+            Parts of the origin that are added or replaced.
         """
         numbers = self.column_ids.tolist()
         about = as_origin({**plain(origin_of(self.manifest)), **manifest})

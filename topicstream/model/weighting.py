@@ -34,7 +34,17 @@ Factor = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
 
 
 class Weighting(Record):
-    """The manifest's record of weighted cells: kind, training documents, mean length, scale c."""
+    """The manifest's record of weighted cells.
+
+    Attributes
+    ----------
+    docs
+        Number of training documents, D.
+    mean
+        Their mean tokens.
+    scale
+        c of tf-idf, 1 for tf.
+    """
 
     kind: Literal["tf", "tfidf"]
     docs: Annotated[int, msgspec.Meta(gt=0, lt=1 << 62)]
@@ -77,15 +87,14 @@ class Weights:
         mean = float(counts.sum()) / max(docs, 1)
         if kind == "tf":
             return cls(Weighting(kind="tf", docs=docs, mean=mean, scale=1.0), None)
-        weighed = float((counts * _idf(df, docs)).sum())
-        if not weighed > 0:
+        unscaled = float((counts * _idf(df, docs)).sum())
+        if not unscaled > 0:
             raise InputError(
                 "--weighting tfidf: every word is in every training document, so all would "
-                "weigh nothing"
+                "weigh nothing; choose --weighting tf"
             )
-        return cls.from_record(
-            Weighting(kind="tfidf", docs=docs, mean=mean, scale=tokens / weighed), df
-        )
+        record = Weighting(kind="tfidf", docs=docs, mean=mean, scale=tokens / unscaled)
+        return cls.from_record(record, df)
 
     @classmethod
     def from_record(cls, record: Weighting, df: np.ndarray) -> Weights:
@@ -93,25 +102,20 @@ class Weights:
 
         ``df`` [W] holds the training documents of each word.
         """
-        per_word = (
-            (record.scale * _idf(df, record.docs)).astype(np.float32)
-            if record.kind == "tfidf"
-            else None
-        )
-        return cls(record, per_word)
+        if record.kind == "tf":
+            return cls(record, None)
+        return cls(record, (record.scale * _idf(df, record.docs)).astype(np.float32))
 
-    def cells(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def weigh_cells(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Weigh cells, float32[nnz], whose ``words`` are global ids."""
         if self.per_word is not None:
             return np.asarray(counts * self.per_word[words], np.float32)
         sums = np.concatenate(([0.0], np.cumsum(counts, dtype=np.float64)))
         lengths = sums[indptr[1:]] - sums[indptr[:-1]]
-        return np.asarray(
-            counts * np.repeat(self.about.mean / np.maximum(lengths, 1e-30), np.diff(indptr)),
-            np.float32,
-        )
+        factors = self.about.mean / np.maximum(lengths, 1e-30)
+        return np.asarray(counts * np.repeat(factors, np.diff(indptr)), np.float32)
 
-    def block(self, block: Any) -> Any:
+    def weigh_block(self, block: Any) -> Any:
         """Replace the counts of a corpus block by weights.
 
         Cells that weigh nothing are left out, and so are words without other cells.
@@ -120,20 +124,22 @@ class Weights:
         vocab = block.vocab
         indptr = block.indptr
         counts = block.counts
-        weighty = np.ones(len(vocab), bool) if self.per_word is None else self.per_word[vocab] > 0
-        if not weighty.all():
-            cells = weighty[words]
+        has_weight = np.ones(len(vocab), bool)
+        if self.per_word is not None:
+            has_weight = self.per_word[vocab] > 0
+        if not has_weight.all():
+            cells = has_weight[words]
             indptr = np.concatenate(([0], np.cumsum(cells)))[indptr].astype(np.int64)
-            words = (np.cumsum(weighty) - 1).astype(np.int32)[words[cells]]
-            vocab = vocab[weighty]
+            words = (np.cumsum(has_weight) - 1).astype(np.int32)[words[cells]]
+            vocab = vocab[has_weight]
             counts = counts[cells]
-        weights = self.cells(indptr, vocab[words], counts)
+        weights = self.weigh_cells(indptr, vocab[words], counts)
         tokens = float(weights.sum(dtype=np.float64))
         return replace(
             block, indptr=indptr, words=words, vocab=vocab, counts=weights, tokens=tokens
         )
 
-    def sums(self, counts: np.ndarray, blocks: Iterable[Any]) -> np.ndarray:
+    def sum_by_word(self, counts: np.ndarray, blocks: Iterable[Any]) -> np.ndarray:
         """Sum the weighted training cells of each word, float64[W].
 
         ``blocks`` are weighted blocks, read for tf alone.
@@ -147,13 +153,19 @@ class Weights:
 
 
 def _idf(df: np.ndarray, docs: int) -> np.ndarray:
+    """Compute log(D / df) of each word."""
     return np.log(docs / np.clip(np.asarray(df, np.float64), 1.0, docs))
 
 
 class CountedWords:
-    """Topics of weighted cells in counts: what a model of them is judged by.
+    """Topics of a model of weighted cells in counts, by which it is judged.
 
-    weights      whose topics they are;  totals: float64[K], column sums of phi_count
+    Attributes
+    ----------
+    weights
+        Weights of the model's cells.
+    totals
+        float64[K], column sums of phi_count.
     """
 
     def __init__(
@@ -172,17 +184,21 @@ class CountedWords:
             (first word, rows [n, >= K]) of the weighted table, without seed words.
         counts
             [W], training counts.
+        topics
+            K.
+        seeds
+            Pseudo-counts of seed words.
         """
         self.weights = weights
         self._counts = np.asarray(counts, np.float64)
         self._factor = np.zeros(len(self._counts))
         self.totals = np.zeros(topics)
         for first, rows in pieces:
-            rows_here = slice(first, first + len(rows))
+            piece = slice(first, first + len(rows))
             sums = rows[:, :topics].sum(1, dtype=np.float64)
-            np.divide(self._counts[rows_here], sums, out=self._factor[rows_here], where=sums > 0)
+            np.divide(self._counts[piece], sums, out=self._factor[piece], where=sums > 0)
             seeded = rows if seeds is None else seeds.added(first, rows)
-            self.totals += self._factor[rows_here] @ seeded[:, :topics].astype(np.float64)
+            self.totals += self._factor[piece] @ seeded[:, :topics].astype(np.float64)
         unassigned = self._counts[self._factor == 0].sum()
         self._share = self.totals / max(float(self.totals.sum()), 1e-300)
         self.totals = self.totals + unassigned * self._share
@@ -193,6 +209,7 @@ class CountedWords:
         ``ids`` are the words of the rows.
         """
         weighted = rows * self._factor[ids, None]
-        nothing = np.flatnonzero(self._factor[ids] == 0)
-        weighted[nothing, : len(self._share)] = self._counts[ids[nothing], None] * self._share
+        # a word that weighs nothing has each topic's share of the tokens
+        weightless = np.flatnonzero(self._factor[ids] == 0)
+        weighted[weightless, : len(self._share)] = self._counts[ids[weightless], None] * self._share
         return weighted.astype(np.float32)

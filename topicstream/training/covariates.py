@@ -105,7 +105,7 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
     regimes = _regime_shape(design, topics)
     patterns = design.patterns
     if regimes is not None:
-        design = design.divided(initial_states(regimes), np.zeros((0, regimes.periods)))
+        design = design.divide(initial_states(regimes), np.zeros((0, regimes.periods)))
     columns = len(design.names)
     if columns * topics > MOST_COEFFICIENTS:
         raise InputError(
@@ -202,7 +202,7 @@ def final_design(design: PriorDesign, params: Mapping[str, np.ndarray]) -> Prior
     """Return the design of a run's model, with the regimes that it has found."""
     if design.undivided is None:
         return design
-    return design.divided(params[STATES].astype(np.int64), params[WEIGHTS])
+    return design.divide(params[STATES].astype(np.int64), params[WEIGHTS])
 
 
 def entry_of_run(

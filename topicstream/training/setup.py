@@ -261,8 +261,8 @@ class TrainingWeights(Weights):
         """Compute the weights of the training documents, in one more reading for tf."""
         counts = corpus.word_counts()
         plain = Weights.from_counts(kind, counts, corpus.document_counts(), corpus.n_docs)
-        n_w = plain.sums(
-            counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ()
+        n_w = plain.sum_by_word(
+            counts, map(plain.weigh_block, corpus.blocks()) if plain.per_word is None else ()
         )
         return cls(plain.about, plain.per_word, n_w, counts)
 

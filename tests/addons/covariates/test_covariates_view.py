@@ -189,7 +189,7 @@ def test_regimes_are_steps_over_time(models, regimes, tmp_path):
     rows = topicstream.show(regimes, plot=str(picture), **given)
     assert "by date" in picture.read_text()
     dates = [row for row in rows if row["variable"] == "date" and row["topic"] == 0]
-    timed = decode_design(TopicModel.open(regimes).manifest.covariates).timed
+    timed = decode_design(TopicModel.open(regimes).manifest.covariates).regimes
     assert [row["value"] for row in dates] == timed.levels
     assert [row["documents"] for row in dates] == timed.documents.tolist()
     edges = timed.edges()

@@ -208,7 +208,7 @@ def save_classifier(
     writer = ArrayWriter(folder / name, model.n_words + 1, model.n_topics)
     try:
         for piece in rows:
-            writer.write_rows(writer.done, piece)
+            writer.write_rows(writer.rows_written, piece)
         crc = writer.finish(("word", "topic"), {})
     except BaseException:
         writer.discard()

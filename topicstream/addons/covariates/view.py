@@ -113,7 +113,7 @@ class CovariatesView(ModelView, heeds=("topics",)):
     def timed(self) -> Regimes | None:
         """The covariate that is divided into regimes, None without any."""
         entry = self.shown.trained.manifest.covariates
-        return None if entry is None else decode_design(entry).timed
+        return None if entry is None else decode_design(entry).regimes
 
     def _errors(self, columns: int, topics: int) -> tuple[np.ndarray | None, str | None]:
         """Draw errors of the coefficients, None with the reason where that cannot be."""
@@ -320,9 +320,9 @@ def predicted_rows(
         rows = np.zeros((len(values), width))
         own = width - design.has_own_category(other)
         if other.column == covariate.column:
-            rows[:, :own] = design.coded([value for _, value in values], factor)
+            rows[:, :own] = design.code_values([value for _, value in values], factor)
         elif not other.levels:
-            rows[:, :own] = design.coded([other.mean], factor)
+            rows[:, :own] = design.code_values([other.mean], factor)
         blocks[factor] = rows
     out = [np.ones((len(values), 1))]
     for term in design.terms:

@@ -13,7 +13,7 @@ from topicstream.base.files.outputs import written
 from topicstream.model.exchange import (
     Export,
     as_text_array,
-    fit_for_text,
+    check_separators,
     join_lists,
     text_lines,
     write_word_list,
@@ -39,7 +39,7 @@ def _write_triples(job: Export, name: str, head: str) -> dict[str, float]:
     """Head, a line a cell, and the words."""
     corpus = job.corpus
     documents = 0
-    fit_for_text(corpus.words, "", "the export")
+    check_separators(corpus.words, "", "the export")
     cells = sum(part.cells for part in corpus.manifest.parts.values())
     summary: dict[str, float] = {"documents": len(corpus), "words": corpus.n_words, "cells": cells}
     with written(job.path / name, force=job.force) as file:
@@ -69,7 +69,7 @@ def write_ldac(job: Export) -> dict[str, float]:
 
     A line a document, ``cells word:count ...``, words from 0. An empty document is ``0``.
     """
-    fit_for_text(job.corpus.words, "", "--format ldac")
+    check_separators(job.corpus.words, "", "--format ldac")
     with written(job.path / "documents.ldac", force=job.force) as file:
         for batch in job.corpus.documents([]):
             words = batch.column("words")

@@ -32,7 +32,7 @@ from topicstream.evaluation.keys import describe_mismatch
 from topicstream.ingestion.parse.counts import read_vocabulary_file
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.edits import View, apply_view, view_of
-from topicstream.model.exchange import Export, Format, Given, Imported, check_words, prior
+from topicstream.model.exchange import Export, Format, Given, Imported, check_words, read_prior
 from topicstream.model.manifest import Origin, origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
@@ -307,14 +307,14 @@ def save_model(
         )
     alpha_given = 1.0 / topics if imported.alpha is None else imported.alpha
     alpha = (
-        prior(alpha_given, topics, f"{source}: alpha")
+        read_prior(alpha_given, topics, f"{source}: alpha")
         if given.alpha is None
-        else prior(given.alpha, topics, "--alpha")
+        else read_prior(given.alpha, topics, "--alpha")
     )
     beta = (
-        prior(imported.beta, 1, f"{source}: beta")
+        read_prior(imported.beta, 1, f"{source}: beta")
         if given.beta is None
-        else prior(given.beta, 1, "--beta")
+        else read_prior(given.beta, 1, "--beta")
     )
     if not imported.phi.any() and not beta[0] > 0:
         raise InputError(f"{source}: every count is zero; nothing was imported")

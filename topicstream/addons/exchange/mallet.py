@@ -20,9 +20,9 @@ from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
+    check_separators,
     check_words,
     find_places,
-    fit_for_text,
     read_counts,
     read_table,
     sum_cells,
@@ -40,7 +40,7 @@ COLUMNS = {"topic": pa.int64(), "word": pa.large_string(), "weight": pa.float64(
 def write(job: Export) -> dict[str, float]:
     """Write MALLET's folder, with ``words`` keys a topic."""
     model = job.model
-    fit_for_text(model.vocabulary.words, "\\t", "--format mallet")
+    check_separators(model.vocabulary.words, "\\t", "--format mallet")
     phi = read_counts(model)
     with written(job.path / WEIGHTS, force=job.force) as file:
         for topic in range(model.n_topics):

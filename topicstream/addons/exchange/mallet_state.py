@@ -20,7 +20,7 @@ from topicstream.model.exchange import (
     Export,
     Given,
     Imported,
-    fit_for_text,
+    check_separators,
     open_input,
     stream_lines,
     sum_cells,
@@ -58,7 +58,7 @@ def write(job: Export) -> dict[str, float]:
     words = job.corpus.words
     tokens = 0
     blocks = token_topics(model.path, job.corpus, model.n_topics, "--format mallet-state")
-    fit_for_text(words, " \\t", "--format mallet-state")
+    check_separators(words, " \\t", "--format mallet-state")
     order = np.argsort(model.column_ids)
     place = np.argsort(order)
     alpha = " ".join(repr(float(a)) for a in model.alpha[order])
