@@ -409,7 +409,7 @@ def test_nothing_is_overwritten_unasked(made, tmp_path):
         topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet", force=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "topic-keys.txt").write_text("x")
-    with pytest.raises(NotOurs, match=r"topic-keys\.txt: is no file of an export of ours"):
+    with pytest.raises(NotOurs, match=r"topic-keys\.txt: is not of an export of ours"):
         topicstream.export_model(
             made / "sparse-bp", tmp_path / "other", format="mallet", force=True
         )
