@@ -1,7 +1,6 @@
-"""Work on blocks with several threads, results in block order.
+"""Run work on several threads, with results in the order of the items.
 
-Run a round of blocks: serial, or on a pool of threads (kernels release the GIL). Same bits either
-way.
+Kernels release the GIL. The bits of a result do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -39,9 +38,16 @@ def pooled(
     ahead: int,
     alone: Callable[[Item], bool] = lambda item: False,
 ) -> Iterator[Result]:
-    """Yield ``work(item)`` from a pool in order, with at most ``ahead`` waiting.
+    """Yield ``work(item)`` from a pool in the order of the items.
 
-    An item that is ``alone`` runs without others.
+    Parameters
+    ----------
+    pool, work, items
+        The threads, the function and its arguments.
+    ahead
+        Items that are submitted before the result of an earlier one is taken, at most.
+    alone
+        Tells of an item if it must run while no other one does.
     """
     waiting: deque[Future[Result]] = deque()
     try:
@@ -67,10 +73,13 @@ class Workers:
         self._local = local = threading.local()
         numbers = iter(range(self.threads))
 
-        def join() -> None:
+        def number_thread() -> None:
+            """Give a new thread its number."""
             local.number = next(numbers)
 
-        self.pool = ThreadPoolExecutor(self.threads, "topics", join) if self.threads > 1 else None
+        self.pool: ThreadPoolExecutor | None = None
+        if self.threads > 1:
+            self.pool = ThreadPoolExecutor(self.threads, "topics", number_thread)
 
     def __reduce__(self) -> tuple[type[Workers], tuple[int]]:
         """Create a pool of the same size in another process."""
@@ -106,11 +115,12 @@ class Workers:
         """Run many small items: each worker takes the next one until none is left."""
         items = iter(range(n))
 
-        def share(_: int) -> None:
+        def run_remaining(_: int) -> None:
+            """Run items that no other worker has taken, until none is left."""
             for i in items:
                 work(i)
 
-        self.run(share, min(self.threads, n))
+        self.run(run_remaining, min(self.threads, n))
 
     def close(self) -> None:
         """Stop the threads."""

@@ -273,7 +273,7 @@ class Chain(Engine):
                 "corpus has real-valued cells; train it with a message-passing engine such as "
                 "sparse-bp"
             )
-        if shape.seeds is not None and not shape.seeds.whole:
+        if shape.seeds is not None and not shape.seeds.are_integers:
             raise UsageError(
                 f"{self.name} counts whole tokens: --seed-words needs whole-number strengths"
             )

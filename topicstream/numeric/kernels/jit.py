@@ -1,12 +1,11 @@
-"""The configuration of numba, in this module alone.
+"""The decorator ``kernel``, the only way in which this package uses numba.
 
-``kernel``  strict IEEE arithmetic, releases the GIL.
-
-LLVM may then not reorder a sum, nor fuse a product with an addition, so the bits of a result do not
-depend on how many lanes the processor has or whether it has FMA. What should be fused says so, and
-long sums have lanes of their own (``simd.fma``, ``sums``). The same code is compiled for every
-caller with the same argument types, so a result does not depend on the number of threads either.
-Compiled kernels are kept under ``$NUMBA_CACHE_DIR``, or else in the user's cache folder.
+Kernels have strict IEEE arithmetic and release the GIL. LLVM may then not reorder a sum, nor fuse a
+product with an addition, so the bits of a result do not depend on how many lanes the processor has
+or if it has FMA. Code that needs a fused product calls ``simd.fma``, and long sums have lanes of
+their own (``sums``). The same code is compiled for every caller with the same argument types, so a
+result does not depend on the number of threads either. Compiled kernels are kept under
+``$NUMBA_CACHE_DIR``, or else in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import types
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,10 @@ _noted: set[str] = set()
 def notify_compiling(notify: Callable[[str], None] | None) -> None:
     """Call ``notify`` with one line before the process compiles its first kernel.
 
-    None: no longer.
+    Parameters
+    ----------
+    notify
+        The function, called once; None: nothing is called.
     """
     global _notify
     _notify = notify
@@ -61,12 +64,12 @@ def cache_folder() -> Path:
     return Path(base).absolute() / PACKAGE / "kernels"
 
 
-def content_of(thing: Any) -> str:
+def content_of(value: Any) -> str:
     """Describe everything that a kernel's compiled code depends on as text.
 
     Parameters
     ----------
-    thing
+    value
         A kernel, a function, an intrinsic, or a value that one of them refers to: a constant, a
         type, a module.
 
@@ -76,23 +79,23 @@ def content_of(thing: Any) -> str:
         For a function its name and a digest of its byte code, constants, and all that it refers to,
         kernels of other files included; for a value the value.
     """
-    function = getattr(thing, "py_func", None) or getattr(thing, "_defn", None) or thing
+    function = getattr(value, "py_func", None) or getattr(value, "_defn", None) or value
     if isinstance(function, types.FunctionType):
-        return content_of(sorted(getattr(thing, "targetoptions", {}).items())) + _digest(function)
-    if isinstance(thing, np.ndarray):
-        return f"{thing.dtype}{thing.shape}{thing.tobytes().hex()}"
-    if isinstance(thing, tuple | list):
-        return f"{type(thing).__qualname__}({','.join(map(content_of, thing))})"
-    if isinstance(thing, types.CodeType):
-        return _code(thing, {})
-    if isinstance(thing, frozenset | set):
-        return str(sorted(map(content_of, thing)))
-    if isinstance(thing, type | types.ModuleType):
-        return f"{thing.__name__}{getattr(thing, '_fields', '')}"
-    plain = isinstance(
-        thing, int | float | complex | str | bytes | np.generic | np.dtype | None | type(Ellipsis)
+        return content_of(sorted(getattr(value, "targetoptions", {}).items())) + _digest(function)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{value.tobytes().hex()}"
+    if isinstance(value, tuple | list):
+        return f"{type(value).__qualname__}({','.join(map(content_of, value))})"
+    if isinstance(value, types.CodeType):
+        return _code(value, {})
+    if isinstance(value, frozenset | set):
+        return str(sorted(map(content_of, value)))
+    if isinstance(value, type | types.ModuleType):
+        return f"{value.__name__}{getattr(value, '_fields', '')}"
+    is_plain = isinstance(
+        value, int | float | complex | str | bytes | np.generic | np.dtype | None | type(Ellipsis)
     )
-    return repr(thing) if plain else type(thing).__qualname__
+    return repr(value) if is_plain else type(value).__qualname__
 
 
 _ROOTS = {PACKAGE}
@@ -106,19 +109,13 @@ def _digest(function: types.FunctionType) -> str:
     A function of a package other than ours and its caller's counts by name.
     """
     if function not in _digests:
-        _digests[function] = name = (
-            f"{function.__module__}.{function.__qualname__}"  # also where it refers to itself
-        )
+        name = f"{function.__module__}.{function.__qualname__}"
+        _digests[function] = name  # a function that refers to itself finds its name
         if function.__module__.partition(".")[0] in _ROOTS:
-            cells = dict(
-                zip(
-                    function.__code__.co_freevars,
-                    (c.cell_contents for c in function.__closure__ or ()),
-                )
-            )
-            text = _code(function.__code__, {**function.__globals__, **cells}) + content_of(
-                function.__defaults__ or ()
-            )
+            captured = [cell.cell_contents for cell in function.__closure__ or ()]
+            cells = dict(zip(function.__code__.co_freevars, captured))
+            names = {**function.__globals__, **cells}
+            text = _code(function.__code__, names) + content_of(function.__defaults__ or ())
             _digests[function] = name + hashlib.sha256(text.encode()).hexdigest()
     return _digests[function]
 
@@ -131,23 +128,21 @@ def _code(code: types.CodeType, names: Mapping[str, Any]) -> str:
     ]
     for name in (*code.co_names, *code.co_freevars):
         if name in names:
-            parts.append(f"{name}={content_of(names[name])}")
-            if isinstance(names[name], types.ModuleType):  # what is taken from it
-                parts += [
-                    content_of(getattr(names[name], n))
-                    for n in code.co_names
-                    if hasattr(names[name], n)
-                ]
+            value = names[name]
+            parts.append(f"{name}={content_of(value)}")
+            if isinstance(value, types.ModuleType):  # the code may use its attributes
+                attributes = [n for n in code.co_names if hasattr(value, n)]
+                parts += [content_of(getattr(value, n)) for n in attributes]
     return "\n".join(parts)
 
 
 class KernelCache:
     """The compiled signatures of one kernel on disk, as numba's dispatchers expect.
 
-    numba's own cache notices changes only in the file that holds a kernel. Ours is keyed by the
+    numba's own cache notices changes only in the file that contains a kernel. Ours is keyed by the
     content of the kernel and of everything that it refers to (``content_of``), so an edit never
-    leaves stale code behind, and one elsewhere compiles nothing; and by nothing of where the files
-    lie: checkouts share it.
+    leaves stale code behind, and an edit elsewhere compiles nothing. The key has no paths, so
+    several checkouts share the cache.
     """
 
     def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
@@ -163,7 +158,7 @@ class KernelCache:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load a compiled signature, or None if it has to be compiled."""
         global compiled_kernels, _notify
-        # what compiled code calls; numba's types are loaded when a kernel is compiled
+        # compiled code calls numba's runtime, which only compiling would start otherwise
         rtsys.initialize(target_context)
         path = self._path(sig, target_context)
         try:
@@ -202,12 +197,10 @@ class KernelCache:
             beside = path.with_name(f"{secrets.token_hex(8)}.tmp")
             beside.write_bytes(_head(body) + body)
             os.replace(beside, path)
-            alike = sorted(
-                path.parent.glob(f"{path.name.rpartition('-')[0]}-*.nbc"),
-                key=lambda p: p.stat().st_mtime,
-            )
-            for old in alike[:-MOST_PER_KERNEL]:
-                old.unlink()
+            of_kernel = list(path.parent.glob(f"{path.name.rpartition('-')[0]}-*.nbc"))
+            of_kernel.sort(key=lambda file: file.stat().st_mtime)
+            for oldest in of_kernel[:-MOST_PER_KERNEL]:
+                oldest.unlink()
         except OSError as e:
             _note(
                 f"compiled kernels cannot be kept in {path.parent} ({e.strerror}), so every "
@@ -216,8 +209,10 @@ class KernelCache:
             )
 
     def _path(self, sig: Any, target_context: Any) -> Path:
+        """Return the file of a signature, named by a digest of all that its code depends on."""
         function = self._function
-        # of numba's own type, which no name leads to
+        # how intrinsics are lowered is registered with numba's types, where ``content_of`` does
+        # not get: their file counts as a whole
         lowering = zlib.crc32(Path(__file__).with_name("intrinsics.py").read_bytes())
         versions = (sys.version_info[:2], np.__version__, numba.__version__, lowering)
         about = (
@@ -234,26 +229,32 @@ class KernelCache:
 
 
 def _head(body: bytes) -> bytes:
+    """Return the first bytes of a file with this content."""
     return MAGIC + zlib.crc32(body).to_bytes(4, "little")
 
 
 def _note(text: str) -> None:
     """Print one line on stderr, once for its first words."""
-    if (kind := text[:12]) not in _noted:
-        _noted.add(kind)
+    first_words = text[:12]
+    if first_words not in _noted:
+        _noted.add(first_words)
         with suppress(OSError, ValueError, AttributeError):
             print(f"topics: note: {text}", file=sys.stderr, flush=True)
 
 
-def _compiled(function: Any, flags: dict[str, Any]) -> Any:
+def _compile(function: Any, flags: dict[str, Any]) -> Any:
+    """Make a dispatcher that compiles a function once for each signature, and caches on disk."""
     compiled: Any = numba.njit(**flags)(function)
     if hasattr(compiled, "py_func"):  # not under NUMBA_DISABLE_JIT
         compiled._cache = KernelCache(function, flags)
         resolve = compiled.get_call_template
-        # numba would compile a kernel that others call once for every number written in such a call
-        compiled.get_call_template = lambda args, kws: resolve(
-            [numba.types.unliteral(a) for a in args], kws
-        )
+
+        def resolve_types(args: Any, keywords: Any) -> Any:
+            """Resolve a call from another kernel, whose constants count by their type alone."""
+            # numba would compile the callee anew for each number that such calls contain
+            return resolve([numba.types.unliteral(arg) for arg in args], keywords)
+
+        compiled.get_call_template = resolve_types
     return compiled
 
 
@@ -261,9 +262,18 @@ _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
-    """Compile with strict floating point.
+    """Compile a function with strict floating point: ``@kernel`` or ``@kernel(inline="always")``.
 
-    ``@kernel`` or ``@kernel(inline="always")``.
+    Parameters
+    ----------
+    function
+        The function; None: a decorator is returned.
+    flags
+        Flags of ``numba.njit``.
     """
-    every = {**_COMMON, **flags}
-    return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)
+    all_flags = {**_COMMON, **flags}
+    compile_with_flags: Callable[..., Any] = partial(_compile, flags=all_flags)
+    if function is None:
+        return compile_with_flags
+    compiled: Callable[..., Any] = compile_with_flags(function)
+    return compiled

@@ -1,9 +1,8 @@
 """Counter-based random numbers, keyed by seed, pass and global document number.
 
-SplitMix64 (Steele, Lea & Flood 2014).
-
-A stream is one uint64 state; ``step`` advances it, ``bits`` mixes it. A document's draws depend on
-its key alone, never on the thread, the block or the neighbours.
+The generator is SplitMix64 (Steele, Lea & Flood 2014). A stream is one uint64 state: ``step``
+advances it, and ``bits`` turns it into a random number. A document's draws depend on its key alone,
+never on the thread, the block or other documents.
 """
 
 from __future__ import annotations

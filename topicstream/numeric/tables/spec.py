@@ -27,7 +27,8 @@ import numpy as np
 from topicstream.numeric.tables.storage import Storage
 
 LANES = 16
-SIGNIFICAND = 53  # bits of a float64
+SIGNIFICAND = 53
+"""Bits of the significand of a float64."""
 WORDS = "words"
 DOCUMENTS = "documents"
 
@@ -44,12 +45,8 @@ def quantum_of(bound: float) -> float:
     """Compute the quantum that makes float64 sums up to ``bound`` exact.
 
     It is the smallest power of two for which every sum of multiples up to ``bound`` in absolute
-    value is exact.
-
-    Every delta is rounded to it before it is added, so blocks may enter in any order, be merged
-    first on another thread or machine, and the bits of the sum stay the same (Demmel and Nguyen
-    2013, Fast Reproducible Floating-Point Summation, use the same device with several bins; the
-    reproducible histograms of XGBoost use one).
+    value is exact. Every delta is rounded to it before it is added. The bits of the sum then do not
+    depend on the order of the blocks, nor on sums that other threads or machines make first.
 
     Parameters
     ----------
@@ -61,6 +58,11 @@ def quantum_of(bound: float) -> float:
     -------
     float
         The quantum, 2^(ceil(log2 bound) - 53); 0.0 where ``bound`` is 0.
+
+    References
+    ----------
+    Demmel and Nguyen (2013), Fast Reproducible Floating-Point Summation, with several bins. The
+    reproducible histograms of XGBoost use one bin, as we do.
 
     Examples
     --------
@@ -129,7 +131,7 @@ class TableSpec:
     bound: float | None = None
 
     def takes_sample(self, number: int, passes: int) -> bool:
-        """Decide whether the state after a pass is added up in a run of so many passes."""
+        """Tell whether a run of so many passes adds up the state after a pass."""
         return self.samples_before(number + 1, passes) > self.samples_before(number, passes)
 
     def samples_before(self, number: int, passes: int) -> int:
@@ -162,7 +164,10 @@ class TableSpec:
     def n_rows(self, sizes: Mapping[str, int]) -> int:
         """Count the rows of the table.
 
-        sizes: number of ids of each axis.
+        Parameters
+        ----------
+        sizes
+            Number of ids of each axis.
         """
         return sizes[self.rows] if isinstance(self.rows, str) else int(self.rows)
 
@@ -174,12 +179,18 @@ class TableSpec:
 class Rows(NamedTuple):
     """Rows of a dense table: local row u is ``scale * base[index[u]]``.
 
-    base: [R, padded(columns)] C-contiguous, read-only; index: int64[U]. In RAM base is the whole
-    table, on disk a gathered copy with index 0..U-1: the same types, so the same compiled code.
-    scale is 1.0 but for BLEND tables.
-
-    Where the table has constants beside it (seed words), ``index`` leads to rows with them,
-    ``bare`` to the counts alone.
+    Attributes
+    ----------
+    base
+        [R, padded(columns)], C-contiguous, read-only. It is the whole table if that is in memory,
+        else a gathered copy. Both have the same types, so the same compiled code reads them.
+    index
+        int64[U], the row of ``base`` for each local row. If the table has constants (seed words),
+        they are added in these rows.
+    scale
+        1.0 except for BLEND tables.
+    bare
+        int64[U], rows of ``base`` without constants; None: the table has none.
     """
 
     base: np.ndarray
@@ -194,7 +205,7 @@ class Rows(NamedTuple):
 
     @property
     def at_once(self) -> int:
-        """Return the most rows that ``part`` gives at once: all."""
+        """Return the number of rows that ``part`` can return at once: all."""
         return len(self.index)
 
     def part(self, first: int, stop: int) -> Rows:
@@ -204,30 +215,31 @@ class Rows(NamedTuple):
 
     def portable(self) -> Rows:
         """Copy the rows into new arrays that can be sent to another process."""
-        rows = np.arange(len(self.index))
+        numbers = np.arange(len(self.index))
         if self.bare is None:
-            return Rows(self.base[self.index], rows, self.scale)
-        return Rows(self.base[np.append(self.index, self.bare)], rows, self.scale, len(rows) + rows)
+            return Rows(self.base[self.index], numbers, self.scale)
+        copied = self.base[np.append(self.index, self.bare)]
+        return Rows(copied, numbers, self.scale, len(numbers) + numbers)
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows of a packed table, copied by the engine to where it needs them.
+    """Rows of a packed table, which the engine copies to its own array.
 
-    The object holds no rows itself.
+    The object contains no rows itself.
 
     Attributes
     ----------
     length
-        int32[U], read-only: entries of local row u, each ``count << bits | topic``, descending in
-        count.
+        int32[U], read-only: number of entries of each local row. An entry is
+        ``count << bits | topic``; a row is descending in count.
     bits
         Bits of the topic in an entry.
     largest
         Upper bound of the counts in the table.
     copy
-        copy(first, stop, start int64[stop - first], arena uint32|uint64[...]) copies rows
-        first..stop-1 to the places ``start``. The arena's entries must fit ``largest``.
+        copy(first, stop, start, arena) copies rows first to stop - 1 to the positions ``start``,
+        int64[stop - first], of ``arena``, uint32 or uint64, whichever holds ``largest``.
     """
 
     length: np.ndarray
@@ -238,9 +250,8 @@ class PackedRows:
     def portable(self) -> PackedRows:
         """Copy the rows into new arrays that can be sent to another process."""
         ptr = np.append(0, np.cumsum(self.length, dtype=np.int64))
-        entries = np.zeros(
-            int(ptr[-1]), np.uint32 if self.largest >> (32 - self.bits) == 0 else np.uint64
-        )
+        fits_32_bits = self.largest >> (32 - self.bits) == 0
+        entries = np.zeros(int(ptr[-1]), np.uint32 if fits_32_bits else np.uint64)
         self.copy(0, len(self.length), ptr[:-1], entries)
         return PackedRows(
             self.length.copy(), self.bits, self.largest, partial(copy_tight, ptr, entries)
@@ -255,21 +266,30 @@ def copy_tight(
     start: np.ndarray,
     arena: np.ndarray,
 ) -> None:
-    """Copy tight rows as ``PackedRows.copy``: row u is entries[ptr[u]:ptr[u+1]]."""
-    for u, place in zip(range(first, stop), start.tolist()):
-        arena[place : place + ptr[u + 1] - ptr[u]] = entries[ptr[u] : ptr[u + 1]]
+    """Copy rows as ``PackedRows.copy`` does, where row u is entries[ptr[u] : ptr[u + 1]]."""
+    for u, position in zip(range(first, stop), start.tolist()):
+        row = entries[ptr[u] : ptr[u + 1]]
+        arena[position : position + len(row)] = row
 
 
 @dataclass
 class SparseDelta:
     """Changes of a table, grouped by local row.
 
-    Row u changes table[u, topic[j]] by value[j] for j in ptr[u] .. ptr[u+1]-1.
+    Row u changes table[u, topic[j]] by value[j] for j in ptr[u] .. ptr[u + 1] - 1. A topic may
+    occur more than once in a row.
 
-    ptr: int64[U+1]; topic: uint16 or int32[capacity]; value: float32[capacity] (int32 for integer
-    tables). A topic may occur more than once in a row. The engine sets all three, from
-    ``out.array`` or new arrays. They must not change until the round has ended, so declare them
-    with ``keep``.
+    The engine sets all three arrays, from ``out.array`` or new ones. They must not change until the
+    round has ended, so declare them with ``keep``.
+
+    Attributes
+    ----------
+    ptr
+        int64[U + 1].
+    topic
+        uint16 or int32[capacity].
+    value
+        float32[capacity], or int32 for integer tables.
     """
 
     ptr: np.ndarray
@@ -279,16 +299,18 @@ class SparseDelta:
 
 def bytes_of(shape: int | tuple[int, ...], dtype: Any) -> int:
     """Compute the bytes of an array of that shape and type."""
-    # NumPy's own product takes ten times as long, and a visit asks twenty times
-    return math.prod(map(int, shape if isinstance(shape, tuple) else (shape,))) * int(
-        np.dtype(dtype).itemsize
-    )
+    lengths = shape if isinstance(shape, tuple) else (shape,)
+    # np.prod takes ten times as long, and each visit calls this twenty times
+    return math.prod(map(int, lengths)) * int(np.dtype(dtype).itemsize)
 
 
 class Scratch:
     """Named arrays that grow and are reused, so visits allocate no rows.
 
-    folder: where mapped files for the arrays are made; None: they are in memory.
+    Parameters
+    ----------
+    folder
+        Folder of mapped files for the arrays; None: they are in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -302,7 +324,7 @@ class Scratch:
         """
         size = bytes_of(shape, dtype)
         if name not in self._storages or self._storages[name].array.nbytes < size:
-            # the smaller one is given back before the larger one is taken
+            # frees the smaller array before the larger one takes memory
             self._storages.pop(name, None)
             self._storages[name] = Storage((size,), np.uint8, self._folder)
         return np.ndarray(shape, dtype, self._storages[name].array)

@@ -1,9 +1,9 @@
 """Arrays of a run that may be bigger than RAM, in memory or mapped.
 
 A mapped array is read and written like any other. Its pages count as memory of the process until
-``release_pages`` returns them to the system, which keeps or writes them as it has room; so whoever
-works through a mapped array lets go of each part behind it, and the memory of the process is
-bounded by the parts in work.
+``release_pages`` returns them to the system, which keeps or writes them as it has room. Code that
+works through a mapped array releases each part when it is done with it, so the parts in work bound
+the memory of the process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import numpy as np
 
 from topicstream.base import system
 
-ALIGNMENT = 64  # bytes: a padded row is whole cache lines
-AROUND = 1 << 17  # bytes: the system maps some pages around the one that is read
+ALIGNMENT = 64
+"""Bytes: a padded row is whole cache lines."""
+AROUND = 1 << 17
+"""Bytes that are released together: the system maps some pages around the one that is read."""
 
 
 class Storage:
@@ -28,17 +30,22 @@ class Storage:
     Parameters
     ----------
     shape, dtype
-        Of ``array``.
+        Shape and type of the array.
     folder
-        Where the scratch file is made, which has no name and goes with the process; None: in
-        memory.
+        Folder of the scratch file, which has no name and ends with the process; None: the array is
+        in memory.
 
-    ``mapped`` says whether the array lies in a file.
+    Attributes
+    ----------
+    array
+        The array.
+    mapped
+        True if it lies in a file.
 
     Raises
     ------
     OSError
-        Where the disk has no room for the file, which takes its full size at once.
+        If the disk has no room for the file, which takes its full size at once.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: object, folder: Path | None = None) -> None:
@@ -61,9 +68,9 @@ class Storage:
         self.array: np.ndarray = typed.reshape(shape)
 
     def release_pages(self, first: int = 0, stop: int | None = None) -> None:
-        """Return the pages of mapped rows to the system, preserving their values.
+        """Return the pages of rows ``first`` to ``stop - 1`` to the system, if they are mapped.
 
-        The rows are ``first`` to ``stop - 1``.
+        The rows keep their values.
         """
         if self._map is None or self._file is None or not self._size:
             return

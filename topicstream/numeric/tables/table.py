@@ -50,12 +50,14 @@ class Sizes(NamedTuple):
 class Merging(NamedTuple):
     """Bytes of the sums of deltas that merge as blocks end.
 
+    Attributes
+    ----------
     fixed
-        Whatever there is to sum.
+        Bytes that do not depend on the rows.
     sums
-        At most, of all rows.
+        Bytes of the sums of all rows, at most.
     range
-        What a worker holds beside them while it writes or reads those of a range of rows.
+        Bytes of a worker beside them, while it writes or reads the sums of a range of rows.
     """
 
     fixed: int = 0
@@ -66,6 +68,8 @@ class Merging(NamedTuple):
 class Footprint(NamedTuple):
     """Bytes of a table, by purpose.
 
+    Attributes
+    ----------
     rows
         All rows, in memory or in a file.
     fixed
@@ -93,25 +97,33 @@ class Table(abc.ABC):
 
     Arithmetic and bits are the same in both places.
 
-    totals     float64[padded(columns)], column sums (of ``scale`` times the rows)
-    scale      what the stored rows are to be multiplied by: 1.0 but for BLEND tables, which shrink
-               lazily
-    worst      float64[3], what ``finish_pass`` returns, since the last one
-    constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums
-               (numeric/kernels/constants.py); nothing else sees them
-
-    array      the rows where they are one array in memory, else None
-
-    slower_on_disk   seconds of a pass with rows in a file, beside one with rows in memory, roughly
-
     Parameters
     ----------
+    spec
+        The engine's declaration of the table.
+    rows, columns
+        Shape of the table.
     mass
-        float64[rows], what each row sums to where the spec has a mass by row; None elsewhere.
+        float64[rows], the sum of each row, if ``spec.mass`` is ``row``.
     folder
-        Where files for the rows are made; None: they are in memory.
+        Folder of files for the rows; None: they are in memory.
     run_all
         Runs the work on ranges of rows, perhaps on several threads.
+    constants
+        Constants that ``gather`` adds to rows, and ``seen_totals`` to their sums.
+
+    Attributes
+    ----------
+    totals
+        float64[padded(columns)], column sums of ``scale`` times the rows, without constants.
+    scale
+        Factor of the stored rows, 1.0 except for BLEND tables, which shrink by it alone.
+    worst
+        float64[3], what the next ``finish_pass`` returns.
+    array
+        The rows, if they are one array in memory, or None.
+    slower_on_disk
+        Time of a pass with rows in a file, as a multiple of one with rows in memory, roughly.
     """
 
     slower_on_disk: ClassVar[float] = 4.0
@@ -144,7 +156,7 @@ class Table(abc.ABC):
         self.worst = np.zeros(3)
         self.scale = 1.0
 
-    # -- rows out
+    # -- reading rows
     # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Any:
@@ -154,10 +166,12 @@ class Table(abc.ABC):
         ----------
         ids
             int32[U], ascending.
+        scratch
+            Arrays for rows that have to be copied.
 
         Returns
         -------
-        ``Rows`` or ``PackedRows``.
+        Rows or PackedRows
         """
 
     @abc.abstractmethod
@@ -190,27 +204,43 @@ class Table(abc.ABC):
         """
         return self.totals
 
-    # -- deltas in
+    # -- applying deltas
     # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
         """Create the collector for the deltas of a round.
 
-        Each delta has at most ``most_rows`` rows. ``tokens`` is the size of the corpus, which
-        bounds their sum.
+        Parameters
+        ----------
+        space
+            Memory that the collector may use.
+        most_rows
+            Rows of a delta, at most.
+        tokens
+            Tokens of the corpus, which bound the sum of the deltas.
         """
 
     @abc.abstractmethod
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
         """Add ``factor`` times the sum of a round's deltas, then clear them.
 
-        ``hold``: scale the touched rows to their mass, where they have one.
+        Parameters
+        ----------
+        deltas
+            The round.
+        factor
+            The factor.
+        hold
+            Scale the changed rows to their mass, if they have one.
         """
 
     def new_sums(self, tokens: float) -> PackedSums | None:
         """Create the collector for sums of a round's deltas, one from each process.
 
-        None: processes send each other the deltas themselves.
+        Returns
+        -------
+        PackedSums or None
+            None if processes send each other the deltas themselves.
         """
         return None
 
@@ -221,8 +251,17 @@ class Table(abc.ABC):
     def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
         """Select the rows of a block's delta that one member adds up.
 
-        They are slices of the places among the delta's ids. A table without owners returns all of
-        them.
+        Parameters
+        ----------
+        ids
+            Ids of the delta's rows.
+        owner, members
+            Number of the member, and of all members.
+
+        Returns
+        -------
+        list of slice
+            Slices of the delta's rows: all of them if rows have no owners.
         """
         return [slice(0, len(ids))]
 
@@ -231,9 +270,18 @@ class Table(abc.ABC):
     ) -> Entered | None:
         """Apply the part of a round that one member owns.
 
+        Parameters
+        ----------
+        deltas, factor, hold
+            As of ``apply``.
+        owner, members
+            Number of the member, and of all members.
+
         Returns
         -------
-        The changes, which all members pass to ``take_owned``; None if that was everything.
+        Entered or None
+            The changes, which all members pass to ``take_owned``; None if rows have no owners, and
+            all of the round was applied.
         """
         self.apply(deltas, factor, hold)
         return None
@@ -241,7 +289,12 @@ class Table(abc.ABC):
     def take_owned(self, entered: Sequence[Entered], own: int) -> None:
         """Apply the changes that all members have made to their rows.
 
-        ``own`` is the number of the calling member, whose changes are in place already.
+        Parameters
+        ----------
+        entered
+            Results of ``add_owned`` of all members.
+        own
+            Number of the calling member, whose changes are in place already.
         """
         raise TopicsError(f"a {self.spec.layout} table has no owners of rows")
 
@@ -255,8 +308,9 @@ class Table(abc.ABC):
 
         Returns
         -------
-        ``worst`` float64[3] since the last call: largest correction of a row's mass, most negative
-        entry as a share of it, whether NaN or inf occurred.
+        ndarray
+            float64[3], the worst since the last call: largest correction of a row's mass, most
+            negative entry as a share of it, 1 if NaN or inf occurred.
         """
 
     def summary(self) -> dict[str, np.ndarray]:
@@ -273,9 +327,9 @@ class Table(abc.ABC):
         raise TopicsError(f"a {self.spec.layout} table takes no samples")
 
     def drop_samples(self) -> None:  # noqa: B027
-        """Forget the samples taken, so that the present rows stand for themselves."""
+        """Forget the samples, so that ``pieces`` and ``dense`` show the present rows."""
 
-    # -- whole
+    # -- writing all rows
     # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
@@ -306,7 +360,7 @@ class Table(abc.ABC):
         Raises
         ------
         StoreError
-            The file belongs to another table.
+            If the file belongs to another table.
         """
 
     @abc.abstractmethod
