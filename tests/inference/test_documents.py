@@ -42,9 +42,9 @@ def test_counts_are_scaled_to_a_length_document_by_document(length, root, expect
 def test_words_that_do_not_count_are_unknown():
     docs = documents()
     known = np.ones(10, bool)
-    assert docs.only_words(known) is docs
+    assert docs.keep_words(known) is docs
     known[4] = False
-    fewer = docs.only_words(known)
+    fewer = docs.keep_words(known)
     assert fewer.indptr.tolist() == [0, 1, 1, 1, 1] and fewer.words.tolist() == [9]
     assert fewer.counts.tolist() == [12] and fewer.tokens.tolist() == [17, 9, 0, 3]
     assert fewer.unknown.tolist() == [5, 9, 0, 3]

@@ -27,7 +27,7 @@ from topicstream.inference.output import (
     Lists,
     answer_batch,
     answer_schema,
-    keep,
+    select_topics,
 )
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.topic_model import TopicModel
@@ -319,7 +319,7 @@ def test_shares_as_text_read_back_as_the_same_numbers(values):
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), min_size=1, max_size=5))
 def test_any_id_survives_the_text(names):
-    lists = keep(np.full((len(names), 2), 0.5, np.float32))
+    lists = select_topics(np.full((len(names), 2), 0.5, np.float32))
     flags = np.arange(len(names)).astype(np.uint8) % 3
     facts = [pa.array(np.full(len(names), 7.0)), pa.array(np.full(len(names), 0.25))]
     facts.append(pa.array([(None, "empty", "unknown")[f] for f in flags], pa.string()))
@@ -344,7 +344,7 @@ def test_any_id_survives_the_text(names):
 @given(st.integers(1, 9), st.sampled_from([None, 0.0, 0.05, 0.3]), st.integers(0, 2**32 - 1))
 def test_keep_is_a_stable_sort(top, least, seed):
     shares = np.random.default_rng(seed).integers(0, 5, (4, 6)).astype(np.float32) / 10
-    found = keep(shares, top, least)
+    found = select_topics(shares, top, least)
     for d, row in enumerate(shares):
         order = [
             k

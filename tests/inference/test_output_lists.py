@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from topicstream.inference.output import keep
+from topicstream.inference.output import select_topics
 
 SHARES = np.array([[0.25, 0.5, 0.25], [0.1, 0.2, 0.7], [0.0, 0.0, 1.0]], np.float32)
 
 
 def lists_of(**given):
     """(topic, share) of each document."""
-    found = keep(SHARES, **given)
+    found = select_topics(SHARES, **given)
     pairs = list(zip(found.topics.tolist(), found.shares.tolist(), strict=True))
     return [pairs[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
 
 
 def test_all_topics_are_listed_by_number():
-    found = keep(SHARES)
+    found = select_topics(SHARES)
     assert found.offsets.tolist() == [0, 3, 6, 9] and found.topics.tolist() == [0, 1, 2] * 3
     assert found.shares.tolist() == SHARES.ravel().tolist()
 

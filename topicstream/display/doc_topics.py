@@ -147,7 +147,7 @@ class ThetaView(ModelView, heeds=("with_columns",)):
             inputs=[store.path],
             wide=self.wide,
         ) as file:
-            for encoded in run.encoded(lambda answers: file.encode(self._rows(answers, schema))):
+            for encoded in run.encode_all(lambda answers: file.encode(self._rows(answers, schema))):
                 file.write(encoded)
         return {
             "theta": self.theta,

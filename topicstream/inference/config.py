@@ -19,7 +19,9 @@ from topicstream.ingestion.options import ReadOptions
 from topicstream.model.topic_model import TopicModel
 
 PARTS = ("train", "heldout")
+"""Parts of a store."""
 SAMPLED = ("sample", "rest")
+"""Training documents that a model of ``--sample`` learned from, and the others."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,8 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     documents: Any = option(
         MISSING,
         "a Corpus or the Path of one; a Path or a list of Paths: raw documents of any format "
-        "that ingest reads "
-        '(Path("-"): standard input); or documents in memory, as ingest takes them. A str is a '
-        "document, never a path",
+        'that ingest reads (Path("-"): standard input); or documents in memory, as ingest takes '
+        "them. A str is a document, never a path",
         cli=False,
     )
     _: KW_ONLY
@@ -67,8 +68,7 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     parts: str | Sequence[str] = option(
         "all",
         "Which documents of a corpus store; for a model of `train --sample` also the training "
-        "documents that "
-        "it learned from (sample) or the others (rest).",
+        "documents that it learned from (sample) or the others (rest).",
         choices=("all", *PARTS, *SAMPLED),
         flags=("--part",),
         show=True,
@@ -108,7 +108,7 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     vocabulary: Any = option(None, "of a matrix: its words, or a dict word -> column", cli=False)
     ids: Any = option(None, "of a matrix: the ids of its documents", cli=False)
 
-    def of_parts(self) -> tuple[str, ...]:
-        """Return the names of the store's parts to answer for."""
+    def selected_parts(self) -> tuple[str, ...]:
+        """Return the names of the store's parts whose documents are answered."""
         parts = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)
         return PARTS if "all" in parts else parts

@@ -1,6 +1,6 @@
-"""The answers of one inference, block by block, and what was answered so far.
+"""The answers of an inference: ``topicstream.infer``.
 
-``topicstream.infer``: topics of new documents, streamed; on a Dask cluster, workers answer
+Documents are answered block by block, and answers are streamed. On a Dask cluster, workers answer
 batches of a store's documents into files, which are joined in input order.
 """
 
@@ -39,9 +39,9 @@ from topicstream.inference.output import (
     answer_batch,
     answer_schema,
     check_answers,
-    facts_of,
-    keep,
+    document_facts,
     open_answers,
+    select_topics,
 )
 from topicstream.inference.source import TEXT, TEXTS, StoredDocuments, open_source
 from topicstream.model.edits import view_of
@@ -52,7 +52,7 @@ from topicstream.numeric.parallel import in_order
 if TYPE_CHECKING:
     from topicstream.inference.priors import CovariateReader
 
-NAMES = "names"
+NAMES = "names"  # column of the names of labels
 
 
 def _covariate_reader(model: TopicModel, columns: list[str]) -> CovariateReader:
@@ -64,7 +64,17 @@ def _covariate_reader(model: TopicModel, columns: list[str]) -> CovariateReader:
 
 @dataclass
 class Tally:
-    """Counts of the documents answered so far."""
+    """Counts of the documents answered so far.
+
+    Attributes
+    ----------
+    documents
+        Number of documents.
+    empty, unknown
+        Documents without a token, and with tokens but no word that the model knows.
+    tokens, oov_tokens
+        Tokens, and those of words that the model does not know.
+    """
 
     documents: int = 0
     empty: int = 0
@@ -87,7 +97,7 @@ class Tally:
         self.oov_tokens += float(docs.unknown.sum())
 
     def join(self, other: Tally) -> None:
-        """Count what another tally has counted."""
+        """Add the counts of another tally."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
@@ -99,14 +109,24 @@ def possible_words(model: TopicModel) -> np.ndarray | None:
     """
     if model.beta > 0 or model.manifest.width:
         return None
-    known = np.concatenate([(rows > 0).any(axis=1) for _, rows in model.spans()])
-    return None if known.all() else known
+    possible = np.concatenate([(rows > 0).any(axis=1) for _, rows in model.spans()])
+    return None if possible.all() else possible
 
 
 class Answers:
     """An inference: a model, its method and the source of the documents.
 
-    ``schema`` is the schema of the answers.
+    Parameters
+    ----------
+    config
+        All settings. Everything that can be refused is refused here.
+
+    Attributes
+    ----------
+    schema
+        Schema of the answers.
+    tally
+        Counts of the documents answered so far.
     """
 
     def __init__(self, config: InferConfig) -> None:
@@ -117,12 +137,10 @@ class Answers:
         self.config = config
         notify_compiling(self.progress.say)
         # a caller's own model stays where the caller has it
-        own = not isinstance(config.model, TopicModel)
-        model = (
-            config.model
-            if isinstance(config.model, TopicModel)
-            else TopicModel.open(config.model, -1, dense=True)
-        )
+        if isinstance(config.model, TopicModel):
+            model = config.model
+        else:
+            model = TopicModel.open(config.model, -1, dense=True)
         self.model = model
         name = method_of(model, config.method)
         method = find_method(name)
@@ -131,7 +149,7 @@ class Answers:
             model,
             config.memory,
             threads,
-            owned=own,
+            owned=model is not config.model,
             tables=method.tables,
             table_bytes=method.table_bytes(model),
         )
@@ -145,23 +163,31 @@ class Answers:
                 f"answers"
             )
         columns = dict.fromkeys([*listed_names(config.with_columns), *self.method.columns])
-        wanted = self._covariate_columns()
+        of_formula = self._covariate_columns()
         self.source = open_source(
-            replace(config, with_columns=list(columns)), model, self.plan, wanted
+            replace(config, with_columns=list(columns)), model, self.plan, of_formula
         )
-        self.covariates = _covariate_reader(model, list(self.source.columns)) if wanted else None
+        self.covariates = None
+        if of_formula:
+            self.covariates = _covariate_reader(model, list(self.source.columns))
         self.view = None if self.method.dense else view_of(model, edits=config.edits)
-        shown = {name: kind for name, kind in self.source.columns.items() if name in columns}
-        self._shown = list(shown)
+        written = {name: kind for name, kind in self.source.columns.items() if name in columns}
+        self._written_columns = list(written)
         self._labels = None
-        named = self.view is not None and config.edits and bool(model.manifest.label_docs)
-        if named and self.view is not None and NAMES not in shown:
+        if self._has_names() and NAMES not in written:
+            assert self.view is not None
             names = [self.view.label_of(k) for k in range(max(self.view.ids) + 1)]
-            shown = {NAMES: TEXTS, **shown}
+            written = {NAMES: TEXTS, **written}
             self._labels = pa.array(names, TEXT)
         facts = not self.method.dense
         integer_ids = self.source.integer_ids
-        self.schema = answer_schema(shown, facts=facts, integer_ids=integer_ids)
+        self.schema = answer_schema(written, facts=facts, integer_ids=integer_ids)
+
+    def _has_names(self) -> bool:
+        """Tell whether answers have the names of labels."""
+        if self.view is None or not self.config.edits:
+            return False
+        return bool(self.model.manifest.label_docs)
 
     def _covariate_columns(self) -> list[str]:
         """Return the columns that the documents' priors depend on, none where they are not used."""
@@ -184,63 +210,62 @@ class Answers:
             )
         return columns
 
-    def encoded(self, encode: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
-        """Encode the answers of every block, in input order.
+    def encode_all(self, encode: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
+        """Yield the encoded answers of every block, in input order.
 
         ``encode`` may run in any thread.
         """
 
-        def answer(documents: Documents) -> tuple[Any, Documents]:
-            return encode(self._answer(documents)), documents
+        def answer(block: Documents) -> tuple[Any, Documents]:
+            return encode(self._answer(block)), block
 
-        gathered = self.source.documents()
+        documents = self.source.documents()
         possible = possible_words(self.model)
         if possible is not None and not self.method.dense:
-            gathered = (block.only_words(possible) for block in gathered)
-        blocks = iter(self.method.gather(gathered))
-        # following, every answer must be out before the next line is waited for: no thread, nothing
-        # held back
-        results = (
-            map(answer, blocks)
-            if self.config.follow
-            else in_order(answer, blocks, self.plan.threads)
-        )
-        for encoded, documents in results:
+            documents = (block.keep_words(possible) for block in documents)
+        blocks = iter(self.method.gather(documents))
+        results: Iterator[tuple[Any, Documents]]
+        if self.config.follow:
+            # an answer must be out before the next line is waited for, so no thread reads ahead
+            results = map(answer, blocks)
+        else:
+            results = in_order(answer, blocks, self.plan.threads)
+        for encoded, block in results:
             yield encoded
-            self.tally.add(documents)
+            self.tally.add(block)
             self.progress.step(
                 "topics of documents", self.tally.documents, self.source.total or None, "documents"
             )
-        for line in [] if self.covariates is None else self.covariates.lines():
-            self.progress.say(f"covariates: {line}")
+        if self.covariates is not None:
+            for line in self.covariates.lines():
+                self.progress.say(f"covariates: {line}")
         self.warn_of_short_documents()
 
     def _answer(self, docs: Documents) -> pa.RecordBatch:
+        """Find the topics of a block, as the model's edits show them."""
         if self.covariates is not None:
             docs = self.covariates.add_priors(docs)
         shares = self.method.shares(docs)
-        view = self.view
-        lists = keep(
-            shares if view is None else view.shares(shares), self.config.top, self.config.min_prob
-        )
-        if view is not None:
-            lists = Lists(lists.offsets, view.numbers[lists.topics], lists.shares)
-        beside = [] if self.method.dense else facts_of(docs)
+        if self.view is not None:
+            shares = self.view.shares(shares)
+        lists = select_topics(shares, self.config.top, self.config.min_prob)
+        if self.view is not None:
+            lists = Lists(lists.offsets, self.view.numbers[lists.topics], lists.shares)
+        beside = [] if self.method.dense else document_facts(docs)
         if self._labels is not None:
             offsets = pa.array(lists.offsets.astype(np.int32))
-            beside.append(
-                pa.ListArray.from_arrays(offsets, self._labels.take(pa.array(lists.topics)))
-            )
-        beside += [docs.columns[name] for name in self._shown]
+            names = self._labels.take(pa.array(lists.topics))
+            beside.append(pa.ListArray.from_arrays(offsets, names))
+        beside += [docs.columns[name] for name in self._written_columns]
         return answer_batch(self.schema, typed_ids(docs.ids, docs.integer_ids), lists, beside)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield every answer, as record batches."""
-        return self.encoded(AnswerTable(self.schema).encode)
+        return self.encode_all(AnswerTable(self.schema).encode)
 
     def write(self, format: AnswerFormat, flush: Callable[[], None] | None = None) -> None:
         """Write every answer in a format."""
-        for encoded in self.encoded(format.encode):
+        for encoded in self.encode_all(format.encode):
             format.write(encoded)
             if flush is not None:
                 flush()
@@ -257,13 +282,12 @@ class Answers:
         notify_compiling(None)
         seconds = time.perf_counter() - begin
         tally = self.tally
+        oov_rate = None
+        if not self.method.dense:
+            oov_rate = tally.oov_tokens / tally.tokens if tally.tokens else 0.0
         return {
             **asdict(tally),
-            "oov_rate": None
-            if self.method.dense
-            else tally.oov_tokens / tally.tokens
-            if tally.tokens
-            else 0.0,
+            "oov_rate": oov_rate,
             "rejected": self.source.rejected,
             "seconds": seconds,
             "documents_per_second": tally.documents / seconds,
@@ -297,13 +321,13 @@ def infer(config: InferConfig) -> Any:
     Raises
     ------
     InputError
-        For documents that cannot be read.
+        The documents cannot be read.
     StoreError
-        For a missing or damaged model.
+        The model is missing or damaged.
     DoesNotFit
-        Where the memory limit is too small.
+        The memory limit is too small.
     TopicsError
-        Where ``out`` exists, without ``force``.
+        ``out`` exists, and ``force`` is not set.
 
     Examples
     --------
@@ -316,13 +340,11 @@ def infer(config: InferConfig) -> Any:
     begin = time.perf_counter()
     out = config.out
     path = Path(out) if isinstance(out, str | Path) else None
-    documents = (
-        config.documents if isinstance(config.documents, list | tuple) else [config.documents]
-    )
-    inputs: list[object] = [
-        config.model,
-        *(d for d in documents if isinstance(d, Path | Corpus) and d != Path("-")),
-    ]
+    documents = config.documents
+    if not isinstance(documents, list | tuple):
+        documents = [documents]
+    stored = [d for d in documents if isinstance(d, Path | Corpus) and d != Path("-")]
+    inputs: list[object] = [config.model, *stored]
     if path is not None:
         check_answers(path, "--out", inputs, force=config.force)
         if config.follow:
@@ -360,12 +382,14 @@ def answers(config: InferConfig) -> Iterator[pa.RecordBatch]:
 
 
 def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> dict[str, Json]:
-    """``infer`` with ``scheduler``: the same file as one machine writes, and the summary.
+    """Answer documents on the workers of a scheduler, and return the summary.
+
+    The file is the same as one machine writes.
 
     Raises
     ------
     UsageError
-        For documents that are not those of one stored corpus, a model in memory, or a method that
+        The documents are not those of one stored corpus, the model is in memory, or the method
         needs all documents.
     """
     begin = time.perf_counter()
@@ -392,10 +416,10 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> di
         open_answers(out, run.schema, option="--out", force=config.force, inputs=inputs) as file,
         tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".topics-infer-") as folder,
     ):
-        for answered, tally in _parts(run, cluster, batches, Path(folder)):
-            with pa.ipc.open_file(answered) as reader:
-                batches_of_part = (reader.get_batch(i) for i in range(reader.num_record_batches))
-                for encoded in in_order(file.encode, batches_of_part, run.plan.threads):
+        for answer_file, tally in _answer_in_parts(run, cluster, batches, Path(folder)):
+            with pa.ipc.open_file(answer_file) as reader:
+                answers_read = (reader.get_batch(i) for i in range(reader.num_record_batches))
+                for encoded in in_order(file.encode, answers_read, run.plan.threads):
                     file.write(encoded)
             run.tally.join(tally)
             run.progress.step(
@@ -405,9 +429,10 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> di
     return run.summary(begin)
 
 
-def _parts(
+def _answer_in_parts(
     run: Answers, cluster: Cluster, batches: int, folder: Path
 ) -> Iterator[tuple[Path, Tally]]:
+    """Yield the file and the counts of each task of the cluster, in input order."""
     config = run.config
     model = Path(config.model).absolute()  # type: ignore[arg-type]
     store = run.source.corpus.full_corpus.path.absolute()  # type: ignore[attr-defined]
@@ -420,15 +445,19 @@ def _parts(
         mem_limit=cluster.memory(config.memory),
     )
     return cluster.map(
-        partial(_answer, config=worker_config, folder=folder),
+        partial(_answer_batches, config=worker_config, folder=folder),
         cluster.task_ranges([1] * batches, BATCHES_OF_TASK),
     )
 
 
-def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> tuple[Path, Tally]:
-    """Answer batches of documents into an Arrow file on a worker.
+def _answer_batches(
+    batches: tuple[int, int], config: InferConfig, folder: Path
+) -> tuple[Path, Tally]:
+    """Answer a range of batches into an Arrow file, on a worker.
 
-    Returns the file and the counts of the answers.
+    Returns
+    -------
+    The file and the counts of the answers.
     """
     run = Answers(replace(config, threads=threads_of_worker(config.threads)))
     assert isinstance(run.source, StoredDocuments)

@@ -11,15 +11,16 @@ from topicstream.base.memory import MemoryLimit, MemoryPlan, Room, plan_memory
 from topicstream.corpus.vocabulary import BYTES_PER_WORD
 from topicstream.model.topic_model import TopicModel
 
-A_THREAD = 12 << 20
-"""Bytes of a thread: its stack, and the piece of the input that it reads."""
-A_SHARE = 60
-"""Bytes of one share of a document in work: float32, the lists, its text as JSON, and what waits to
-be written.
-"""
-A_CELL = 40
+BYTES_PER_THREAD = 12 << 20
+"""A thread's stack, and the piece of the input that it reads."""
+BYTES_PER_SHARE = 60
+"""A share of a document in work: float32, the lists, its text as JSON, and what waits to be
+written."""
+BYTES_PER_CELL = 40
+"""A cell of a document in work."""
 BLOCK_DOCS = 1 << 11
 BLOCK_CELLS = 1 << 17
+"""Most documents and cells of a block."""
 LEAST_DOCS = 1 << 5
 BLOCKS = [BLOCK_DOCS >> i for i in range(7)]
 """Documents of a block, from the most to the fewest."""
@@ -46,12 +47,12 @@ class InferencePlan:
 
     @property
     def threads(self) -> int:
-        """Threads that answer at once."""
+        """Return the number of threads that answer at once."""
         return self.memory.workers
 
     @property
     def room(self) -> Room:
-        """The memory left for one document, or for documents that are held together."""
+        """Return the memory left for one document, or for documents that are held together."""
         return Room(self.memory.limit, self.memory.free, share=0.5)
 
 
@@ -61,7 +62,8 @@ def thread_bytes(topics: int, docs: int, gathered: int) -> int:
     ``gathered`` is the number of topic rows fetched for a cell.
     """
     cells = docs * (BLOCK_CELLS // BLOCK_DOCS)
-    return A_THREAD + A_SHARE * topics * docs + cells * (A_CELL + 4 * topics * gathered)
+    of_cells = cells * (BYTES_PER_CELL + 4 * topics * gathered)
+    return BYTES_PER_THREAD + BYTES_PER_SHARE * topics * docs + of_cells
 
 
 def plan_inference(
@@ -84,9 +86,9 @@ def plan_inference(
     limit
         Memory of the whole process.
     threads
-        Threads wanted.
+        Most threads.
     owned
-        True if the model may be loaded: it is not the caller's.
+        Whether the model may be loaded. A caller's own model stays as it is.
     tables
         Number of tables of the topics' size that rows are gathered from.
     table_bytes
@@ -95,7 +97,7 @@ def plan_inference(
     Raises
     ------
     DoesNotFit
-        If one thread with the smallest blocks does not fit.
+        One thread with the smallest blocks does not fit.
     """
     topics = model.n_topics
     words = {"words": BYTES_PER_WORD * model.n_words}
@@ -103,17 +105,19 @@ def plan_inference(
     in_memory = model.phi is not None
 
     def plan(load: bool, docs: int) -> InferencePlan:
+        """Plan with the table in memory or on disk, and so many documents a block."""
         cells = docs * (BLOCK_CELLS // BLOCK_DOCS)
         resident = {"topics": table} if load or in_memory else {}
-        each = {"threads": thread_bytes(topics, docs, 0 if load or in_memory else tables)}
+        gathered = 0 if load or in_memory else tables
+        per_thread = {"threads": thread_bytes(topics, docs, gathered)}
         task = f"inference with {model.path or 'this model'}"
-        return InferencePlan(
-            plan_memory(task, limit, threads, {**words, **resident}, each), load, docs, cells
-        )
+        memory = plan_memory(task, limit, threads, {**words, **resident}, per_thread)
+        return InferencePlan(memory, load, docs, cells)
 
-    loads = (True, False) if owned and not in_memory and 2 * table <= limit.bytes else (False,)
-    for load, docs in product(loads, BLOCKS):
+    may_load = owned and not in_memory and 2 * table <= limit.bytes
+    for load, docs in product((True, False) if may_load else (False,), BLOCKS):
         with suppress(DoesNotFit):
-            if (planned := plan(load, docs)).threads == threads:
-                return planned
+            candidate = plan(load, docs)
+            if candidate.threads == threads:
+                return candidate
     return plan(False, LEAST_DOCS)

@@ -16,10 +16,16 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.local_step import inverse_norms, padded_floats
 
 LANES = 16
+"""Rows are padded to a multiple of so many numbers."""
 
 
 class TopicRows:
     """A model as the kernels take it.
+
+    Parameters
+    ----------
+    model
+        An open model, in memory or on disk.
 
     Attributes
     ----------
@@ -43,10 +49,12 @@ class TopicRows:
         self.inverse = inverse_norms(model.totals, model.n_words, model.beta, width)
 
     def gather(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row of each cell, int64[nnz], and the table of rows, float32[R, K].
+        """Gather the topic rows of documents' words.
 
-        The table is the model's own if it is in memory, else the rows of these documents' words,
-        with the same values.
+        Returns
+        -------
+        The row of each cell, int64[nnz], and the table of rows, float32[R, K]: the model's own if
+        it is in memory, else the rows of these words.
         """
         if self.model.phi is not None:
             return docs.words, self.model.phi
@@ -59,20 +67,27 @@ class TopicRows:
         Documents are unchanged if the model weighs no cells.
         """
         weights = self.model.weights
-        return (
-            docs
-            if weights is None
-            else replace(docs, counts=weights.weigh_cells(docs.indptr, docs.words, docs.counts))
-        )
+        if weights is None:
+            return docs
+        return replace(docs, counts=weights.weigh_cells(docs.indptr, docs.words, docs.counts))
 
 
 @dataclass(frozen=True)
 class NoOptions:
-    """A method without options of its own."""
+    """Options of a method that has none."""
 
 
 class Method(ABC):
-    """A way to find the topics of documents. Several threads may call ``shares`` at once.
+    """A way to find the topics of documents.
+
+    Several threads may call ``shares`` at once.
+
+    Parameters
+    ----------
+    rows
+        The model.
+    options
+        Fields of ``Options``.
 
     Attributes
     ----------
@@ -133,7 +148,19 @@ class Method(ABC):
         self.options = self.Options(**options)
 
     def warn_of_length(self, known_words: float, documents: int) -> list[str]:
-        """Warn of documents that are too short, by their known words in all: a line, or none."""
+        """Warn of documents that are too short for the method.
+
+        Parameters
+        ----------
+        known_words
+            Tokens of all documents that the model knows.
+        documents
+            Number of documents.
+
+        Returns
+        -------
+        A line, or none.
+        """
         if not self.poor_on_short or not 0 < known_words < SHORT_TEXT * documents:
             return []
         return [
@@ -174,20 +201,34 @@ class Method(ABC):
         return blocks
 
     def hold(
-        self, blocks: Iterable[Documents], each: Callable[[Documents], int], fixed: int = 0
+        self,
+        blocks: Iterable[Documents],
+        block_bytes: Callable[[Documents], int],
+        fixed: int = 0,
     ) -> list[Documents]:
         """Read all blocks into memory.
 
-        Raises DoesNotFit, after counting all, if ``fixed`` and ``each`` of theirs exceed the room.
+        Parameters
+        ----------
+        block_bytes
+            A function that counts the bytes that a block takes.
+        fixed
+            Bytes that the method takes beside the blocks.
+
+        Raises
+        ------
+        DoesNotFit
+            They exceed the room. All are counted first, so that the message says how much it is.
         """
-        blocks_held: list[Documents] = []
+        total = fixed
+        in_memory: list[Documents] = []
         for block in blocks:
-            fixed += each(block)
-            if fixed <= self.room.free:
-                blocks_held.append(block)
+            total += block_bytes(block)
+            if total <= self.room.free:
+                in_memory.append(block)
             else:
-                blocks_held.clear()
+                in_memory.clear()
         self.room.check(
-            fixed, f"--method {self.name}, which reads all documents before it answers,"
+            total, f"--method {self.name}, which reads all documents before it answers,"
         )
-        return blocks_held
+        return in_memory

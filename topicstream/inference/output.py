@@ -33,7 +33,12 @@ from topicstream.numeric.kernels.jit import kernel
 class Lists:
     """Topics of documents as lists.
 
-    Document d has topics[offsets[d]:offsets[d+1]] (int32) with those shares (float32).
+    Attributes
+    ----------
+    offsets
+        int64[D + 1], where the list of each document begins.
+    topics, shares
+        int32[n] and float32[n], the topics of all lists and their shares.
     """
 
     offsets: np.ndarray
@@ -72,10 +77,22 @@ def _keep(
     return n
 
 
-def keep(shares: np.ndarray, top: int | None = None, min_prob: float | None = None) -> Lists:
-    """float32[D, K] -> lists.
+def select_topics(
+    shares: np.ndarray, top: int | None = None, min_prob: float | None = None
+) -> Lists:
+    """Turn the shares of documents, float32[D, K], into lists of topics.
 
-    Without ``top`` and ``min_prob`` every topic, by number; else the largest first.
+    Parameters
+    ----------
+    top
+        Most topics of a document.
+    min_prob
+        Least share of a topic.
+
+    Returns
+    -------
+    Lists
+        Every topic by number where neither is given, else the largest first.
     """
     docs, topics = shares.shape
     if top is None and min_prob is None:
@@ -92,6 +109,7 @@ def keep(shares: np.ndarray, top: int | None = None, min_prob: float | None = No
 
 VALUES_OF_GROUP = 1 << 20
 ROWS_OF_GROUP = 1 << 16
+"""Values and rows from which on a group of a Parquet file is written."""
 CSV_NAMES = {"topics": "topic", "shares": "share"}
 _FACTS = {"tokens": pa.float64(), "oov_rate": pa.float64(), "flag": pa.string()}
 _FLAGS = pa.array([None, *FLAGS[1:]], pa.string())
@@ -100,16 +118,30 @@ _FLAGS = pa.array([None, *FLAGS[1:]], pa.string())
 def answer_schema(
     columns: Mapping[str, pa.DataType] | None = None, *, facts: bool, integer_ids: bool = False
 ) -> pa.Schema:
-    """Build the schema of answers with these columns of metadata."""
-    lists = [("topics", pa.list_(pa.int32())), ("shares", pa.list_(pa.float32()))]
-    ids = pa.int64() if integer_ids else pa.large_string()
-    return pa.schema(
-        [("id", ids), *lists, *(_FACTS.items() if facts else ()), *(columns or {}).items()]
-    )
+    """Build the schema of answers.
+
+    Parameters
+    ----------
+    columns
+        Types of columns of metadata by name.
+    facts
+        Whether tokens, oov_rate and flag are known.
+    integer_ids
+        Whether the ids are whole numbers.
+    """
+    fields = [
+        ("id", pa.int64() if integer_ids else pa.large_string()),
+        ("topics", pa.list_(pa.int32())),
+        ("shares", pa.list_(pa.float32())),
+    ]
+    if facts:
+        fields += _FACTS.items()
+    fields += (columns or {}).items()
+    return pa.schema(fields)
 
 
-def facts_of(docs: Documents) -> list[pa.Array]:
-    """tokens, oov_rate and flag (null: none) of documents."""
+def document_facts(docs: Documents) -> list[pa.Array]:
+    """Return tokens, oov_rate and flag (null: none) of documents."""
     rates = docs.unknown / np.maximum(docs.tokens, 1e-300)
     return [pa.array(docs.tokens), pa.array(rates), _FLAGS.take(pa.array(docs.flags))]
 
@@ -123,24 +155,25 @@ def answer_batch(
     after ``shares``, in their order.
     """
     offsets = pa.array(lists.offsets.astype(np.int32))
-    values = [pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (lists.topics, lists.shares)]
-    columns = [
-        c.cast(field.type) for c, field in zip([*values, *beside], list(schema)[1:], strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(
-        [ids, *columns], schema=schema.set(0, pa.field("id", ids.type))
-    )
+    topics = pa.ListArray.from_arrays(offsets, pa.array(lists.topics))
+    shares = pa.ListArray.from_arrays(offsets, pa.array(lists.shares))
+    arrays = [ids]
+    for array, field in zip([topics, shares, *beside], list(schema)[1:], strict=True):
+        arrays.append(array.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.set(0, pa.field("id", ids.type)))
 
 
 class AnswerFormat(Protocol):
-    """A format of answers.
+    """A format of answers."""
 
-    ``encode`` runs in any thread. ``write`` takes its results, in order.
-    """
+    def encode(self, answers: pa.RecordBatch) -> Any:
+        """Turn a batch into what ``write`` takes. Any thread may call it."""
 
-    def encode(self, answers: pa.RecordBatch) -> Any: ...
-    def write(self, encoded: Any) -> None: ...
-    def close(self) -> None: ...
+    def write(self, encoded: Any) -> None:
+        """Append a batch. Batches come in order."""
+
+    def close(self) -> None:
+        """Write what is left."""
 
 
 class _Stream:
@@ -200,10 +233,9 @@ class CsvAnswers(_Stream):
         lengths = np.diff(topics.offsets.to_numpy())
         lines = np.maximum(lengths, 1)
         document = pa.array(np.repeat(np.arange(len(lengths)), lines))
-        # which value of the flat lists stands on a line; null where the document has none
-        value = pa.array(
-            np.cumsum(np.repeat(lengths > 0, lines)) - 1, mask=np.repeat(lengths == 0, lines)
-        )
+        # the value of the flat lists that stands on each line; null where the document has none
+        places = np.cumsum(np.repeat(lengths > 0, lines)) - 1
+        value = pa.array(places, mask=np.repeat(lengths == 0, lines))
         texts = [_as_cells(column) for column in (ids, *beside)]
         columns = [column.take(document) for column in texts]
         columns[1:1] = [topics.values.take(value), shares.values.take(value)]
@@ -223,11 +255,9 @@ def _csv_lines(table: pa.Table, texts: Iterable[pa.Array]) -> Any:
 
 def _as_cells(column: pa.Array) -> pa.Array:
     """Convert a column to CSV cells, with the entries of a list joined by semicolons."""
-    return (
-        pc.binary_join(column, pa.scalar(";", column.type.value_type))
-        if pa.types.is_list(column.type)
-        else column
-    )
+    if not pa.types.is_list(column.type):
+        return column
+    return pc.binary_join(column, pa.scalar(";", column.type.value_type))
 
 
 def _needs_quotes(texts: pa.Array) -> bool:
@@ -262,7 +292,7 @@ class AnswerTable:
 
 
 class ParquetAnswers(AnswerTable):
-    """Row groups of about a million values."""
+    """A Parquet file, in row groups of about a million values."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(schema)
@@ -276,20 +306,19 @@ class ParquetAnswers(AnswerTable):
 
     def write(self, encoded: pa.RecordBatch) -> None:
         super().write(encoded)
-        rows, values = (
-            sum(sizes)
-            for sizes in zip(*((len(b), b.nbytes // 8) for b in self.batches), strict=True)
-        )
+        rows = sum(len(batch) for batch in self.batches)
+        values = sum(batch.nbytes // 8 for batch in self.batches)
         if rows >= ROWS_OF_GROUP or values >= VALUES_OF_GROUP:
-            self._group()
+            self._write_group()
 
-    def _group(self) -> None:
+    def _write_group(self) -> None:
+        """Write the batches so far as a row group."""
         if self.batches:
             self._writer.write_table(self.table())
         self.batches = []
 
     def close(self) -> None:
-        self._group()
+        self._write_group()
         self._writer.close()
 
 
@@ -312,7 +341,7 @@ def find_format(path: Path, option: str) -> Any:
     Raises
     ------
     UsageError
-        If the suffix is another one.
+        No format has this suffix.
     """
     if path.suffix not in FORMATS:
         raise UsageError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
@@ -337,7 +366,14 @@ def open_answers(
 ) -> Iterator[AnswerFormat]:
     """Open a format for a file that a user named (see ``outputs.written``).
 
-    The suffix decides the format. ``wide``: the schema has a column for each topic.
+    The suffix decides the format.
+
+    Parameters
+    ----------
+    option, force, inputs
+        As of ``outputs.written``.
+    wide
+        Whether the schema has a column for each topic.
     """
     make = WIDE[path.suffix] if wide else find_format(path, option)
     with written(path, force=force, option=option, inputs=inputs) as file:

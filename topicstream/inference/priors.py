@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from topicstream.numeric.tables.spec import padded
 
 
 def document_priors(rows: CovariateRows, coefficients: np.ndarray) -> DocumentPriors:
-    """Compute alpha of documents, of which ``rows`` are the covariates.
+    """Compute alpha of documents from their covariates.
 
     coefficients: float64[F, K].
     """
@@ -42,7 +42,7 @@ class CovariateReader:
     model
         A model with covariates.
     columns
-        Columns that the documents have, of those of the formula.
+        The columns that the documents have.
     """
 
     def __init__(self, model: TopicModel, columns: Sequence[str]) -> None:
@@ -54,7 +54,6 @@ class CovariateReader:
         self._mean[0, : model.n_topics] = model.alpha
         self._columns = [name for name in self._design.columns if name in columns]
         self._unseen = Unseen()
-        self._documents = 0
         self._without = 0
         self._lock = threading.Lock()
 
@@ -62,34 +61,27 @@ class CovariateReader:
         """Return the documents with their priors."""
         if not self._columns:
             with self._lock:
-                self._documents += len(docs)
                 self._without += len(docs)
             return docs
-        values = {
-            name: self._values(docs.columns, name, len(docs)) for name in self._design.columns
-        }
-        known = np.zeros(len(docs), np.bool_)
+        values = {name: docs.columns[name] for name in self._columns}
+        for name in self._design.columns:
+            values.setdefault(name, pa.nulls(len(docs), pa.large_string()))
+        has_covariates = np.zeros(len(docs), np.bool_)
         for name in self._columns:
-            known |= _has_value(values[name])
+            has_covariates |= _has_value(values[name])
         unseen = Unseen()
         rows = group_rows(self._design.rows(values, unseen))
         alphas, row_of = document_priors(rows, self._coefficients)
-        priors = DocumentPriors(
-            np.concatenate((alphas, self._mean)), np.where(known, row_of, len(alphas))
-        )
+        # the last row is the mean prior
+        alphas = np.concatenate((alphas, self._mean))
+        row_of = np.where(has_covariates, row_of, len(alphas) - 1)
         with self._lock:
-            self._documents += len(docs)
-            self._without += int((~known).sum())
+            self._without += int((~has_covariates).sum())
             self._unseen.add(unseen)
-        return replace(docs, priors=priors)
-
-    def _values(self, columns: Mapping[str, Any], name: str, docs: int) -> Any:
-        if name in self._columns:
-            return columns[name]
-        return pa.nulls(docs, pa.large_string())
+        return replace(docs, priors=DocumentPriors(alphas, row_of))
 
     def lines(self) -> list[str]:
-        """Say which documents have the mean prior, and which values are taken for others."""
+        """Say which documents have the mean prior, and how values that are new are coded."""
         lines = self._unseen.lines(self._design)
         if self._without:
             columns = ", ".join(self._design.columns)

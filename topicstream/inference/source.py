@@ -38,7 +38,9 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.parallel import in_order
 
 LINE_FORMATS = ("jsonl", "lines")
+"""Formats of which a line is a document."""
 PIECE_BYTES = 1 << 20
+"""Bytes of raw input that are read as one task."""
 TEXT = pa.large_string()
 TEXTS = pa.list_(pa.large_string())
 
@@ -53,9 +55,9 @@ class DocumentSource(ABC):
     integer_ids
         Whether it is known beforehand that all ids are whole numbers.
     total
-        How many documents there are; 0 where that is not known.
+        Number of documents; 0 where it is not known.
     rejected
-        Records left out so far.
+        Number of records left out so far.
     """
 
     columns: dict[str, pa.DataType]
@@ -83,10 +85,21 @@ class DocumentSource(ABC):
 
         Parameters
         ----------
+        ids
+            Ids of the documents.
         cells
-            (indptr, words of their own vocabulary, counts).
+            indptr, words (ids of the input's vocabulary) and counts.
         index
-            The model's id of each word.
+            The model's id of each word of that vocabulary.
+        columns
+            Metadata of the documents.
+        integer_ids
+            Whether the ids are whole numbers in the input.
+
+        Raises
+        ------
+        DoesNotFit
+            A document's topic rows do not fit the memory limit.
         """
         indptr, words, counts = cells
         longest = int(np.diff(indptr).max(initial=0))
@@ -97,32 +110,46 @@ class DocumentSource(ABC):
         for first, last in cut_cells(indptr, self.plan.docs, self.plan.cells):
             begin = indptr[first]
             end = indptr[last]
-            some = slice(first, last)
-            own = indptr[first : last + 1] - begin
+            docs = slice(first, last)
+            block_ptr = indptr[first : last + 1] - begin
             if self.width:
-                block = dense_documents(ids[some], own, counts[begin:end])
+                block = dense_documents(ids[docs], block_ptr, counts[begin:end])
             else:
                 block = documents_of_cells(
-                    ids[some], own, words[begin:end], counts[begin:end], index
+                    ids[docs], block_ptr, words[begin:end], counts[begin:end], index
                 )
             yield replace(
                 block,
-                columns={n: column[some] for n, column in columns.items()},
+                columns={name: column[docs] for name, column in columns.items()},
                 integer_ids=integer_ids,
             )
 
-    def check_width(self, width: int, where: object) -> None:
-        """UsageError for what the model is not of."""
+    def check_width(self, width: int, source: object) -> None:
+        """Check that an input holds what the model is of: words, or rows of ``width`` numbers.
+
+        Raises
+        ------
+        UsageError
+            It holds something else.
+        """
         if width != self.width:
             raise UsageError(
-                f"{where}: holds {payload_of(width)}, and the model is of {payload_of(self.width)}"
+                f"{source}: holds {payload_of(width)}, and the model is of {payload_of(self.width)}"
             )
 
 
 class StoredDocuments(DocumentSource):
     """Documents of a corpus store, in the order in which they were ingested.
 
-    batches: of the store's documents, the first that is wanted and the first behind that is not.
+    Parameters
+    ----------
+    optional_columns
+        Columns that are read if the store has them.
+
+    Attributes
+    ----------
+    batches
+        Range of the store's batches that are read: the first, and the one after the last.
     """
 
     batches: tuple[int, int | None] = (0, None)
@@ -133,18 +160,21 @@ class StoredDocuments(DocumentSource):
         plan: InferencePlan,
         corpus: Corpus,
         config: InferConfig,
-        wanted: Sequence[str] = (),
+        optional_columns: Sequence[str] = (),
     ) -> None:
         super().__init__(model, plan)
         self.check_width(corpus.width, corpus.path)
-        self.parts = config.of_parts()
-        if sampled := set(self.parts) & set(SAMPLED):
-            view = select_rest if sampled == {"rest"} else select_learned
-            corpus = view(corpus, model.manifest.sample) if len(sampled) == 1 else corpus
-            self.parts = tuple(dict.fromkeys("train" if p in sampled else p for p in self.parts))
+        self.parts = config.selected_parts()
+        sampled = set(self.parts) & set(SAMPLED)
+        # both together are the training documents
+        if sampled == {"sample"}:
+            corpus = select_learned(corpus, model.manifest.sample)
+        elif sampled == {"rest"}:
+            corpus = select_rest(corpus, model.manifest.sample)
+        self.parts = tuple(dict.fromkeys("train" if p in sampled else p for p in self.parts))
         self.corpus = corpus
-        there = [name for name in wanted if name in corpus.manifest.columns]
-        self.columns = find_column_types(corpus, [*listed_names(config.with_columns), *there])
+        present = [name for name in optional_columns if name in corpus.manifest.columns]
+        self.columns = find_column_types(corpus, [*listed_names(config.with_columns), *present])
         self.integer_ids = corpus.manifest.ids == "integer"
         self.total = sum(corpus.part(p == "heldout").docs for p in self.parts)
 
@@ -167,7 +197,15 @@ class StoredDocuments(DocumentSource):
 
 
 class RawDocuments(DocumentSource):
-    """Documents of files or in memory, read as the model's corpus was."""
+    """Documents of files or in memory, read as the model's corpus was.
+
+    Parameters
+    ----------
+    inputs
+        A list of files, or documents in memory as ``as_inputs`` returns them.
+    optional_columns
+        Columns that are read if the documents have them.
+    """
 
     def __init__(
         self,
@@ -175,28 +213,15 @@ class RawDocuments(DocumentSource):
         plan: InferencePlan,
         inputs: Any,
         config: InferConfig,
-        wanted: Sequence[str] = (),
+        optional_columns: Sequence[str] = (),
     ) -> None:
         super().__init__(model, plan)
-        names = list(dict.fromkeys([*listed_names(config.with_columns), *wanted]))
-        if set(config.of_parts()) != set(PARTS):
+        if set(config.selected_parts()) != set(PARTS):
             raise UsageError("--part requires a corpus store, but these are raw documents")
-        fields = remembered_meta(model.manifest.reading) if isinstance(inputs, list) else {}
-        meta = {"meta": {name: fields.get(name, name) for name in names}} if names else {}
-        options = ReadOptions(
-            **{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.non_defaults()}
-        )
-        if self.width:
-            options = options.recall(model.manifest.reading, CUT)
-            options = replace(options, vectors=True, split=None, min_tokens=0)
-        elif isinstance(inputs, list):
-            options = options.recall(model.manifest.reading, FIELDS, LAYOUT)
-        asked = listed_names(config.with_columns)
-        left_out = tuple(name for name in wanted if name not in asked)
-        options = replace(options, recalled_columns=left_out)  # where an input lacks them
+        names = list(dict.fromkeys([*listed_names(config.with_columns), *optional_columns]))
         self.columns = {name: TEXTS if name in LISTS else TEXT for name in names}
         self.inputs = inputs
-        self.options = options
+        self.options = self._read_options(config, optional_columns)
         self._lock = threading.Lock()
         self._words = TokenVocabulary.from_words(model.vocabulary.words)
         self._words.lookup(model.vocabulary.words[:0])
@@ -208,17 +233,42 @@ class RawDocuments(DocumentSource):
             self._tokenizer = Tokenizer(words, asked=asked_tools(config))
         self._index: tuple[Any, np.ndarray] = (None, np.zeros(0, np.int64))
 
+    def _read_options(self, config: InferConfig, optional_columns: Sequence[str]) -> ReadOptions:
+        """Combine the options of this inference with those that the model remembers."""
+        reading = self.model.manifest.reading
+        are_files = isinstance(self.inputs, list)
+        meta: dict[str, Any] = {}
+        if self.columns:
+            fields = remembered_meta(reading) if are_files else {}
+            meta["meta"] = {name: fields.get(name, name) for name in self.columns}
+        options = ReadOptions(
+            **{"piece_bytes": PIECE_BYTES, "room": self.plan.room, **meta, **config.non_defaults()}
+        )
+        if self.width:
+            options = options.recall(reading, CUT)
+            options = replace(options, vectors=True, split=None, min_tokens=0)
+        elif are_files:
+            options = options.recall(reading, FIELDS, LAYOUT)
+        # an input may lack these, but none that the user named
+        named = listed_names(config.with_columns)
+        recalled = tuple(name for name in optional_columns if name not in named)
+        return replace(options, recalled_columns=recalled)
+
     def documents(self) -> Iterator[Documents]:
         for blocks in in_order(self.read, pieces(self.inputs, self.options), self.plan.threads):
             yield from blocks
 
     def read(self, task: Task) -> list[Documents]:
-        """Read the documents of one piece, in blocks. Several threads may call it.
+        """Read the documents of one piece, in blocks.
+
+        Several threads may call it.
 
         Raises
         ------
         InputError
-            At a bad record.
+            A record is bad, or the model knows none of the input's words.
+        StoreError
+            The input is text, and the model does not say how text becomes words.
         """
         (batch, _) = task.run()
         dense = content_kind(task.batch) == "vector"
@@ -230,32 +280,37 @@ class RawDocuments(DocumentSource):
             if self._tokenizer is None:
                 raise StoreError(
                     f"{self.model.path or 'in memory'}: the model does not say how its text was "
-                    f"tokenised (it was trained on counts); give lists of words, or "
-                    f"ingest {task.name} and name the store"
+                    f"tokenised (it was trained on counts); give lists of words, or ingest "
+                    f"{task.name} and name the store"
                 )
             counted = self._tokenizer.count(batch.column(2))
             index = self._words.lookup(counted.types).astype(np.int64)
-            cells = counted.indptr, counted.words, counted.counts
+            cells = (counted.indptr, counted.words, counted.counts)
         else:
-            if self._index[0] is not task.words and not dense:
-                self._index = (task.words, self.model.vocabulary.find(task.words))
-                if task.words is not None and len(task.words) and (self._index[1] < 0).all():
-                    raise InputError(
-                        f"{task.name}: the model knows none of its words ({task.words[0]}, ...; "
-                        f"the model has "
-                        f"{self.model.words[0]}, ...); name its columns (vocabulary= in Python, "
-                        f"--words FILE)"
-                    )
-            index = self._index[1]
+            index = self._index[1] if dense else self._find_words(task)
             cells = document_cells(batch)
         meta = metadata_of(batch)
         ids = batch.column(0)
         columns = {
             name: meta.get(name, pa.nulls(len(batch), kind)) for name, kind in self.columns.items()
         }
-        return list(
-            self.blocks(ids.cast(TEXT), cells, index, columns, pa.types.is_integer(ids.type))
-        )
+        integer_ids = pa.types.is_integer(ids.type)
+        return list(self.blocks(ids.cast(TEXT), cells, index, columns, integer_ids))
+
+    def _find_words(self, task: Task) -> np.ndarray:
+        """Find the model's id of each word of an input of counts, -1 for unknown words."""
+        (words, index) = self._index
+        if words is task.words:
+            return index
+        index = self.model.vocabulary.find(task.words)
+        self._index = (task.words, index)
+        if task.words is not None and len(task.words) and (index < 0).all():
+            raise InputError(
+                f"{task.name}: the model knows none of its words ({task.words[0]}, ...; the model "
+                f"has {self.model.words[0]}, ...); name its columns (vocabulary= in Python, "
+                f"--words FILE)"
+            )
+        return index
 
 
 class FollowedDocuments(RawDocuments):
@@ -277,51 +332,61 @@ def find_column_types(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.Data
     Raises
     ------
     UsageError
-        If the store has no such column.
+        The store has no such column.
     """
-    known_columns = {"source": "string", **corpus.manifest.columns}
+    types = {"source": "string", **corpus.manifest.columns}
     for name in names:
-        if name not in known_columns or name in ("id", "part", "block", "row"):
-            has = ", ".join(sorted(set(known_columns) - {"id"}))
+        if name not in types or name in ("id", "part", "block", "row"):
+            has = ", ".join(sorted(set(types) - {"id"}))
             raise UsageError(
                 f"--with {name}: {corpus.path} has no such column (it has {has}); ingest with "
                 f"--meta"
             )
-    return {name: TEXTS if known_columns[name] == "list" else TEXT for name in names}
+    return {name: TEXTS if types[name] == "list" else TEXT for name in names}
 
 
 def open_source(
-    config: InferConfig, model: TopicModel, plan: InferencePlan, wanted: Sequence[str] = ()
+    config: InferConfig,
+    model: TopicModel,
+    plan: InferencePlan,
+    optional_columns: Sequence[str] = (),
 ) -> DocumentSource:
     """Open the documents that a configuration names.
 
-    ``wanted`` are columns that are read where the documents have them.
+    Parameters
+    ----------
+    optional_columns
+        Columns that are read if the documents have them.
 
     Raises
     ------
     InputError, UsageError
-        If they cannot be read so.
+        The documents cannot be read, or not with these options.
     """
     documents = config.documents
-    described = {"vocabulary": config.vocabulary, "ids": config.ids, "layer": config.layer}
-    inputs = (
-        [documents]
-        if isinstance(documents, Corpus)
-        else as_inputs(documents, path=False, **described)
-    )
+    inputs: Any = [documents]
+    if not isinstance(documents, Corpus):
+        inputs = as_inputs(
+            documents,
+            path=False,
+            vocabulary=config.vocabulary,
+            ids=config.ids,
+            layer=config.layer,
+        )
     files: list[Any] = inputs if isinstance(inputs, list) else []
     if isinstance(inputs, list) and not inputs:
         raise InputError("no documents: give texts, a store, or the Path of files")
     if config.follow:
         if [str(p) for p in files] != ["-"]:
             raise UsageError("--follow reads standard input: give - as the only input")
-        return FollowedDocuments(model, plan, inputs, config, wanted)
+        return FollowedDocuments(model, plan, inputs, config, optional_columns)
     stores = [p for p in files if isinstance(p, Corpus) or (Path(p) / "manifest.json").exists()]
     if not stores:
-        return RawDocuments(model, plan, inputs, config, wanted)
+        return RawDocuments(model, plan, inputs, config, optional_columns)
     corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], dense=True)
     if len(files) > 1:
         raise InputError(f"{stores[0]}: a corpus store cannot be combined with other inputs")
-    if reading := sorted(config.non_defaults()):
+    reading = sorted(config.non_defaults())
+    if reading:
         raise InputError(f"{stores[0]}: is a corpus store; {reading[0]} is for raw documents")
-    return StoredDocuments(model, plan, corpus, config, wanted)
+    return StoredDocuments(model, plan, corpus, config, optional_columns)

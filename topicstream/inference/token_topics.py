@@ -72,10 +72,10 @@ def token_topics(
     Raises
     ------
     InputError
-        If there is no run, its engine stores no topic a token, the corpus is another or the
+        There is no run, its engine stores no topic a token, the corpus is another, or the
         checkpoints are missing.
     StoreError
-        If its files are damaged.
+        Its files are damaged.
     """
     path = folder / "training.json" if folder is not None else None
     if folder is None or path is None or not path.is_file():
@@ -85,30 +85,33 @@ def token_topics(
         raise InputError(
             f"{corpus.path}: is not the corpus that {folder} was trained on, or has changed since"
         )
-    places = sorted(p for p in (folder / "checkpoints").glob("[0-9]*-[0-9]*") if p.is_dir())
-    if not places:
-        raise InputError(f"{folder}: has no checkpoint, which holds the topics of the tokens")
-    state = read_record(places[-1] / "state.json", _State)
+    folders = (folder / "checkpoints").glob("[0-9]*-[0-9]*")
+    checkpoints = sorted(path for path in folders if path.is_dir())
+    if not checkpoints:
+        raise InputError(
+            f"{folder}: has no checkpoint, which holds the topics of the tokens; train again"
+        )
+    checkpoint = checkpoints[-1]
+    state = read_record(checkpoint / "state.json", _State)
     learned = select_learned(corpus, run.sample)
     grid = learned.grid(run.layout["block_cells"], run.layout["block_docs"])
-    index = _index(places[-1], state)
+    index = _read_index(checkpoint, state)
     memory = state.facts.memory.get("old", "")
     if state.rounds or (index is not None and len(index) != len(grid)):
         raise InputError(f"{folder}: stopped within a pass; let `topics train` finish it first")
-    kind = np.dtype("uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32")
+    kind = np.min_scalar_type(topics - 1)
     if index is None or int(index[:, 0, 1].sum()) != int(learned.n_tokens) * kind.itemsize:
         raise InputError(
             f"{asker}: {run.engine} does not assign topics to tokens; train with sparselda or gs"
         )
-    return _blocks(
-        learned.blocks(grid=grid), folder / "work" / Path(memory).name, index[:, 0], kind, topics
-    )
+    path = folder / "work" / Path(memory).name
+    return _read_blocks(learned.blocks(grid=grid), path, index[:, 0], kind, topics)
 
 
-def _index(checkpoint: Path, state: _State) -> np.ndarray | None:
+def _read_index(checkpoint: Path, state: _State) -> np.ndarray | None:
     """Read where the state of each block lies in its file, int64[blocks, arrays, 3].
 
-    None if the engine keeps no state.
+    None if the engine stores no state.
     """
     size, crc = state.files["arrays.npz"]
     problem = file_problem(checkpoint / "arrays.npz", size, crc, "train again")
@@ -117,23 +120,27 @@ def _index(checkpoint: Path, state: _State) -> np.ndarray | None:
     return load_arrays(checkpoint / "arrays.npz").get("memory.old")
 
 
-def _blocks(
+def _read_blocks(
     blocks: Iterator[Block], path: Path, index: np.ndarray, kind: np.dtype[Any], topics: int
 ) -> Iterator[tuple[Block, np.ndarray]]:
+    """Yield each block with the topics of its tokens, once these are found to be sound."""
     with open(path, "rb") as memory:
         for block in blocks:
             offset, size, crc = (int(v) for v in index[block.index])
             memory.seek(offset)
             data = memory.read(size) if offset >= 0 else b""
             z = np.frombuffer(data, kind)
-            if (
-                len(data) != size
-                or int(checksum(np.frombuffer(data, np.uint8))) != crc
-                or len(z) != int(block.counts.sum())
-            ):
+            is_sound = (
+                len(data) == size
+                and int(checksum(np.frombuffer(data, np.uint8))) == crc
+                and len(z) == int(block.counts.sum())
+            )
+            if not is_sound:
                 raise StoreError(
                     f"{path}: the memory of block {block.index} is damaged; train again"
                 )
             if len(z) and int(z.max()) >= topics:
-                raise StoreError(f"{path}: a topic past {topics - 1} in block {block.index}")
+                raise StoreError(
+                    f"{path}: a topic past {topics - 1} in block {block.index}; train again"
+                )
             yield block, z

@@ -32,7 +32,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.visiting import BlockShares
-from topicstream.inference.documents import ragged_rows
+from topicstream.inference.documents import select_ragged
 from topicstream.retraining.config import load_config
 from topicstream.training.loop import train
 
@@ -182,7 +182,7 @@ def test_agreement_by_hand():
 
 
 def test_rows_of_a_ragged_array():
-    own, at = ragged_rows(np.array([0, 2, 2, 5, 6]), np.array([0, 2]))
+    own, at = select_ragged(np.array([0, 2, 2, 5, 6]), np.array([0, 2]))
     assert own.tolist() == [0, 2, 5]
     assert at.tolist() == [0, 1, 2, 3, 4]
 

@@ -38,7 +38,7 @@ from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import block_cells
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
 from topicstream.evaluation.visiting import known_block
-from topicstream.inference.documents import ragged_rows
+from topicstream.inference.documents import select_ragged
 from topicstream.inference.method import TopicRows
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import Floats, Ints, Longs, RowCells, TopicWeights
@@ -321,7 +321,7 @@ class _Judge:
         chosen = np.flatnonzero(taken)
         labels = block.rows(LABELS)
         docs = known_block(block, self.index).take(chosen)
-        label_ptr, which = ragged_rows(labels.indptr, chosen)
+        label_ptr, which = select_ragged(labels.indptr, chosen)
         true = self.own[labels.ids[labels.local[which]]]
         scores = np.empty((len(chosen), len(self.columns)), np.float32)
         rows, base = self.rows.gather(docs)

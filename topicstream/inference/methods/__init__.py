@@ -27,7 +27,7 @@ def find_method(name: str) -> type[Method]:
     Raises
     ------
     UsageError
-        If there is no such method.
+        There is no such method.
     """
     method: type[Method] = plugins.find(plugins.METHODS, name, "--method")
     return method
@@ -39,29 +39,35 @@ def methods() -> Iterator[type[Method]]:
 
 
 def method_of(model: TopicModel, name: str = DEFAULT) -> str:
-    """Return the name of the method that answers where ``name`` was asked for.
+    """Return the name of the method that answers for a model.
 
-    Where that is the default, a model may require its engine's own method.
+    It is ``name``, but in place of the default a model may require its engine's own method.
     """
     engine = str(model.manifest.engine)
     has_method = engine in plugins.entries(plugins.METHODS)
-    return (
-        engine
-        if name == DEFAULT and has_method and find_method(engine).required_by(model)
-        else name
-    )
+    if name == DEFAULT and has_method and find_method(engine).required_by(model):
+        return engine
+    return name
 
 
 def make_method(name: str, rows: TopicRows, beside: type | None = None, **options: Any) -> Method:
     """Make a method with its options.
 
+    Parameters
+    ----------
+    rows
+        The model.
+    beside
+        A dataclass of other options of the command, of which an unknown one may be a misspelling.
+    options
+        The method's own options.
+
     Raises
     ------
     UsageError
-        If name or option does not exist (or is one of ``beside`` mistyped), or the model has other
-        data.
+        There is no such method or option, or the model has other data.
     InputError
-        If the model has weighted cells and the method cannot weigh.
+        The model has weighted cells, and the method cannot weigh.
     """
     method = find_method(name)
     if method.dense != bool(rows.model.manifest.width):
@@ -69,10 +75,10 @@ def make_method(name: str, rows: TopicRows, beside: type | None = None, **option
             f"--method {name}: is for {noun_of(method.dense)}, which the model is not of"
         )
     if rows.model.weights is not None and not method.weighs_cells:
-        able = " or ".join(sorted(m.name for m in methods() if m.weighs_cells))
+        weighing = " or ".join(sorted(m.name for m in methods() if m.weighs_cells))
         raise InputError(
             f"--method {name}: the model uses weighted cells ({rows.model.weights.about.kind}); "
-            f"choose {able}"
+            f"choose {weighing}"
         )
     return method(rows, **checked(method.Options, options, f"--method {name}", beside=beside))
 
@@ -83,8 +89,8 @@ def make_block_method(model: TopicModel) -> Method:
     Raises
     ------
     InputError
-        Where it reads metadata, or all documents before the first answer: ``infer`` alone serves
-        that.
+        The method reads metadata, or all documents before the first answer, which only ``infer``
+        gives it.
     """
     from topicstream.inference.method import TopicRows
 
@@ -99,7 +105,13 @@ def make_block_method(model: TopicModel) -> Method:
 
 
 def check_metadata_free(method: Method) -> None:
-    """Raise InputError where a method reads metadata of documents that come without."""
+    """Check that a method reads no metadata.
+
+    Raises
+    ------
+    InputError
+        It does, and the documents come without.
+    """
     if method.columns:
         raise InputError(
             f"method {method.name}: reads {', '.join(method.columns)} of each document, which "

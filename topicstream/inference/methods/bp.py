@@ -1,10 +1,8 @@
-"""Belief propagation with the topics held still: the fixed point of EM (Zeng et al. 2012).
+"""Belief propagation with fixed topics: the fixed point of EM (Zeng, Liu & Cao 2012).
 
-Each document is on its own.
-
-The arithmetic is the local step's (numeric/kernels/local_step.py) with the weight POINT. Nothing
-is drawn at random and nothing is shared between documents: the same document always gets the same
-bits.
+Each document is inferred by itself. The arithmetic is the local step's
+(numeric/kernels/local_step.py) with the weight POINT. Nothing is drawn at random and nothing is
+shared between documents: the same document always gets the same bits.
 """
 
 from __future__ import annotations
@@ -43,7 +41,12 @@ class BPOptions:
 
 
 class BP(Method):
-    """Belief propagation with fixed topics: a deterministic fixed point for each document."""
+    """Belief propagation with fixed topics: a deterministic fixed point for each document.
+
+    References
+    ----------
+    Zeng, Liu & Cao (2012). Memory-efficient topic modeling. arXiv:1206.1147.
+    """
 
     name: ClassVar[str] = "bp"
     cites: ClassVar[str] = "Zeng et al. 2012"
@@ -56,14 +59,14 @@ class BP(Method):
         return self.fold_in(docs)[0]
 
     def fold_in(self, docs: Documents) -> tuple[np.ndarray, int]:
-        """``shares``, and the iterations of all documents together."""
+        """Compute ``shares``, and count the iterations of all documents together."""
         docs = self.rows.weigh(docs)
-        r = self.rows
-        out = np.empty((len(docs), r.topics), np.float32)
-        cells, base = r.gather(docs)
-        own = RowCells(docs.indptr, cells, docs.counts)
-        weights = TopicWeights(base, r.beta, r.inverse)
+        rows = self.rows
+        out = np.empty((len(docs), rows.topics), np.float32)
+        row_of_cell, base = rows.gather(docs)
+        cells = RowCells(docs.indptr, row_of_cell, docs.counts)
+        weights = TopicWeights(base, rows.beta, rows.inverse)
         rule = LocalRule(POINT, EVEN, self.options.tol, self.options.inner)
         if docs.priors is None:
-            return out, local_step(own, weights, r.alpha, rule, out)
-        return out, own_local_step(own, weights, *docs.priors, rule, out)
+            return out, local_step(cells, weights, rows.alpha, rule, out)
+        return out, own_local_step(cells, weights, *docs.priors, rule, out)

@@ -1,13 +1,11 @@
 """Gibbs sampling of new documents (Yao, Mimno and McCallum 2009).
 
-Each document is sampled alone, the topics held still. With ``own_counts`` its tokens add to the
-training counts, which stay (their Gibbs3). With ``joint`` all documents are sampled together,
-adding (their Gibbs2).
+Each document is sampled alone, with fixed topics. With ``own_counts`` its tokens add to the
+training counts, which stay (their Gibbs3). With ``joint`` all documents are sampled together, and
+add (their Gibbs2).
 
-    p(z_i = k | rest)  ~  (phi_wk + beta) / (lam_k + W beta) * (n_dk + alpha_k)
-    alone
-    p(z_i = k | rest)  ~  (phi_wk + m_wk + beta) / (lam_k + m_k + W beta) * (n_dk + alpha_k)
-    adding
+    alone:  p(z_i = k | rest)  ~  (phi_wk + beta) / (lam_k + W beta) * (n_dk + alpha_k)
+    added:  p(z_i = k | rest)  ~  (phi_wk + m_wk + beta) / (lam_k + m_k + W beta) * (n_dk + alpha_k)
 
 n_dk counts the document's other tokens, m the other tokens of this document (``own_counts``) or of
 all (``joint``). The shares are the mean of (n_dk + alpha_k) / (n_d + sum alpha) over ``sweeps``
@@ -105,7 +103,7 @@ def _prior(alpha: Doubles, out: Floats) -> None:
 
 
 class Sweeps(NamedTuple):
-    """The seed of the draws, and the sweeps before and after which shares are averaged."""
+    """Seed of the draws, sweeps of burn-in, and sweeps whose shares are averaged."""
 
     seed: int
     burn: int
@@ -321,20 +319,17 @@ def sample_together(
 
 
 def mark_undrawn_tokens(x: np.ndarray) -> np.ndarray:
-    """z of the tokens of cells, before any is drawn."""
+    """Return z of the tokens of cells before any is drawn, int32[tokens]."""
     return np.full(int(np.ceil(x).sum(dtype=np.float64)), -1, np.int32)
 
 
 def count_sampled_bytes(docs: Documents, topics: int) -> int:
     """Count the bytes of documents that are sampled together.
 
-    Cells twice (sorted and numbered), z of each token, and the answers.
+    They are cells twice (sorted and numbered), z of each token, and the answers.
     """
-    return (
-        64 * len(docs.words)
-        + 4 * int(np.ceil(docs.counts).sum(dtype=np.float64))
-        + 4 * topics * len(docs)
-    )
+    tokens = int(np.ceil(docs.counts).sum(dtype=np.float64))
+    return 64 * len(docs.words) + 4 * tokens + 4 * topics * len(docs)
 
 
 def split_by_block(blocks: Sequence[Documents], shares: np.ndarray) -> dict[int, np.ndarray]:
@@ -365,15 +360,20 @@ class JointOptions(SamplingOptions):
 def require_prior(rows: TopicRows, option: str) -> None:
     """Refuse to start from a prior that leaves no choice of topics.
 
-    A topic whose alpha is 0 has no share of any document before a token is in it, and so never
-    gets one: with alpha 0 throughout nothing is drawn; with one alpha above 0 every document would
-    have that topic alone, whatever its words; without a beta the words of such a topic alone would
+    A topic whose alpha is 0 has no share of any document before a token is in it, so it never gets
+    one. With alpha 0 throughout nothing is drawn. With one alpha above 0 every document would have
+    that topic alone, whatever its words. Without a beta the words that only such a topic has would
     have no topic at all.
+
+    Parameters
+    ----------
+    option
+        The option that needs the prior, with which the message begins.
 
     Raises
     ------
     InputError
-        Where fewer than two topics have an alpha above 0, or beta is 0 and not all have one.
+        Fewer than two topics have an alpha above 0, or beta is 0 and not all have one.
     """
     possible = int((rows.alpha64 > 0).sum())
     if rows.topics == 1 or possible == rows.topics or (possible > 1 and rows.beta > 0):
@@ -387,7 +387,13 @@ def require_prior(rows: TopicRows, option: str) -> None:
 
 
 class Gibbs(Method):
-    """Gibbs sampling of each document with fixed topics, or of all documents together (--joint)."""
+    """Gibbs sampling of each document with fixed topics, or of all together (--joint).
+
+    References
+    ----------
+    Yao, Mimno & McCallum (2009). Efficient methods for topic model inference on streaming document
+    collections. KDD 2009. Section 3.
+    """
 
     name: ClassVar[str] = "gibbs"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009, Gibbs3 and Gibbs2"
@@ -408,30 +414,31 @@ class Gibbs(Method):
         self._answers: dict[int, np.ndarray] = {}
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
-        """Joint sampling reads all documents and samples them before the first answer."""
+        """Sample all documents before the first answer, if they are sampled together."""
         if not self.options.joint:
             return blocks
         words = self.rows.model.n_words
         topics = self.rows.topics
         cells = 0
 
-        def each(block: Documents) -> int:
+        def count_bytes(block: Documents) -> int:
             nonlocal cells
             before = cells
             cells = cells + len(block.words)
-            # of the table, as float32 and as float64 with the new tokens
+            # rows of the table, as float32 and as float64 with the new tokens
             rows = min(words, cells) - min(words, before)
             return 12 * topics * rows + count_sampled_bytes(block, topics)
 
-        blocks_held = self.hold(blocks, each)
-        if blocks_held:
-            indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in blocks_held)]).cumsum()
-            ids = np.concatenate([b.words for b in blocks_held])
-            x = np.concatenate([b.counts for b in blocks_held])
+        documents = self.hold(blocks, count_bytes)
+        if documents:
+            lengths = [np.diff(block.indptr) for block in documents]
+            indptr = np.concatenate([[0], *lengths]).cumsum()
+            ids = np.concatenate([block.words for block in documents])
+            x = np.concatenate([block.counts for block in documents])
             used, rows = np.unique(ids, return_inverse=True)
             shares = self._sample_adding(indptr, rows, x, self.rows.model.rows(used), np.uint64(0))
-            self._answers = split_by_block(blocks_held, shares)
-        return blocks_held
+            self._answers = split_by_block(documents, shares)
+        return documents
 
     def shares(self, docs: Documents) -> np.ndarray:
         if self.options.joint:
@@ -461,21 +468,31 @@ class Gibbs(Method):
     def _sample_adding(
         self, indptr: np.ndarray, rows: np.ndarray, x: np.ndarray, base: np.ndarray, key: np.uint64
     ) -> np.ndarray:
-        """Sample documents whose tokens add to the topics, and return shares float32[D, K].
+        """Sample documents whose tokens add to the topics.
 
-        ``rows`` are rows of ``base``.
+        Parameters
+        ----------
+        indptr, rows, x
+            Cells of the documents, each with its row of ``base`` and its count.
+        key
+            Stream of the draws.
+
+        Returns
+        -------
+        float32[D, K]
         """
-        r = self.rows
+        topics = self.rows.topics
+        model = self.rows.model
+        beta = self.rows.beta
         options = self.options
-        shares = np.empty((len(indptr) - 1, r.topics), np.float32)
-        totals = np.array(r.model.totals, np.float64)
-        width = r.model.n_words * r.beta
-        extra = np.zeros((len(base), r.topics))
+        shares = np.empty((len(indptr) - 1, topics), np.float32)
+        totals = np.array(model.totals, np.float64)
+        extra = np.zeros((len(base), topics))
         sample_together(
             RowCells(indptr, rows.astype(np.int64), x),
             mark_undrawn_tokens(x),
-            GrowingCounts(base, extra, totals, r.beta, width),
-            r.alpha64,
+            GrowingCounts(base, extra, totals, beta, model.n_words * beta),
+            self.rows.alpha64,
             key,
             Sweeps(options.seed, options.burn, options.sweeps),
             shares,
@@ -497,7 +514,13 @@ class Gibbs1Options(SamplingOptions):
 
 
 class Gibbs1(Method):
-    """Gibbs sampling together with the training documents, whose run should have converged."""
+    """Gibbs sampling together with the training documents, whose run should have converged.
+
+    References
+    ----------
+    Yao, Mimno & McCallum (2009). Efficient methods for topic model inference on streaming document
+    collections. KDD 2009. Section 3.
+    """
 
     name: ClassVar[str] = "gibbs1"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009, Gibbs1"
@@ -514,58 +537,56 @@ class Gibbs1(Method):
         self._answers: dict[int, np.ndarray] = {}
 
     def load(self) -> None:
-        """Nothing: the topics' counts come from the tokens."""
+        """Load nothing: the topics' counts come from the tokens."""
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
         """Sample all documents before the first answer."""
         words = self.rows.model.n_words
         topics = self.rows.topics
-        old_part = self.corpus.part()
-        trained = 64 * old_part.cells + 12 * int(old_part.tokens) + 4 * topics * old_part.docs
-        blocks_held = self.hold(
-            blocks, lambda block: count_sampled_bytes(block, topics), 12 * words * topics + trained
+        trained = self.corpus.part()
+        trained_bytes = 64 * trained.cells + 12 * int(trained.tokens) + 4 * topics * trained.docs
+        documents = self.hold(
+            blocks,
+            lambda block: count_sampled_bytes(block, topics),
+            12 * words * topics + trained_bytes,
         )
-        if not blocks_held:
-            return blocks_held
+        if not documents:
+            return documents
         extra = np.zeros((words, topics))
-        still = np.zeros((words, topics), np.float32)
-        sums = np.zeros(topics)
+        # pseudo-counts of seed words, which no draw moves
+        fixed = np.zeros((words, topics), np.float32)
+        fixed_totals = np.zeros(topics)
         seeds = self.rows.model.seeds
-        if seeds is not None:  # counts that no draw moves
-            seeds.add(still, seeds.ids.astype(np.int64), np.arange(len(seeds)))
-            sums += seeds.totals[:topics]
-        old = [
-            (
-                np.diff(block.indptr),
-                block.vocab.astype(np.int64)[block.words],
-                block.counts.astype(np.float32),
-                z.astype(np.int32),
-            )
-            for block, z in self._blocks
-        ]
-        for _, ids, x, z in old:
-            np.add.at(extra, (np.repeat(ids, x.astype(np.int64)), z), 1.0)
-        new = [
-            (np.diff(docs.indptr), docs.words, docs.counts, mark_undrawn_tokens(docs.counts))
-            for docs in blocks_held
-        ]
-        lengths, ids, x, z = (np.concatenate(part) for part in zip(*old, *new, strict=True))
+        if seeds is not None:
+            seeds.add(fixed, seeds.ids.astype(np.int64), np.arange(len(seeds)))
+            fixed_totals += seeds.totals[:topics]
+        # lengths, words, counts and topics of the training documents, then of the new ones
+        parts = []
+        for block, z in self._blocks:
+            ids = block.vocab.astype(np.int64)[block.words]
+            np.add.at(extra, (np.repeat(ids, block.counts.astype(np.int64)), z), 1.0)
+            x = block.counts.astype(np.float32)
+            parts.append((np.diff(block.indptr), ids, x, z.astype(np.int32)))
+        for docs in documents:
+            z = mark_undrawn_tokens(docs.counts)
+            parts.append((np.diff(docs.indptr), docs.words, docs.counts, z))
+        lengths, ids, x, z = map(np.concatenate, zip(*parts, strict=True))
         indptr = np.concatenate([[0], lengths]).cumsum().astype(np.int64)
-        totals = extra.sum(axis=0) + sums
+        totals = extra.sum(axis=0) + fixed_totals
         shares = np.empty((len(lengths), topics), np.float32)
         options = self.options
         beta = self.rows.beta
         sample_together(
             RowCells(indptr, ids, x),
             z,
-            GrowingCounts(still, extra, totals, beta, words * beta),
+            GrowingCounts(fixed, extra, totals, beta, words * beta),
             self.rows.alpha64,
             np.uint64(1),
             Sweeps(options.seed, options.burn, options.sweeps),
             shares,
         )
-        self._answers = split_by_block(blocks_held, shares[-sum(map(len, blocks_held)) :])
-        return blocks_held
+        self._answers = split_by_block(documents, shares[-sum(map(len, documents)) :])
+        return documents
 
     def shares(self, docs: Documents) -> np.ndarray:
         return self._answers[id(docs)]

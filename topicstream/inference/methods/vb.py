@@ -1,9 +1,8 @@
-"""Variational inference with the topics held still, each document on its own (Blei et al. 2003).
+"""Variational inference with fixed topics, each document by itself (Blei et al. 2003).
 
-    r_wk  ~  own_wk exp psi(n_dk + alpha_k),      n_dk = sum_w x_w r_wk,      theta_dk ~ n_dk +
-          alpha_k
+    r_wk  ~  e_wk exp psi(n_dk + alpha_k),    n_dk = sum_w x_w r_wk,    theta_dk ~ n_dk + alpha_k
 
-``phi``: own is exp E[log phi_wk] under the topics' Dirichlet posterior, psi(phi_wk + beta) -
+``phi``: e is exp E[log phi_wk] under the topics' Dirichlet posterior, psi(phi_wk + beta) -
 psi(lam_k + W beta) in the exponent (``dirichlet``), or the point estimate p(w|k) (``point``;
 variational EM). The arithmetic is the local step's (numeric/kernels/local_step.py) with the weight
 DIRICHLET.
@@ -51,6 +50,7 @@ from topicstream.numeric.kernels.local_step import (
 from topicstream.numeric.kernels.select import SMALLEST, keep_top, where
 from topicstream.numeric.kernels.simd import WIDTH, fma, larger, load, splat, store, total
 
+# selections: inner iterations 1 .. ALWAYS, then every EVERY-th
 ALWAYS = 5
 EVERY = 10
 
@@ -235,7 +235,15 @@ class VBOptions:
 
 
 class VB(Method):
-    """Variational Bayes, dense or with at most --sparse topics per word."""
+    """Variational Bayes, dense or with at most --sparse topics per word.
+
+    References
+    ----------
+    Blei, Ng & Jordan (2003). Latent Dirichlet allocation. JMLR 3, 993-1022.
+
+    Hughes & Sudderth (2016). Fast learning of clusters and topics via sparse posteriors.
+    arXiv:1609.07521.
+    """
 
     name: ClassVar[str] = "vb"
     cites: ClassVar[str] = "Blei et al. 2003; Hughes and Sudderth 2015"
@@ -258,25 +266,25 @@ class VB(Method):
         return self.fold_in(docs)[0]
 
     def fold_in(self, docs: Documents) -> tuple[np.ndarray, int]:
-        """``shares``, and the iterations of all documents together."""
+        """Compute ``shares``, and count the iterations of all documents together."""
         docs = self.rows.weigh(docs)
         options = self.options
         out = np.empty((len(docs), self.rows.topics), np.float32)
-        cells, base = self.rows.gather(docs)
+        row_of_cell, base = self.rows.gather(docs)
         beta = self.rows.beta
         inverse = self.rows.inverse
         if options.phi == "dirichlet":
-            cells, base = dirichlet_rows(cells, base, beta, self._norms, len(inverse))
+            row_of_cell, base = dirichlet_rows(row_of_cell, base, beta, self._norms, len(inverse))
             beta = 0.0
             inverse = self._ones
-        own = RowCells(docs.indptr, cells, docs.counts)
+        cells = RowCells(docs.indptr, row_of_cell, docs.counts)
         weights = TopicWeights(base, beta, inverse)
         rule = LocalRule(DIRICHLET, options.begin == "prior", options.tol, options.inner)
         alpha = self.rows.alpha
         if self.most > 0:
             if docs.priors is None:
-                return out, sparse_step(own, weights, alpha, rule, self.most, out)
-            return out, own_sparse_step(own, weights, *docs.priors, rule, self.most, out)
+                return out, sparse_step(cells, weights, alpha, rule, self.most, out)
+            return out, own_sparse_step(cells, weights, *docs.priors, rule, self.most, out)
         if docs.priors is None:
-            return out, local_step(own, weights, alpha, rule, out)
-        return out, own_local_step(own, weights, *docs.priors, rule, out)
+            return out, local_step(cells, weights, alpha, rule, out)
+        return out, own_local_step(cells, weights, *docs.priors, rule, out)
