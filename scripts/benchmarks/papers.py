@@ -46,7 +46,7 @@ from scipy.sparse import csr_array
 import topicstream
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import SampledCorpus
-from topicstream.evaluation.keys import other_corpus
+from topicstream.evaluation.keys import open_other_corpus
 from topicstream.model.topic_model import TopicModel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
@@ -224,7 +224,7 @@ def answered(
         some = [d for d in asked_docs if d["date"][:digits] == r["period"]]
         new.write_text("".join(json.dumps(d) + "\n" for d in some))
         opened = TopicModel.open(model)
-        with other_corpus(new, opened, {}) as documents:
+        with open_other_corpus(new, opened, {}) as documents:
             counts = known_counts(
                 opened, documents.to_scipy(parts="train"), documents.words, a.most
             )

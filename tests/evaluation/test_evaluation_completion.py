@@ -222,7 +222,7 @@ def test_figures_of_a_score_add_up(corpus, matrix):
         ScoredTopics(TopicTable(phi, ALPHA, BETA, lam(phi), W)),
         prepare_heldout(corpus, topics=K),
         progress=lambda *done: told.append(done),
-        each=lambda *piece: pieces.append(piece),
+        on_block=lambda *piece: pieces.append(piece),
     )
     cells = scored = 0
     for d, row in enumerate(heldout):

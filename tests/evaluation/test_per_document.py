@@ -12,9 +12,10 @@ from topicstream.evaluation import held_out
 
 
 def test_a_document_of_one_scored_token_has_a_perplexity(monkeypatch):
-    def score(model, corpus, *, each, **given):
-        each(np.array([-2.0, 0.0]), np.array([1.0, 0.0]))  # one token, and too short to be split
-        each(np.array([-12.0, -9.0]), np.array([6.0, 3.0]))
+    def score(model, corpus, *, on_block, **given):
+        # one token, and too short to be split
+        on_block(np.array([-2.0, 0.0]), np.array([1.0, 0.0]))
+        on_block(np.array([-12.0, -9.0]), np.array([6.0, 3.0]))
         return "score"
 
     ids = pa.record_batch({"id": ["11", "12", "14"]})  # the third one is removed

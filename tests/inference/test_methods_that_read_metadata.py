@@ -7,7 +7,7 @@ import pytest
 
 from tests.small_store import planted, store
 from topicstream.base.errors import InputError
-from topicstream.evaluation.visiting import document_shares, shares_of
+from topicstream.evaluation.visiting import document_shares, infer_shares
 from topicstream.inference import methods
 from topicstream.inference.methods.bp import BP
 from topicstream.model.topic_model import TopicModel
@@ -55,7 +55,7 @@ def test_blocks_of_a_store_hold_no_metadata(made, kind, reason, monkeypatch):
     monkeypatch.setattr(methods, "find_method", lambda name: kind)
     for call in (
         lambda: list(document_shares(model, corpus)),
-        lambda: shares_of(model, corpus, np.arange(3)),
+        lambda: infer_shares(model, corpus, np.arange(3)),
     ):
         with pytest.raises(InputError, match=reason):
             call()

@@ -146,7 +146,7 @@ def test_figures_of_groups_by_hand(small):
     shares = np.concatenate([block.shares for block in document_shares(model, new)])
     old_shares = np.concatenate([block.shares for block in document_shares(model, corpus)])
     pieces = []
-    score_model(model, new, parts=("train",), each=lambda *piece: pieces.append(piece))
+    score_model(model, new, parts=("train",), on_block=lambda *piece: pieces.append(piece))
     loglik, tokens = (np.concatenate(some) for some in zip(*pieces, strict=True))
     for group in (0, 1):
         mine = groups == group

@@ -195,7 +195,7 @@ def test_the_gate_knows_a_bad_model(home):
     assert judge(good, good, corpus, gate, 1).error == 0
     logliks: list[list[np.ndarray]] = [[], []]
     for model, into in zip((good, other(mixed)), logliks, strict=True):
-        score_model(model, corpus, each=lambda some, _, into=into: into.append(some))
+        score_model(model, corpus, on_block=lambda some, _, into=into: into.append(some))
     one, two = map(np.concatenate, logliks)
     ratios = [
         rng.choice(two - one, len(one)).sum() / bad.tokens for _ in range(400)

@@ -14,7 +14,7 @@ from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.scoring import figure_lines, scorers
-from topicstream.evaluation.scoring import options_of as scorer_options
+from topicstream.evaluation.scoring import join_options as scorer_options
 from topicstream.model.topic_kinds import describe_topics
 
 HEAD = "{model}: [{described} over {words:word}][{components} components over {numbers} numbers]"

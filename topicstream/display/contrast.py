@@ -21,7 +21,7 @@ from topicstream.display.view import ShownModel
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs, room_beside_scoring
 from topicstream.evaluation.metadata import Metadata
-from topicstream.evaluation.visiting import known_block
+from topicstream.evaluation.visiting import documents_of_block
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_block_method
@@ -168,7 +168,7 @@ def count_words(
     index = match_words(trained.vocabulary, corpus)
 
     def visit(block: Block) -> tuple[int, Documents, np.ndarray]:
-        docs = known_block(block, index)
+        docs = documents_of_block(block, index)
         return block.first_doc, docs, method.shares(docs)
 
     table = Metadata(corpus, [column.name])

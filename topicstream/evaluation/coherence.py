@@ -30,7 +30,9 @@ MEANS = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
 [  {unknown} of these words are not in the corpus]
 """
 TOP = 10
+"""Words of a topic whose coherence is measured, by default."""
 TOP_DIVERSITY = 25
+"""Words of a topic that count in diversity."""
 MEASURES = ("umass", "npmi", "c_v")
 
 
@@ -45,11 +47,11 @@ class Coherence:
         value is that of the words in the most documents (Fisher, Kozdoba & Mannor's mean empirical
         topic), which shows how little a high value may mean.
     top
-        Words a topic.
+        Number of words of a topic.
     docs
-        Documents counted.
+        Number of documents that were counted.
     unknown
-        First words that the corpus does not have.
+        Number of first words that the corpus does not have.
     kinds
         Kinds of the topics.
     """
@@ -66,7 +68,7 @@ class Coherence:
 
     @property
     def dead(self) -> int:
-        """The number of dead topics, which means leave out."""
+        """Return the number of dead topics, which means leave out."""
         return list(self.kinds).count(DEAD)
 
     def by_topic(self, measure: str) -> list[float | None]:
@@ -75,21 +77,20 @@ class Coherence:
 
     @property
     def measured(self) -> str:
-        """In words."""
+        """Say what was measured."""
         return (
-            f"mean over live topics and over pairs of the {self.top} most probable "
-            f"words, by the "
-            f"{self.docs:,} training "
-            "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; "
-            "NPMI in -1..1; c_v in 0..1, by whole documents in the place of windows of 110 words"
+            f"mean over live topics and over pairs of the {self.top} most probable words, by the "
+            f"{self.docs:,} training documents in which both stand: UMass log((C(u,v)+1)/C(v)), v "
+            "the more probable; NPMI in -1..1; c_v in 0..1, by whole documents in the place of "
+            "windows of 110 words"
         )
 
 
 def umass(pairs: np.ndarray) -> np.ndarray:
     """Compute the UMass coherence of topics, float64[K].
 
-    The mean over pairs, u after v in the list, of log((C(u, v) + 1) / C(v)) (Fisher, Kozdoba &
-    Mannor 2019). Pairs whose C(v) is 0 are left out. NaN where none is left.
+    It is the mean over pairs, u after v in the list, of log((C(u, v) + 1) / C(v)) (Fisher, Kozdoba
+    & Mannor 2019). Pairs whose C(v) is 0 are left out. It is NaN where no pair remains.
 
     Parameters
     ----------
@@ -106,9 +107,16 @@ def umass(pairs: np.ndarray) -> np.ndarray:
 def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
     """Compute the NPMI coherence of topics, float64[K].
 
-    The mean over pairs of log(p(u,v) / (p(u) p(v))) / -log p(u,v) with p = documents / docs (Bouma
-    2009): -1 for words never together, 1 for words in every document. Pairs with a word of no
-    document are left out.
+    It is the mean over pairs of log(p(u,v) / (p(u) p(v))) / -log p(u,v) with p = documents / docs
+    (Bouma 2009): -1 for words never together, 1 for words in every document. Pairs with a word of
+    no document are left out.
+
+    Parameters
+    ----------
+    pairs
+        int64[K, n, n], see ``cooccurrence``.
+    docs
+        Number of documents.
     """
     single = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     i, j = np.tril_indices(pairs.shape[1], -1)
@@ -117,7 +125,8 @@ def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
     b = single[:, j]
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.log(both / (a * b)) / -np.log(both)
-    value = np.where(both == 0, -1.0, np.where(both >= 1.0, 1.0, value))
+    value = np.where(both >= 1.0, 1.0, value)
+    value = np.where(both == 0, -1.0, value)
     return _mean(np.where((a > 0) & (b > 0), value, np.nan))
 
 
@@ -127,7 +136,7 @@ def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
     C_V of Roeder, Both & Hinneburg (WSDM 2015), by documents in place of windows of 110 words,
     which are the same where documents are that short: the mean over words of the cosine between a
     word's NPMI with all words and the sum of these vectors. As in gensim, 1e-12 stands for a share
-    of no documents. Words of no document are left out.
+    of no documents. Words of no document are left out (parameters: ``npmi``).
     """
     share = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     both = pairs / max(docs, 1) + 1e-12
@@ -142,6 +151,7 @@ def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
+    """Average each row without NaNs, NaN where there is nothing else."""
     count = np.sum(~np.isnan(values), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(count > 0, np.nansum(values, axis=1) / count, np.nan)
@@ -153,17 +163,26 @@ def coherence(
     """Compute UMass, NPMI and c_v of a model on the training part of a corpus.
 
     The model may be imported, and the corpus need not be its own.
+
+    Parameters
+    ----------
+    top
+        Words of a topic.
+    threads
+        As of ``cooccurrence``.
     """
     ids, _ = top_words(model, top)
     vocabulary = corpus.read_vocabulary()
     corpus_ids = vocabulary.find(model.vocabulary.words.take(ids.ravel()))
     tops = np.where(corpus_ids < corpus.n_words, corpus_ids, -1).reshape(ids.shape).T
-    mean = np.full((1, len(ids)), -1, tops.dtype)
+    # the mean empirical topic, as a row after the topics
+    mean_topic = np.full((1, len(ids)), -1, tops.dtype)
     common = np.argsort(-vocabulary.df[: corpus.n_words], kind="stable")[: len(ids)]
-    mean[0, : len(common)] = common
-    pairs, docs = cooccurrence(corpus, np.ascontiguousarray(np.vstack([tops, mean])), threads)
+    mean_topic[0, : len(common)] = common
+    tops = np.ascontiguousarray(np.vstack([tops, mean_topic]))
+    pairs, docs = cooccurrence(corpus, tops, threads)
     values = {"umass": umass(pairs), "npmi": npmi(pairs, docs), "c_v": c_v(pairs, docs)}
-    unknown = int((tops < 0).sum())
+    unknown = int((tops[:-1] < 0).sum())
     return Coherence(values, top=len(ids), docs=docs, unknown=unknown, kinds=model.kinds)
 
 
@@ -172,22 +191,24 @@ def mean_of_topics(values: Sequence[float | None], kinds: Sequence[str]) -> floa
 
     None if there is none.
     """
-    counted = [
+    of_live_topics = [
         value
-        for value, counts in zip(values, counted_in_means(kinds), strict=True)
-        if counts and value is not None
+        for value, is_live in zip(values, counted_in_means(kinds), strict=True)
+        if is_live and value is not None
     ]
-    return float(np.mean(counted)) if counted else None
+    return float(np.mean(of_live_topics)) if of_live_topics else None
 
 
 def _plain(values: np.ndarray) -> list[float | None]:
+    """Convert to numbers, None for NaN."""
     return [None if np.isnan(v) else float(v) for v in values]
 
 
 def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
     """Measure how exclusive the ``top`` words of each topic are, float64[K] in 0..1.
 
-    The mean of p(w|k) / sum over j of p(w|j) (the exclusivity of Bischof & Airoldi, ICML 2012).
+    It is the mean of p(w|k) / sum over j of p(w|j), the exclusivity of Bischof & Airoldi (ICML
+    2012).
     """
     ids, _ = top_words(model, top)
     out = np.empty(model.n_topics)
@@ -210,10 +231,9 @@ def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
 
 
 # -- the scorers
-# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class CoherenceOptions:
-    """Options of the scorer."""
+    """Options of the scorer ``coherence``."""
 
     coherent: bool | str = option(
         False,
@@ -231,7 +251,7 @@ class CoherenceOptions:
 
 @dataclass(frozen=True)
 class DiversityOptions:
-    """Options of the scorer."""
+    """Options of the scorer ``diversity``."""
 
     diverse: bool = option(
         False,
@@ -240,12 +260,11 @@ class DiversityOptions:
     )
 
 
-def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
+def _score_coherence(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
+    """Measure the coherence of the topics, as the model's edits show them."""
     model = apply_view(run.model, view_of(run.model))
     measures = coherence(model, run.corpus, top=options.top, threads=run.visitors)
-    names = [
-        name for name in MEASURES if name == options.coherent or options.coherent not in MEASURES
-    ]
+    names = [options.coherent] if options.coherent in MEASURES else list(MEASURES)
     return {
         "coherence": {
             **{name: measures.mean(name) for name in names},
@@ -260,7 +279,8 @@ def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, o
     }
 
 
-def _diversity_scores(run: Scoring, options: DiversityOptions) -> Mapping[str, object]:
+def _score_diversity(run: Scoring, options: DiversityOptions) -> Mapping[str, object]:
+    """Measure the diversity of the topics, as the model's edits show them."""
     share = diversity(apply_view(run.model, view_of(run.model)))
     measured = (
         f"share of distinct words among the {TOP_DIVERSITY} most probable words of all live topics"
@@ -269,7 +289,7 @@ def _diversity_scores(run: Scoring, options: DiversityOptions) -> Mapping[str, o
 
 
 def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
-    """Means over the topics."""
+    """Format the means over the topics."""
     kinds = (("NPMI", "npmi"), ("UMass", "umass"), ("c_v", "c_v"))
     means = [(title, score.get(f"{key}_mean_topic")) for title, key in kinds]
     listed = [f"{title} {value:.4f}" for title, value in means if value is not None]
@@ -279,18 +299,18 @@ def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
 
 COHERENCE = Scorer(
     "coherence",
-    _coherence_scores,
+    _score_coherence,
     Options=CoherenceOptions,
-    asked=lambda options: bool(options.coherent),
+    is_requested=lambda options: bool(options.coherent),
     default={"coherent": True},
     kinds=("topics", "clusters"),
     text=_lines,
 )
 DIVERSITY = Scorer(
     "diversity",
-    _diversity_scores,
+    _score_diversity,
     Options=DiversityOptions,
-    asked=lambda options: options.diverse,
+    is_requested=lambda options: options.diverse,
     needs_corpus=lambda config, options: False,
     default={"diverse": True},
     kinds=("topics", "clusters"),
@@ -300,7 +320,7 @@ DIVERSITY = Scorer(
 
 @dataclass(frozen=True)
 class _PairCounter:
-    """Count the documents of a block that have both words of each pair.
+    """A visit that counts the documents of a block with both words of each pair.
 
     Attributes
     ----------
@@ -321,10 +341,11 @@ class _PairCounter:
         """Return the counts, int64[K, n, n], and the number of documents that have any word."""
         block, _ = item
         columns = self.column[block.vocab[block.words]]
-        indptr = np.concatenate(([0], np.cumsum(columns >= 0)))[block.indptr]
-        chosen = columns[columns >= 0]
+        is_counted = columns >= 0
+        indptr = np.concatenate(([0], np.cumsum(is_counted)))[block.indptr]
+        columns = columns[is_counted]
         shape = (block.n_docs, self.width)
-        occurs = csr_array((np.ones(len(chosen), np.int64), chosen, indptr), shape=shape)
+        occurs = csr_array((np.ones(len(columns), np.int64), columns, indptr), shape=shape)
         together = (occurs.T @ occurs).tocsr()
         pairs = together[self.first.ravel(), self.second.ravel()]
         return np.asarray(pairs).reshape(self.first.shape), int((np.diff(block.indptr) > 0).sum())
@@ -333,12 +354,12 @@ class _PairCounter:
 def cooccurrence(
     corpus: Corpus, tops: np.ndarray, threads: int | Cluster = 1
 ) -> tuple[np.ndarray, int]:
-    """Count documents of the training part.
+    """Count the training documents that have two words.
 
     Parameters
     ----------
     corpus
-        What is counted.
+        The store.
     tops
         Words of each topic, int64[K, n] ids of the corpus, -1: unknown to it.
     threads
@@ -348,22 +369,20 @@ def cooccurrence(
     Returns
     -------
     Documents with both words of a pair, int64[K, n, n] (the diagonal: with the word), and the
-    number of documents that have
-    any word.
+    number of documents that have any word.
     """
     top_words = np.unique(tops[tops >= 0])
     column = np.full(corpus.n_words, -1, np.int32)
     column[top_words] = np.arange(len(top_words), dtype=np.int32)
-    # unknown words: a column without documents
+    # unknown words have a column of their own, without documents
     columns_of_tops = np.where(tops >= 0, column[np.maximum(tops, 0)], len(top_words))
     first, second = np.broadcast_arrays(columns_of_tops[:, :, None], columns_of_tops[:, None, :])
     visit = _PairCounter(column, len(top_words) + 1, first, second)
     total = np.zeros(first.shape, np.int64)
     docs = 0
     grid = corpus.grid(block_cells(None), block_cells(None))
-    for pairs, in_block in visit_blocks(
-        visit, corpus, grid, np.zeros(corpus.part().docs, np.bool_), threads
-    ):
+    nothing_known = np.zeros(corpus.part().docs, np.bool_)
+    for pairs, docs_in_block in visit_blocks(visit, corpus, grid, nothing_known, threads):
         total += pairs
-        docs += in_block
+        docs += docs_in_block
     return total, docs

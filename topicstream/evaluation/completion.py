@@ -1,6 +1,4 @@
-"""Document completion: the prediction of the rest of a document (Zeng et al. 2012).
-
-Most of the document has been seen.
+"""Document completion: prediction of a part of a document from the rest (Zeng et al. 2012).
 
 Each document's cells are split in two by a hash of the document's id and the word's text, so the
 split does not depend on block size, order, word ids or vocabulary. theta of the observed side is
@@ -16,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -28,7 +25,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.covariates import covariate_views, explain_mean_prior
 from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import Item, known_block, visit_blocks
+from topicstream.evaluation.visiting import Item, documents_of_block, visit_blocks
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
@@ -45,8 +42,14 @@ from topicstream.numeric.kernels.local_step import PANEL_FLOATS, inverse_norms, 
 class Perplexity:
     """Perplexity of scored tokens: exp(nats_per_token).
 
-    It is infinite where a scored word is impossible (beta = 0). ``tokens`` and ``docs`` are those
-    scored. ``skipped`` documents could not be scored.
+    It is infinite where a scored word is impossible (beta = 0).
+
+    Attributes
+    ----------
+    tokens, docs
+        Tokens and documents that were scored.
+    skipped
+        Documents that could not be scored.
     """
 
     perplexity: float
@@ -60,9 +63,18 @@ class Perplexity:
 class Score(Perplexity):
     """The result of a completion.
 
-    ``cells`` were scored. ``skipped`` documents have no cell on one of the two sides.
-    Out-of-vocabulary tokens are on neither. ``inner`` is the mean number of iterations of a
-    document.
+    Attributes
+    ----------
+    cells
+        Number of cells that were scored.
+    skipped
+        Documents without a cell on one of the two sides.
+    oov_tokens, oov_rate
+        Tokens of words that the model does not know, which are on neither side, and their share.
+    inner
+        Mean number of iterations of a document.
+    split, fold_in
+        As of ``score_blocks``.
     """
 
     cells: int
@@ -74,20 +86,20 @@ class Score(Perplexity):
 
     @property
     def measured(self) -> str:
-        """In words."""
-        how = "" if self.fold_in == "bp" else f" by {self.fold_in}"
+        """Say what was measured."""
+        method = "" if self.fold_in == "bp" else f" by {self.fold_in}"
         if self.split is None:
-            return f"perplexity of all words, topics of documents inferred from the same{how}"
+            return f"perplexity of all words, topics of documents inferred from the same{method}"
         if self.split == 0.0:
             return (
                 "perplexity of all words of each document; none of them is read, so its topics are "
                 "those that the prior expects"
             )
-        seen = round(100 * self.split, 6)
-        rest = round(100 * (1 - self.split), 6)
+        observed = round(100 * self.split, 6)
+        scored = round(100 * (1 - self.split), 6)
         return (
-            f"perplexity of {rest:g} % of the different words of each document; its topics are "
-            f"inferred from the other {seen:g} %{how}"
+            f"perplexity of {scored:g} % of the different words of each document; its topics are "
+            f"inferred from the other {observed:g} %{method}"
         )
 
 
@@ -107,24 +119,26 @@ def split_documents(
 
     Returns
     -------
-    The observed documents, the scored ones, and which of them are scored, bool[D]: a document
-    without a cell on one of the
-    two sides is empty on both.
+    The documents with their observed cells, with their scored cells, and which of them are scored,
+    bool[D]. A document without a cell on one of the two sides is empty on both.
     """
     lengths = np.diff(docs.indptr)
     if split is None:
         return docs, docs, lengths > 0
     owner = np.repeat(np.arange(len(docs)), lengths)
     observed = (mix(keys[owner] ^ word_keys[docs.words]) >> np.uint64(11)) * 2.0**-53 < split
-    sides = [np.bincount(owner[side], minlength=len(docs)) > 0 for side in (observed, ~observed)]
-    scored = sides[1] & (sides[0] | (split == 0.0))
-    return _cells(docs, observed & scored[owner]), _cells(docs, ~observed & scored[owner]), scored
+    has_observed = np.bincount(owner[observed], minlength=len(docs)) > 0
+    has_rest = np.bincount(owner[~observed], minlength=len(docs)) > 0
+    scored = has_rest & (has_observed | (split == 0.0))
+    observed_cells = observed & scored[owner]
+    scored_cells = ~observed & scored[owner]
+    return _select_cells(docs, observed_cells), _select_cells(docs, scored_cells), scored
 
 
-def _cells(docs: Documents, chosen: np.ndarray) -> Documents:
-    """Keep the chosen cells (bool[nnz]) of documents."""
-    indptr = np.concatenate(([0], np.cumsum(chosen)))[docs.indptr]
-    return replace(docs, indptr=indptr, words=docs.words[chosen], counts=docs.counts[chosen])
+def _select_cells(docs: Documents, selected: np.ndarray) -> Documents:
+    """Keep the selected cells (bool[nnz]) of documents."""
+    indptr = np.concatenate(([0], np.cumsum(selected)))[docs.indptr]
+    return replace(docs, indptr=indptr, words=docs.words[selected], counts=docs.counts[selected])
 
 
 @kernel
@@ -177,6 +191,8 @@ class PreparedPart:
 
     Attributes
     ----------
+    corpus
+        The store.
     parts
         For each part of the corpus, its blocks and the keys of its documents, uint64[D].
     word_keys
@@ -193,17 +209,23 @@ class PreparedPart:
 
     @property
     def docs(self) -> int:
-        """Documents in all."""
+        """Return the number of documents of all parts."""
         return sum(len(keys) for _, keys in self.parts)
 
 
 def check_documents(corpus: Corpus, parts: Sequence[str]) -> None:
-    """Refuse parts (``heldout``, ``train``) of a corpus that hold no documents."""
+    """Check that parts (``heldout``, ``train``) of a corpus hold documents.
+
+    Raises
+    ------
+    InputError
+        They hold none.
+    """
     flags = [part == "heldout" for part in parts]
     if not any(corpus.part(flag).docs for flag in flags):
-        where = "set aside" if any(flags) else "in the training part"
+        place = "set aside" if any(flags) else "in the training part"
         raise InputError(
-            f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a "
+            f"{corpus.path}: no documents {place}; ingest again with --heldout 1%, or name a "
             f"--heldout corpus"
         )
 
@@ -220,31 +242,33 @@ def prepare_heldout(
     Parameters
     ----------
     split
-        False leaves out the keys of documents and words: enough to score all cells.
+        Whether cells are split, which takes the keys of documents and words.
     topics
-        Keeps the blocks small enough for gathered rows of so many topics. It never changes a
-        result.
+        Number of topics, for whose rows the blocks are small enough. It never changes a result.
 
     Raises
     ------
     InputError
-        If the parts hold no documents.
+        The parts hold no documents.
     """
-    flags = [part == "heldout" for part in parts]
     check_documents(corpus, parts)
-    grids = [corpus.grid(block_cells(topics), block_docs(topics), heldout=f) for f in flags]
-    keys = [
-        document_keys(corpus, f) if split else np.zeros(corpus.part(f).docs, np.uint64)
-        for f in flags
-    ]
-    of_words = word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64)
-    return PreparedPart(corpus, list(zip(grids, keys, strict=True)), of_words)
+    prepared = []
+    for part in parts:
+        heldout = part == "heldout"
+        grid = corpus.grid(block_cells(topics), block_docs(topics), heldout=heldout)
+        keys = np.zeros(corpus.part(heldout).docs, np.uint64)
+        if split:
+            keys = document_keys(corpus, heldout)
+        prepared.append((grid, keys))
+    keys_of_words = word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64)
+    return PreparedPart(corpus, prepared, keys_of_words)
 
 
 class StoredRows(Protocol):
     """A table of topics that is read row by row."""
 
-    def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray: ...
+    def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Fill ``out``, float32[n, >= K], with the rows of some words, and return it."""
 
 
 @dataclass(frozen=True)
@@ -256,15 +280,15 @@ class TopicTable:
     table
         Counts [W, >= K] without the prior (padding columns zero), or ``StoredRows``.
     alpha, beta
-        float64[K], and a number.
+        Priors, float64[K] and a number.
     totals
         float64[K], column sums of the table.
     n_words
-        W of the model.
+        Number of words, W.
     weights
-        Weights of its cells, or None.
+        Weights of the training cells, or None.
     coefficients
-        float64[F, K], of the covariates that alpha of a document depends on, or None.
+        float64[F, K], coefficients of the covariates that alpha of a document depends on, or None.
     """
 
     table: np.ndarray | StoredRows
@@ -277,12 +301,12 @@ class TopicTable:
 
     @property
     def n_topics(self) -> int:
-        """K."""
+        """Return the number of topics, K."""
         return len(self.alpha)
 
     @property
     def phi(self) -> np.ndarray | None:
-        """The table, where it is an array."""
+        """Return the table if it is an array, else None."""
         return self.table if isinstance(self.table, np.ndarray) else None
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -299,15 +323,15 @@ class ScoredTopics:
     Attributes
     ----------
     topics
-        A model, or topics that are in none yet.
+        A model, or topics that are not in a model yet.
     index
-        int64[W of the corpus], the model's id of each of the corpus' words, -1 unknown. None: the
-        same vocabulary.
+        int64[W of the corpus], the model's id of each of the corpus' words, -1 for unknown ones.
+        None: both have one vocabulary.
     counted
-        Of weighted cells: theta comes from the weighted observed cells, while p(w|k) and the scored
-        cells are counts.
+        The topics in counts, for a model of weighted cells: theta comes from the weighted observed
+        cells, while p(w|k) and the scored cells are counts. None for other models.
     shared
-        True if the words that ``index`` knows are those that other models know, too. p(w|k) is then
+        Whether the words that ``index`` knows are those that other models know, too. p(w|k) is then
         that of a word given that it is one of them. Otherwise a model would lose by every word that
         it alone has.
     """
@@ -318,7 +342,7 @@ class ScoredTopics:
     shared: bool = False
 
     @classmethod
-    def of_model(
+    def from_model(
         cls, model: TopicModel, index: np.ndarray | None, shared: bool = False
     ) -> ScoredTopics:
         """Wrap the topics of a model.
@@ -342,7 +366,10 @@ class ScoredTopics:
 
 
 class _Visit:
-    """Scores a block: what is the same for all of them is computed once."""
+    """A visit that scores a block.
+
+    What is the same for all blocks is computed once.
+    """
 
     def __init__(
         self, scored: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str
@@ -353,25 +380,24 @@ class _Visit:
         self.rows = TopicRows(cast(TopicModel, scored.topics))
         self.method: Any = find_method(fold_in)(self.rows)
         self.word_keys = prepared.word_keys
-        if scored.index is not None:  # by the model's words
-            known_words = scored.index >= 0
-            self.word_keys = np.zeros(scored.topics.n_words, np.uint64)
-            self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][
-                known_words
-            ]
         topics = scored.topics
-        counted = scored.counted
-        words = scored.topics.n_words
-        totals = [topics.totals, topics.totals if counted is None else counted.totals]
-        if scored.shared and scored.index is not None:
-            known = np.sort(scored.index[known_words])
-            totals = [
-                _column_sums(rows, known, topics.n_topics) for rows in (topics.rows, scored.rows)
-            ]
-            words = len(known)
-        self.rows.inverse, self.inverse = (
-            inverse_norms(t, words, topics.beta, len(self.rows.inverse)) for t in totals
-        )
+        words = topics.n_words
+        totals = topics.totals
+        count_totals = totals if scored.counted is None else scored.counted.totals
+        if scored.index is not None:
+            is_known = scored.index >= 0
+            known = scored.index[is_known]
+            # by the model's words
+            self.word_keys = np.zeros(words, np.uint64)
+            self.word_keys[known] = prepared.word_keys[: len(is_known)][is_known]
+            if scored.shared:
+                known = np.sort(known)
+                totals = _column_sums(topics.rows, known, topics.n_topics)
+                count_totals = _column_sums(scored.rows, known, topics.n_topics)
+                words = len(known)
+        width = len(self.rows.inverse)
+        self.rows.inverse = inverse_norms(totals, words, topics.beta, width)
+        self.inverse = inverse_norms(count_totals, words, topics.beta, width)
 
     def __call__(self, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Score a block.
@@ -384,20 +410,28 @@ class _Visit:
             all tokens.
         """
         block, keys = item
-        docs = known_block(block, self.scored.index)
-        seen, rest, scored = split_documents(docs, keys, self.word_keys, self.split)
+        docs = documents_of_block(block, self.scored.index)
+        observed, scored, is_scored = split_documents(docs, keys, self.word_keys, self.split)
         if self.coefficients is not None and block.covariates is not None:
-            seen = replace(seen, priors=document_priors(block.covariates, self.coefficients))
-        theta, iterations = self.method.fold_in(seen)
-        sums = scored.sum(), len(rest.words), iterations, docs.unknown.sum(), block.tokens
-        return *self._score(rest, theta), np.array(sums, np.float64)
+            priors = document_priors(block.covariates, self.coefficients)
+            observed = replace(observed, priors=priors)
+        theta, iterations = self.method.fold_in(observed)
+        loglik, tokens = self._score(scored, theta)
+        sums = (
+            is_scored.sum(),
+            len(scored.words),
+            iterations,
+            docs.unknown.sum(),
+            block.tokens,
+        )
+        return loglik, tokens, np.array(sums, np.float64)
 
     def _score(self, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log-likelihood and tokens of each document, float64[D]."""
+        """Compute log-likelihood and tokens of each document, float64[D]."""
         if self.scored.counted is None:
             return log_likelihood(self.rows, docs, theta)
         ids, cells = np.unique(docs.words, return_inverse=True)
-        return _scores_of(
+        return _run_score_cells(
             RowCells(docs.indptr, cells.astype(np.int64), docs.counts),
             TopicWeights(self.scored.rows(ids), self.rows.beta, self.inverse),
             theta,
@@ -424,12 +458,13 @@ def log_likelihood(
     """
     cells, base = rows.gather(docs)
     weights = TopicWeights(base, rows.beta, rows.inverse)
-    return _scores_of(RowCells(docs.indptr, cells, docs.counts), weights, theta)
+    return _run_score_cells(RowCells(docs.indptr, cells, docs.counts), weights, theta)
 
 
-def _scores_of(
+def _run_score_cells(
     cells: RowCells, weights: TopicWeights, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Run ``score_cells``, and return log-likelihood and tokens of each document."""
     loglik = np.empty(len(theta))
     tokens = np.empty(len(theta))
     score_cells(cells, weights, theta, loglik, tokens)
@@ -437,7 +472,7 @@ def _scores_of(
 
 
 def add_in_order(total: float, values: np.ndarray) -> float:
-    """total + values[0] + values[1] + ..., strictly in order."""
+    """Add values to a total one by one, so that the sum has the same bits for any blocks."""
     return float(np.cumsum(np.concatenate(([total], values)))[-1])
 
 
@@ -449,16 +484,16 @@ def score_blocks(
     threads: int | Cluster = 1,
     fold_in: str = "bp",
     progress: Callable[[int, int], None] | None = None,
-    each: Callable[[np.ndarray, np.ndarray], None] | None = None,
+    on_block: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> Score:
     """Score a prepared part of a corpus.
 
     Parameters
     ----------
     topics
-        What predicts.
+        The topics that predict.
     prepared
-        What is predicted.
+        The documents that are predicted.
     split
         Observed share of the cells; None: theta from all cells, all cells scored (exact training
         perplexity).
@@ -469,14 +504,14 @@ def score_blocks(
         Method of ``infer`` that finds theta of the observed cells, ``bp`` or ``vb``.
     progress
         Called with (documents done, documents in all).
-    each
+    on_block
         Called with (log-likelihood, tokens scored) of the documents, float64[D] each, block by
         block in document order.
 
     Raises
     ------
     InputError
-        Where no document can be scored.
+        No document can be scored.
     """
     visit = _Visit(topics, prepared, split, fold_in)
     loglik = 0.0
@@ -484,26 +519,23 @@ def score_blocks(
     documents_done = 0
     sums = np.zeros(5)
     views = prepared.views or (prepared.corpus,) * len(prepared.parts)
-    results = (
-        visit_blocks(visit, view, *part, threads)
-        for view, part in zip(views, prepared.parts, strict=True)
-    )
-    for of_documents, scored, of_block in chain.from_iterable(results):
-        loglik = add_in_order(loglik, of_documents)
-        tokens = add_in_order(tokens, scored)
-        if each is not None:
-            each(of_documents, scored)
-        sums += of_block
-        documents_done += len(scored)
-        if progress is not None:
-            progress(documents_done, prepared.docs)
+    for view, (grid, keys) in zip(views, prepared.parts, strict=True):
+        for block_loglik, scored, block_sums in visit_blocks(visit, view, grid, keys, threads):
+            loglik = add_in_order(loglik, block_loglik)
+            tokens = add_in_order(tokens, scored)
+            if on_block is not None:
+                on_block(block_loglik, scored)
+            sums += block_sums
+            documents_done += len(scored)
+            if progress is not None:
+                progress(documents_done, prepared.docs)
     if tokens == 0:
         raise InputError(
             "no document could be scored: each needs two different known words; check that "
             "model and documents share a vocabulary"
         )
     nats = -loglik / tokens
-    docs, cells, iterations, oov, every = sums.tolist()
+    docs, cells, iterations, oov, all_tokens = sums.tolist()
     return Score(
         perplexity=exponential(nats),
         nats_per_token=nats,
@@ -512,7 +544,7 @@ def score_blocks(
         docs=int(docs),
         skipped=documents_done - int(docs),
         oov_tokens=oov,
-        oov_rate=oov / every,
+        oov_rate=oov / all_tokens,
         inner=iterations / docs,
         split=split,
         fold_in=fold_in,
@@ -528,21 +560,41 @@ def score_model(
     parts: Sequence[str] = ("heldout",),
     fold_in: str = "bp",
     progress: Callable[[int, int], None] | None = None,
-    each: Callable[[np.ndarray, np.ndarray], None] | None = None,
-    covariates: bool = True,
+    on_block: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> Score:
-    """Score parts of an open ``Corpus`` under a model, by ``score_blocks``.
+    """Score parts of an open ``Corpus`` under a model.
 
     Words are matched by text where the vocabularies differ. Where a model's alpha depends on
-    covariates that the corpus has, each document is scored with its own, unless ``covariates`` is
-    False.
+    covariates that the corpus has, each document is scored with its own prior.
+
+    Parameters
+    ----------
+    parts
+        Any of ``heldout`` and ``train``.
+    split, threads, fold_in, progress, on_block
+        As of ``score_blocks``.
     """
-    topics = ScoredTopics.of_model(model, match_words(model.vocabulary, corpus))
-    prepared = prepare_heldout(corpus, parts, split=split is not None, topics=model.n_topics)
-    more: dict[str, Any] = {"progress": progress, "each": each}
+    topics, prepared = prepare_model(model, corpus, parts, split)
     with ExitStack() as stack:
-        if covariates and not explain_mean_prior(model, corpus, threads):
+        if not explain_mean_prior(model, corpus, threads):
             grids = [grid for grid, _ in prepared.parts]
             views = stack.enter_context(covariate_views(model, corpus, grids))
             prepared = replace(prepared, views=views)
-        return score_blocks(topics, prepared, split=split, threads=threads, fold_in=fold_in, **more)
+        return score_blocks(
+            topics,
+            prepared,
+            split=split,
+            threads=threads,
+            fold_in=fold_in,
+            progress=progress,
+            on_block=on_block,
+        )
+
+
+def prepare_model(
+    model: TopicModel, corpus: Corpus, parts: Sequence[str], split: float | None
+) -> tuple[ScoredTopics, PreparedPart]:
+    """Prepare a model and parts of a corpus for ``score_blocks``."""
+    topics = ScoredTopics.from_model(model, match_words(model.vocabulary, corpus))
+    prepared = prepare_heldout(corpus, parts, split=split is not None, topics=model.n_topics)
+    return topics, prepared

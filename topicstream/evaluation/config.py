@@ -76,7 +76,7 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
 
     @property
     def elsewhere(self) -> str | Path | None:
-        """The corpus or file whose documents are scored instead of those set aside."""
+        """Return the corpus or file whose documents are scored instead of those set aside."""
         return None if isinstance(self.heldout, bool) else self.heldout
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +42,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import checksum
 
 MOST_VALUES = 1 << 18
-"""Distinct values of a column that are counted."""
+"""Most distinct values of a column that are counted."""
 _PARTS = (
     ("pattern", np.int32),
     ("indptr", np.int64),
@@ -57,9 +57,9 @@ def survey_covariates(corpus: Corpus, formula: str) -> PriorDesign:
     Raises
     ------
     UsageError
-        If the formula cannot be read.
+        The formula cannot be read.
     InputError
-        If the store lacks a column, or a column cannot be coded.
+        The store lacks a column, or a column cannot be coded.
     """
     factors = factors_of(formula)
     columns = list(dict.fromkeys(factor.column for factor in factors))
@@ -86,8 +86,10 @@ def survey_covariates(corpus: Corpus, formula: str) -> PriorDesign:
                 f"{factor}: a document may have several values of {column}, which have no order; "
                 f"regimes are of dates or whole numbers"
             )
-        coding = partial(Regimes, regimes=factor.regimes, period=factor.period)
-        covariate = (coding if factor.regimes else Covariate)(
+        coding: Callable[..., Covariate] = Covariate
+        if factor.regimes:
+            coding = partial(Regimes, regimes=factor.regimes, period=factor.period)
+        covariate = coding(
             column,
             factor.df,
             counts=counts[column].copy(),
@@ -107,7 +109,7 @@ def _count_values(counts: Counter[str], absent: Counter[str], column: str, value
     Returns
     -------
     int
-        The values that one document has at most.
+        The most values of a document.
     """
     most = 1
     if pa.types.is_nested(values.type):
@@ -119,8 +121,8 @@ def _count_values(counts: Counter[str], absent: Counter[str], column: str, value
         flat = mark_missing(values)
         absent[column] += flat.null_count
     pairs = pc.value_counts(flat.drop_null())
-    values_met = pairs.field("values").to_pylist()
-    counts.update(dict(zip(values_met, pairs.field("counts").to_pylist(), strict=True)))
+    distinct = pairs.field("values").to_pylist()
+    counts.update(dict(zip(distinct, pairs.field("counts").to_pylist(), strict=True)))
     if len(counts) > MOST_VALUES:
         raise InputError(
             f"--covariates: column {column} has more than {MOST_VALUES:,} different values; round "
@@ -138,11 +140,11 @@ class CovariateFile:
     path
         The file.
     sizes
-        int64[blocks, 4], entries of pattern, indptr, columns and values.
+        int64[blocks, 4], entries of the arrays pattern, indptr, columns and values.
     offsets
         int64[blocks], where the arrays of a block begin.
     checks
-        int64[blocks, 4], their checksums.
+        int64[blocks, 4], checksums of the arrays.
     """
 
     path: Path
@@ -156,7 +158,7 @@ class CovariateFile:
         Raises
         ------
         StoreError
-            If the file is damaged.
+            The file is damaged.
         """
         arrays: list[np.ndarray] = []
         with open(self.path, "rb") as file:
@@ -231,9 +233,9 @@ def explain_mean_prior(model: TopicModel, corpus: Corpus, visitors: int | Cluste
 def covariate_views(
     model: TopicModel, corpus: Corpus, grids: Sequence[Grid]
 ) -> Iterator[tuple[Corpus, ...]]:
-    """Yield for each grid the corpus, whose blocks have the covariates of a model's prior.
+    """Yield the corpus for each grid, with blocks that have the covariates of a model's prior.
 
-    They lie in temporary files.
+    The covariates lie in temporary files.
     """
     entry = model.manifest.covariates
     assert entry is not None

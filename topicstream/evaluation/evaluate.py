@@ -16,14 +16,14 @@ from topicstream.base.progress import listener
 from topicstream.base.shown import Summary
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.config import EvalConfig
-from topicstream.evaluation.keys import check_payload, describe_mismatch, other_corpus
+from topicstream.evaluation.keys import check_payload, describe_mismatch, open_other_corpus
 from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.scoring import (
     Chosen,
     Entry,
     Scoring,
     check_options,
-    chosen_scorers,
+    choose_scorers,
     model_kind,
     scorers,
 )
@@ -32,17 +32,23 @@ from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 
 READING = ("format", "text_field", "id_field")
+"""Options of reading raw documents."""
 NONE_ASIDE = "no documents were set aside at ingest (--heldout 1%): no held-out perplexity"
 
 
 def parse_split(text: str | float) -> float:
     """Parse ``80/20``, ``0/100`` or a share such as 0.8 to the observed share.
 
-    Raises UsageError for other texts.
+    Raises
+    ------
+    UsageError
+        The text is no such split.
     """
     try:
-        seen, _, rest = str(text).partition("/")
-        share = float(seen) / (float(seen) + float(rest)) if rest else float(seen)
+        observed, _, scored = str(text).partition("/")
+        share = float(observed)
+        if scored:
+            share = share / (share + float(scored))
     except (ValueError, ZeroDivisionError):
         share = math.nan
     if not 0.0 <= share < 1.0:
@@ -83,11 +89,11 @@ def evaluate(config: EvalConfig) -> EvalSummary:
     Raises
     ------
     StoreError
-        For a missing or damaged model or store.
+        The model or the store is missing or damaged.
     InputError
-        Where there is nothing to score.
+        There is nothing to score.
     DoesNotFit
-        Where the memory limit is too small.
+        The memory limit is too small.
 
     Examples
     --------
@@ -97,23 +103,20 @@ def evaluate(config: EvalConfig) -> EvalSummary:
     """
     split = parse_split(config.split)
     reading = _reading_options(config)
-    chosen, any_asked = chosen_scorers(config)
+    chosen, any_requested = choose_scorers(config)
     notes: dict[str, Any] = {}
-    if not any_asked:
+    if not any_requested:
         config, notes = _add_defaults(config)
-        chosen, _ = chosen_scorers(config)
+        chosen, _ = choose_scorers(config)
     check_options(config, chosen)
-    if (
-        config.scheduler is not None
-        and config.elsewhere is not None
-        and Path(config.elsewhere).is_file()
-    ):
+    reads_file = config.elsewhere is not None and Path(config.elsewhere).is_file()
+    if config.scheduler is not None and reads_file:
         raise UsageError(
             f"--scheduler: workers read a corpus store; run `topics ingest` on "
             f"{config.elsewhere} first"
         )
-    read = (config.model, config.corpus, config.elsewhere or config.corpus)
-    with connected_within(config.scheduler, config.memory, read) as (cluster, limit):
+    inputs = (config.model, config.corpus, config.elsewhere or config.corpus)
+    with connected_within(config.scheduler, config.memory, inputs) as (cluster, limit):
         if cluster is not None:
             config = replace(
                 config, mem_limit=limit.bytes, threads=config.threads or cluster.least_threads
@@ -130,7 +133,15 @@ def _score_opened(
     split: float,
     reading: Mapping[str, Any],
 ) -> EvalSummary:
-    """Open the model and the corpus, and score them."""
+    """Open the model and the corpus, and score the model.
+
+    Parameters
+    ----------
+    notes
+        Entries of the result beside the scores.
+    reading
+        Options of reading raw documents.
+    """
     beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
     (model,), threads = open_within(
         [config.model], config.memory, config.threads, beside=beside, dense=True
@@ -139,13 +150,31 @@ def _score_opened(
         cluster.threads = threads
     _check_kind(model, chosen)
     width = model.manifest.width
-    store = (
-        _open_corpus(config, width)
-        if any(scorer.needs_corpus(config, options) for scorer, options in chosen)
-        else None
-    )
-    if store is not None:
+    store = None
+    if any(scorer.needs_corpus(config, options) for scorer, options in chosen):
+        store = _open_corpus(config, width)
         check_payload(store, model)
+    result = {**_describe_inputs(model, store), **notes}
+    with ExitStack() as stack:
+        elsewhere = None
+        if config.elsewhere is not None:
+            meta: dict[str, str] = {}
+            for scorer, options in chosen:
+                meta |= scorer.meta(options)
+            opened = open_other_corpus(config.elsewhere, model, meta, **reading)
+            elsewhere = stack.enter_context(opened)
+        run = Scoring(
+            config, model, store, elsewhere, split, threads, listener(config.progress), cluster
+        )
+        for scorer, options in chosen:
+            for name, entry in scorer.score(run, options).items():
+                result[name] = entry.plain() if isinstance(entry, Entry) else entry
+    return EvalSummary(result)
+
+
+def _describe_inputs(model: TopicModel, store: Corpus | None) -> dict[str, Any]:
+    """Return the entries of the result that say what was scored."""
+    width = model.manifest.width
     sizes = ("components", "numbers") if width else ("topics", "words")
     result: dict[str, Any] = {
         "model": model.name,
@@ -159,40 +188,22 @@ def _score_opened(
         warning = describe_mismatch(model, store)
         if warning is not None:
             result["warning"] = warning
-    result |= notes
-    with ExitStack() as stack:
-        elsewhere = None
-        if config.elsewhere is not None:
-            meta = {
-                name: field
-                for scorer, options in chosen
-                for name, field in scorer.meta(options).items()
-            }
-            elsewhere = stack.enter_context(other_corpus(config.elsewhere, model, meta, **reading))
-        run = Scoring(
-            config, model, store, elsewhere, split, threads, listener(config.progress), cluster
-        )
-        for scorer, options in chosen:
-            entries = scorer.score(run, options)
-            result |= {
-                name: entry.plain() if isinstance(entry, Entry) else entry
-                for name, entry in entries.items()
-            }
-    return EvalSummary(result)
+    return result
 
 
 def _reading_options(config: EvalConfig) -> Mapping[str, Any]:
     """Return the options of reading raw documents that the user set."""
-    said = {name: value for name in READING if (value := getattr(config, name)) is not None}
-    if said and config.elsewhere is None:
+    values = {name: getattr(config, name) for name in READING}
+    options = {name: value for name, value in values.items() if value is not None}
+    if options and config.elsewhere is None:
         raise UsageError(
-            f"--{next(iter(said)).replace('_', '-')} requires --heldout FILE, raw text"
+            f"--{next(iter(options)).replace('_', '-')} requires --heldout FILE, raw text"
         )
-    return said
+    return options
 
 
 def _check_kind(model: TopicModel, chosen: Chosen) -> None:
-    """Raise UsageError for a scorer of another kind of models."""
+    """Check that every scorer can judge a model of this kind."""
     kind = model_kind(model)
     for scorer, _ in chosen:
         if scorer.kinds and kind not in scorer.kinds:
@@ -206,15 +217,17 @@ def _add_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
     """Return the configuration with the default scorers, and a note for the result."""
     width = 0 if isinstance(config.model, TopicModel) else read_manifest(config.model).width
     corpus = _open_corpus(config, width)
-    aside = width > 0 or corpus.part(True).docs > 0
-    defaults = {k: v for scorer in scorers() if not width for k, v in scorer.default.items()}
-    config = replace(
-        config, corpus=corpus, heldout=aside, options={**(config.options or {}), **defaults}
-    )
-    return config, {} if aside else {"note": NONE_ASIDE}
+    has_heldout = width > 0 or corpus.part(True).docs > 0
+    options = dict(config.options or {})
+    if not width:
+        for scorer in scorers():
+            options |= scorer.default
+    config = replace(config, corpus=corpus, heldout=has_heldout, options=options)
+    return config, {} if has_heldout else {"note": NONE_ASIDE}
 
 
 def _open_corpus(config: EvalConfig, width: int) -> Corpus:
+    """Open the corpus of a configuration, unless it is open."""
     corpus = config.corpus
     return corpus if isinstance(corpus, Corpus) else Corpus.open(corpus, dense=width > 0)
 
@@ -226,5 +239,8 @@ def _bytes_beside(config: EvalConfig, chosen: Chosen) -> int:
     if manifest.width:
         model = TopicModel.open(folder, memory_limit=-1, dense=True)
         return find_method(method_of(model)).table_bytes(model)
-    formulas = [scorer.bytes_held for scorer, _ in chosen if scorer.bytes_held is not None]
-    return sum(bytes_held(_open_corpus(config, 0), manifest.topics) for bytes_held in formulas)
+    total = 0
+    for scorer, _ in chosen:
+        if scorer.bytes_held is not None:
+            total += scorer.bytes_held(_open_corpus(config, 0), manifest.topics)
+    return total

@@ -1,6 +1,6 @@
 """Perplexity of held-out or other documents, of whole documents and of training documents.
 
-It may also be written one row a document.
+That of held-out documents may also be written to a table, one row a document.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from topicstream.base.text import noun_of, render
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import select_learned
-from topicstream.evaluation.completion import Score, score_model
+from topicstream.evaluation.completion import Score, prepare_model, score_blocks, score_model
 from topicstream.evaluation.covariates import explain_mean_prior
 from topicstream.evaluation.keys import stream_documents
 from topicstream.evaluation.likelihood import ClusterScore, PointScore, score_clusters
@@ -52,21 +52,26 @@ def score_part(
 ) -> Score | ClusterScore | PointScore:
     """Score parts of a store.
 
-    Without ``split`` all cells are scored, and theta is folded in on the same cells. Without
-    ``covariates`` all documents have the model's mean prior.
+    Parameters
+    ----------
+    name
+        Title of the score, as progress shows it.
+    split
+        Observed share of the cells. None: all cells are scored, and theta is folded in on the same.
+    covariates
+        Whether documents have priors of their own. Otherwise all have the model's mean prior.
     """
     if model_kind(run.model) != "topics":
         return score_clusters(run.model, store, parts, run.visitors, run.step(name))
-    return score_model(
-        run.model,
-        store,
-        split=split,
-        threads=run.visitors,
-        parts=parts,
-        fold_in=run.config.fold_in,
-        progress=run.step(name),
-        covariates=covariates,
-    )
+    settings: dict[str, Any] = {
+        "split": split,
+        "threads": run.visitors,
+        "fold_in": run.config.fold_in,
+        "progress": run.step(name),
+    }
+    if covariates:
+        return score_model(run.model, store, parts=parts, **settings)
+    return score_blocks(*prepare_model(run.model, store, parts, split), **settings)
 
 
 def score_entries(
@@ -79,7 +84,14 @@ def score_entries(
 ) -> dict[str, Entry]:
     """Score parts of a store, with a second entry where documents have priors of their own.
 
-    ``documents`` says which they are.
+    Parameters
+    ----------
+    name
+        Name of the entry, a key of ``TITLES``.
+    split
+        As of ``score_part``.
+    documents
+        A description of the documents.
     """
     title = TITLES[name]
     entry = run.model.manifest.covariates
@@ -110,9 +122,8 @@ def score_documents(
     Returns
     -------
     The score, and a table: id, tokens double (those scored), loglik double (their sum, natural
-    logarithms), perplexity
-    double; null where a document was too short to score. The rows' loglik and tokens add up to
-    the score's.
+    logarithms), perplexity double. Both are null where a document was too short to score. The rows'
+    loglik and tokens add up to the score's.
     """
     pieces: list[tuple[np.ndarray, np.ndarray]] = []
     score = score_model(
@@ -122,9 +133,10 @@ def score_documents(
         threads=threads,
         parts=(part,),
         progress=progress,
-        each=lambda *piece: pieces.append(piece),
+        on_block=lambda loglik, tokens: pieces.append((loglik, tokens)),
     )
-    loglik, scored = (np.concatenate(listed) for listed in zip(*pieces, strict=True))
+    loglik = np.concatenate([piece[0] for piece in pieces])
+    scored = np.concatenate([piece[1] for piece in pieces])
     names = np.full(len(loglik), None, object)
     for numbers, batch in stream_documents(corpus, part == "heldout", ["id"]):
         names[numbers] = batch.column("id").to_pylist()
@@ -144,7 +156,7 @@ def score_documents(
 
 @dataclass(frozen=True)
 class HeldOutOptions:
-    """Options of the scorer."""
+    """Options of the scorer ``heldout``."""
 
     per_document: str | Path | None = option(
         None,
@@ -155,7 +167,8 @@ class HeldOutOptions:
     force: bool = option(False, "With --per-document: replace the file.")
 
 
-def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str]:
+def _score_held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str]:
+    """Score held-out or other documents, together or one by one."""
     store, parts, documents = run.scored_documents()
     if options.per_document is None:
         return score_entries(run, "heldout", store, run.split, parts, documents)
@@ -176,7 +189,7 @@ def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str
 
 @dataclass(frozen=True)
 class WholeOptions:
-    """Options of the scorer."""
+    """Options of the scorer ``whole``."""
 
     whole: bool = option(
         False,
@@ -185,60 +198,63 @@ class WholeOptions:
     )
 
 
-def _whole(run: Scoring, options: WholeOptions) -> Mapping[str, Entry]:
+def _score_whole(run: Scoring, options: WholeOptions) -> Mapping[str, Entry]:
+    """Score all words of held-out documents, with topics inferred from the same words."""
     return score_entries(run, "whole", run.corpus, None, ("heldout",), "documents set aside")
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options of the scorer."""
+    """Options of the scorer ``training``."""
 
     training: bool = option(False, "Exact perplexity of the training documents.")
 
 
-def _training(run: Scoring, options: TrainingOptions) -> Mapping[str, Entry]:
+def _score_training(run: Scoring, options: TrainingOptions) -> Mapping[str, Entry]:
+    """Score the training documents that the model learned from."""
     learned = select_learned(run.corpus, run.model.manifest.sample)
     documents = f"training {noun_of(run.model.manifest.width)}"
     return score_entries(run, "training", learned, None, ("train",), documents)
 
 
 def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
-    """Perplexity of documents, or likelihood of points."""
+    """Format the perplexity of documents, or the likelihood of points."""
     title = TITLES[name.removesuffix(MEAN_PRIOR)]
     if "points" in score:
         return render(POINTS, {**score, "title": title, "loglik": -score["nats_per_point"]})
-    value = (
-        IMPOSSIBLE
-        if score["perplexity"] is None
-        else f"{score['perplexity']:.1f}   ({score['nats_per_token']:.4f} nats a token)"
-    )
+    if name.endswith(MEAN_PRIOR):
+        title = "  with the mean prior"
+    elif not name.startswith("whole"):
+        title = f"{title} perplexity"
+    value = IMPOSSIBLE
+    if score["perplexity"] is not None:
+        value = f"{score['perplexity']:.1f}   ({score['nats_per_token']:.4f} nats a token)"
     nats = f"{-score['nats_per_point']:.4f}" if "nats_per_point" in score else None
-    title = title if name.startswith("whole") else f"{title} perplexity"
-    about = {
-        "title": "  with the mean prior" if name.endswith(MEAN_PRIOR) else title,
-        "value": value,
-        "nats_a_document": nats,
-    }
-    return render(PERPLEXITY, {**score, **about})
+    texts = {"title": title, "value": value, "nats_a_document": nats}
+    return render(PERPLEXITY, {**score, **texts})
 
 
 HELD_OUT = Scorer(
     "heldout",
-    _held_out,
+    _score_held_out,
     Options=HeldOutOptions,
-    beside=lambda config, options: bool(config.heldout) or options.per_document is not None,
+    also_runs=lambda config, options: bool(config.heldout) or options.per_document is not None,
     needs_corpus=lambda config, options: not config.elsewhere,
     kinds=(),
     text=_lines,
 )
 WHOLE = Scorer(
-    "whole", _whole, Options=WholeOptions, asked=lambda options: options.whole, text=_lines
+    "whole",
+    _score_whole,
+    Options=WholeOptions,
+    is_requested=lambda options: options.whole,
+    text=_lines,
 )
 TRAINING = Scorer(
     "training",
-    _training,
+    _score_training,
     Options=TrainingOptions,
-    asked=lambda options: options.training,
+    is_requested=lambda options: options.training,
     kinds=(),
     text=_lines,
 )

@@ -1,9 +1,10 @@
-"""64-bit keys of documents and words, from their texts: what a held-out split depends on.
+"""The corpus that a model is scored on: keys of its documents and words, and its match.
 
+Keys are hashes of 64 bits of ids and words, on which the split of held-out documents depends:
 FNV-1a over the UTF-8 bytes, mixed by the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
 
-The corpus that a model is scored on: whether the two belong together, and raw text read as the
-model's own was.
+The rest tells whether a corpus and a model belong together, and reads raw text as the model's own
+was read.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from topicstream.inference.documents import fnv1a
 from topicstream.model.design import decode_design
 from topicstream.model.topic_model import TopicModel
 
+# constants of SplitMix64
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 
@@ -54,10 +56,7 @@ def word_keys(corpus: Corpus) -> np.ndarray:
 
 
 def first_documents(corpus: Corpus, heldout: bool) -> np.ndarray:
-    """Return the first document number of each storage block of a part, and the end.
-
-    int64[blocks + 1].
-    """
+    """Return the first document of each storage block of a part, and the end, int64[blocks + 1]."""
     docs = [block.docs for block in corpus.part(heldout).blocks]
     return np.concatenate(([0], np.cumsum(np.array(docs, np.int64))))
 
@@ -75,8 +74,17 @@ def stream_documents(
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
     """Stream the table of documents of a part in order.
 
-    Yields document numbers int64[n] and a record batch of ``columns``. Numbers count the rows of
-    the part's blocks. Removed documents are left out.
+    Removed documents are left out.
+
+    Yields
+    ------
+    Numbers of documents, int64[n], which count the rows of the part's blocks, and a record batch of
+    ``columns``.
+
+    Raises
+    ------
+    StoreError
+        A document lies past its block.
     """
     first = first_documents(corpus, heldout)
     for batch, _, block, row in corpus.placed(columns, (PARTS[heldout],)):
@@ -91,14 +99,14 @@ def mark_known_words(words: Any, corpus: Corpus) -> np.ndarray:
 
     The pruned words are streamed.
     """
-    met = corpus.read_vocabulary().find(words) >= 0
+    is_known = corpus.read_vocabulary().find(words) >= 0
     if "pruned" in corpus.manifest.files:
         from topicstream.ingestion.tokens.vocabulary import stream_pruned  # only scores need it
 
         for batch in stream_pruned(corpus.file("pruned")):
-            some = batch["word"].cast(words.type)
-            met |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
-    return np.asarray(met)
+            pruned = batch["word"].cast(words.type)
+            is_known |= pc.is_in(words, value_set=pruned).to_numpy(zero_copy_only=False)
+    return np.asarray(is_known)
 
 
 def match_words(vocabulary: Vocabulary, corpus: Corpus) -> np.ndarray | None:
@@ -106,53 +114,61 @@ def match_words(vocabulary: Vocabulary, corpus: Corpus) -> np.ndarray | None:
 
     Returns None if both vocabularies are the same.
     """
-    other = corpus.read_vocabulary()
-    if len(other) == len(vocabulary) and other.sha256 == vocabulary.sha256:
+    corpus_words = corpus.read_vocabulary()
+    if len(corpus_words) == len(vocabulary) and corpus_words.sha256 == vocabulary.sha256:
         return None
-    return vocabulary.find(other.words)
+    return vocabulary.find(corpus_words.words)
 
 
 BOTH_PARTS = ("train", "heldout")
 LEAST = 0.1
-"""Share of a corpus' tokens that a model must know the words of. Other texts of the same language:
-70 % and more; another
-language: 1 to 5 % (names, and words that look alike)."""
+"""Least share of a corpus' tokens whose words a model must know. Of other texts in its language it
+knows 70 % and more, of another language 1 to 5 % (names, and words that look alike)."""
 
 
 def describe_mismatch(model: TopicModel, corpus: Corpus) -> str | None:
-    """Describe in a sentence that a model was trained on another corpus, or return None.
+    """Describe in a sentence that a model was trained on another corpus.
 
-    Returns None for the model's own corpus, for a later state of it, and if the model does not say.
-    Raises UsageError if the two share almost no words, because scores would mean nothing.
+    Returns
+    -------
+    None for the model's own corpus, for a later state of it, and if the model does not say.
+
+    Raises
+    ------
+    UsageError
+        The two share almost no words, so that scores would mean nothing.
     """
     trained = model.manifest.corpus.fingerprint
     if trained is None or corpus.has_fingerprint(trained):
         return None
     corpus_words = corpus.read_vocabulary()
-    own = model.vocabulary.words
-    if len(own) <= len(corpus_words.words) and as_words(
-        corpus_words.words.slice(0, len(own))
-    ).equals(as_words(own)):
-        return None  # an earlier state of it, before it grew
-    known = float(corpus_words.counts[model.vocabulary.find(corpus_words.words) >= 0].sum()) / max(
-        float(corpus_words.counts.sum()), 1.0
-    )
-    if known < LEAST:
+    model_words = model.vocabulary.words
+    first_words = corpus_words.words.slice(0, len(model_words))
+    if as_words(first_words).equals(as_words(model_words)):
+        return None  # the model is of an earlier state, before the vocabulary grew
+    is_known = model.vocabulary.find(corpus_words.words) >= 0
+    all_tokens = max(float(corpus_words.counts.sum()), 1.0)
+    share = float(corpus_words.counts[is_known].sum()) / all_tokens
+    if share < LEAST:
         raise UsageError(
             f"{model.name} and {corpus.path} do not match: the model was trained on another "
-            f"corpus and knows "
-            f"{100 * known:.1f} % of this one's tokens; give the model's own corpus, or a model "
-            f"of this one"
+            f"corpus and knows {100 * share:.1f} % of this one's tokens; give the model's own "
+            f"corpus, or a model of this one"
         )
     return show_addresses(
         f"{model.name} was trained on another corpus than {corpus.path}, or on another state of "
-        f"it; it knows {100 * known:.0f} % of "
-        "its tokens"
+        f"it; it knows {100 * share:.0f} % of its tokens"
     )
 
 
 def check_payload(corpus: Corpus, model: TopicModel) -> None:
-    """Raise UsageError if a store holds other data than the model is of."""
+    """Check that a store holds what the model is of.
+
+    Raises
+    ------
+    UsageError
+        It holds documents in place of dense rows, rows of another length, or the like.
+    """
     if corpus.width != model.manifest.width:
         raise UsageError(
             f"{corpus.path}: holds {payload_of(corpus.width)}, and the model is of "
@@ -161,7 +177,7 @@ def check_payload(corpus: Corpus, model: TopicModel) -> None:
 
 
 @contextlib.contextmanager
-def other_corpus(
+def open_other_corpus(
     path: str | Path,
     model: TopicModel,
     meta: Mapping[str, str],
@@ -171,8 +187,23 @@ def other_corpus(
     """Open a corpus store, or ingest raw text into a temporary one.
 
     Raw text is read with the model's tokenizer and keeps all words, so that the out-of-vocabulary
-    rate is known. meta: fields of raw documents to keep, by the name of the column. Covariates of
-    the model are kept where the documents have them.
+    rate is known. Covariates of the model are kept where the documents have them.
+
+    Parameters
+    ----------
+    meta
+        Fields of raw documents to keep, by the name of the column.
+    reading
+        Options of reading raw documents.
+
+    Raises
+    ------
+    InputError
+        There is no such file or folder.
+    UsageError
+        The model is of dense rows, and the path is no store.
+    StoreError
+        The model does not say how its text became words.
     """
     width = model.manifest.width
     path = Path(places().resolve(path) if str(path).endswith(".zarr") else path)
@@ -197,25 +228,24 @@ def other_corpus(
         )
     with tempfile.TemporaryDirectory(prefix="topics-heldout-") as folder:
         out = Path(folder) / "corpus.zarr"
-        read = ReadOptions(**reading).recall(model.manifest.reading, FIELDS, LAYOUT)
+        options = ReadOptions(**reading).recall(model.manifest.reading, FIELDS, LAYOUT)
         entry = model.manifest.covariates
         columns = [] if entry is None else decode_design(entry).columns
-        wanted = [column for column in columns if column not in meta]
-        meta = {**meta, **{column: column for column in wanted}}
+        of_formula = [column for column in columns if column not in meta]
+        meta = {**meta, **{column: column for column in of_formula}}
         if meta:
             # a field that is called as its column may have another name in the model's input
             earlier = remembered_meta(model.manifest.reading)
             fields = {c: earlier.get(c, c) if field == c else field for c, field in meta.items()}
-            read = replace(read, meta=fields, recalled_columns=tuple(wanted))
-        words = Recipe.from_json(recipe)
+            options = replace(options, meta=fields, recalled_columns=tuple(of_formula))
         ingest(
             [Path(path)],
             out,
-            recipe=words,
+            recipe=Recipe.from_json(recipe),
             min_df=1,
             max_df=1.0,
             heldout=0,
             mem_limit=mem_limit,
-            **read.non_defaults(),
+            **options.non_defaults(),
         )
         yield Corpus.open(out)

@@ -15,7 +15,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import Perplexity, add_in_order
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import Item, known_block, visit_blocks
+from topicstream.evaluation.visiting import Item, documents_of_block, visit_blocks
 from topicstream.inference.methods import make_block_method
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.dirichlet import exponential
@@ -29,6 +29,8 @@ class ClusterScore(Perplexity):
     ----------
     nats_per_point
         Mean of -log p(x) of a document.
+    oov_tokens, oov_rate
+        Tokens of words that the model does not know, and their share.
     skipped
         Documents without a word that the model knows.
     """
@@ -44,7 +46,15 @@ class ClusterScore(Perplexity):
 
 @dataclass(frozen=True)
 class PointScore:
-    """nats_per_point: -log p(x) of a vector, on average."""
+    """Likelihood of vectors under a mixture.
+
+    Attributes
+    ----------
+    nats_per_point
+        Mean of -log p(x) of a vector.
+    points
+        Number of vectors.
+    """
 
     nats_per_point: float
     points: int
@@ -53,14 +63,14 @@ class PointScore:
 
 @dataclass(frozen=True)
 class _BlockLikelihood:
-    """Measure how well clusters predict a block.
+    """A visit that measures how well clusters predict a block.
 
     Attributes
     ----------
     method
-        What finds the clusters of documents.
+        The method of inference that finds the clusters of documents.
     index
-        As of ``known_block``.
+        As of ``documents_of_block``.
     dense
         Whether documents are rows of numbers.
     """
@@ -71,9 +81,9 @@ class _BlockLikelihood:
 
     def __call__(self, item: Item) -> tuple[int, float, float, np.ndarray]:
         """Return documents, tokens, unknown tokens, and log p(x) of documents with known words."""
-        docs = known_block(item[0], self.index, dense=self.dense)
-        known = docs.take(np.flatnonzero(np.diff(docs.indptr) > 0))
-        fit, _ = self.method.likelihoods(known)
+        docs = documents_of_block(item[0], self.index, dense=self.dense)
+        with_words = docs.take(np.flatnonzero(np.diff(docs.indptr) > 0))
+        fit, _ = self.method.likelihoods(with_words)
         return len(docs), item[0].tokens, float(docs.unknown.sum()), fit
 
 
@@ -89,33 +99,36 @@ def score_clusters(
     Raises
     ------
     InputError
-        If the parts are empty.
+        The parts are empty, or no document has a word that the model knows.
     """
     method = make_block_method(model)
     index = None if store.width else match_words(model.vocabulary, store)
     visit = _BlockLikelihood(method, index, bool(store.width))
-    fit = tokens = oov = 0.0
-    docs = documents_done = 0
+    fit = 0.0
+    tokens = 0.0
+    oov = 0.0
+    docs = 0
+    documents_done = 0
     topics = model.n_topics
     sizes = {part: store.part(part == "heldout").docs for part in parts}
-    for part in (part for part, size in sizes.items() if size):
+    for part, size in sizes.items():
+        if not size:
+            continue
         grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
-        for every, in_block, unknown, values in visit_blocks(
-            visit, store, grid, np.zeros(sizes[part], np.bool_), threads
-        ):
+        results = visit_blocks(visit, store, grid, np.zeros(size, np.bool_), threads)
+        for docs_in_block, block_tokens, unknown, values in results:
             fit = add_in_order(fit, values)  # the same bits for any blocks
-            docs = docs + len(values)
-            documents_done = documents_done + every
-            tokens = tokens + in_block - unknown
-            oov = oov + unknown
+            docs += len(values)
+            documents_done += docs_in_block
+            tokens += block_tokens - unknown
+            oov += unknown
             if progress is not None:
                 progress(documents_done, sum(sizes.values()))
     if not docs:
-        none = f"no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)"
-        raise InputError(
-            f"{store.path}: "
-            f"{none if store.width else 'no document contains a word that the model knows'}"
-        )
+        problem = "no document contains a word that the model knows"
+        if store.width:
+            problem = f"no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)"
+        raise InputError(f"{store.path}: {problem}")
     if store.width:
         return PointScore(-fit / docs, docs)
     nats = -fit / tokens

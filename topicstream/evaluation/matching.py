@@ -1,7 +1,7 @@
-"""Matching the topics of two models by the l1 distances of p(w|k).
+"""Matching of the topics of two models by the l1 distances of p(w|k).
 
-An assignment of least total distance pairs topics, and ids stay with topics from version to
-version.
+An assignment of least total distance pairs topics. It also gives the topics of a new version the
+ids of the old one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -66,19 +67,18 @@ def l1_distances(
 
     They range from 0 (same) to 2 (no word in common). Words are matched by text, and a word unknown
     to a model has probability 0 in it. Both tables are streamed. Each worker of a cluster takes
-    some words.
+    a range of words.
     """
-    every = max(a.n_words, b.n_words)
+    words = max(a.n_words, b.n_words)
     if cluster is None:
-        return _distances((0, every), a, b, progress)
+        return _distances((0, words), a, b, progress)
     distances = np.zeros((a.n_topics, b.n_topics))
-    words = list(pairwise(np.linspace(0, every, cluster.number + 1, dtype=np.int64).tolist()))
-    for (_, last), some in zip(
-        words, cluster.map(partial(_distances, a=a, b=b), words), strict=True
-    ):
-        distances += some
+    ranges = list(pairwise(np.linspace(0, words, cluster.number + 1, dtype=np.int64).tolist()))
+    parts = cluster.map(partial(_distances, a=a, b=b), ranges)
+    for (_, last), part in zip(ranges, parts, strict=True):
+        distances += part
         if progress is not None:
-            progress(last, every)
+            progress(last, words)
     return distances
 
 
@@ -88,28 +88,27 @@ def _distances(
     b: TopicModel,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """Sum the distances over spans of words, rounded so that the sums are exact."""
+    """Sum the distances over a range of words, by spans of the tables that begin in it.
+
+    The sum of a span is rounded, so that sums of spans are exact.
+    """
     out = np.zeros((a.n_topics, b.n_topics))
     ids = b.vocabulary.find(a.vocabulary.words)
     for start, rows in a.spans():
         if words[0] <= start < words[1]:
             part = np.zeros_like(out)
-            _add_distances(
-                _probabilities(rows, a),
-                _probabilities_of_words(b, ids[start : start + len(rows)]),
-                part,
-            )
+            of_b = _probabilities_of_words(b, ids[start : start + len(rows)])
+            _add_distances(_probabilities(rows, a), of_b, part)
             out += np.rint(part / QUANTUM) * QUANTUM
         if progress is not None:
             progress(start + len(rows), a.n_words)
+    # a word that only b has is as far from every topic of a as it is probable
     only_b = np.ones(b.n_words, bool)
     only_b[ids[ids >= 0]] = False
     for start, rows in b.spans():
         if words[0] <= start < words[1]:
-            extra = rows[only_b[start : start + len(rows)]]
-            out += (
-                np.rint(_probabilities(extra, b).sum(axis=0, dtype=np.float64) / QUANTUM) * QUANTUM
-            )
+            extra = _probabilities(rows[only_b[start : start + len(rows)]], b)
+            out += np.rint(extra.sum(axis=0, dtype=np.float64) / QUANTUM) * QUANTUM
     return out
 
 
@@ -121,8 +120,8 @@ def _probabilities(rows: np.ndarray, model: TopicModel) -> np.ndarray:
 def _probabilities_of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
     """Compute p(w|k) of words, float32[n, K], zero for those with id -1."""
     out = np.zeros((len(ids), model.n_topics), np.float32)
-    known = ids >= 0
-    out[known] = _probabilities(model.rows(ids[known]), model)
+    is_known = ids >= 0
+    out[is_known] = _probabilities(model.rows(ids[is_known]), model)
     return out
 
 
@@ -144,9 +143,9 @@ def compare(config: CompareConfig) -> Summary:
     Raises
     ------
     StoreError
-        For a missing or damaged model.
-    InputError
-        Where the models have no word in common.
+        A model is missing or damaged.
+    DoesNotFit
+        The memory limit is too small.
 
     Examples
     --------
@@ -154,65 +153,79 @@ def compare(config: CompareConfig) -> Summary:
     >>> [pair["distance"] for pair in pairs]
     [0.0, 0.0, 0.0, 0.0]
     """
-    a = config.a
-    b = config.b
     far = config.far
-    topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
-    with connected_within(config.scheduler, config.memory, [a, b]) as (cluster, limit):
-        opened, _ = open_within([a, b], limit, 1, beside=PAIR_BYTES * topics[0] * topics[1])
-        one, two = (apply_view(model, view_of(model)) for model in opened)
+    models = [config.a, config.b]
+    topics = [
+        model.n_topics if isinstance(model, TopicModel) else read_manifest(model).topics
+        for model in models
+    ]
+    with connected_within(config.scheduler, config.memory, models) as (cluster, limit):
+        opened, _ = open_within(models, limit, 1, beside=PAIR_BYTES * topics[0] * topics[1])
+        a, b = (apply_view(model, view_of(model)) for model in opened)
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
-        distances = l1_distances(one, two, tell, cluster)
-    # how far beyond is all the same
+        distances = l1_distances(a, b, tell, cluster)
+    # beyond ``far`` all distances count alike
     rows, columns = linear_sum_assignment(np.minimum(distances, far))
     value = distances[rows, columns]
     near = value <= far
-    texts = [_texts(m, config.words) for m in (one, two)]
-    sizes = [m.sizes / max(float(m.sizes.sum()), 1e-300) for m in (one, two)]
-    numbers = [model.column_ids.tolist() for model in (one, two)]
-    pairs_near = sorted(
-        zip(rows[near].tolist(), columns[near].tolist(), value[near].tolist()),
-        key=lambda t: (t[2], t[0]),
-    )
+    topics_a = _describe_topics(a, config.words)
+    topics_b = _describe_topics(b, config.words)
+    pairs = zip(value[near].tolist(), rows[near].tolist(), columns[near].tolist(), strict=True)
     matched: list[Json] = [
-        {
-            "a": numbers[0][i],
-            "b": numbers[1][j],
-            "distance": d,
-            "share_a": float(sizes[0][i]),
-            "share_b": float(sizes[1][j]),
-            "kind_a": one.kinds[i],
-            "kind_b": two.kinds[j],
-            **_changed(texts[0][i], texts[1][j]),
-        }
-        for i, j, d in pairs_near
+        _describe_pair(topics_a[i], topics_b[j], distance) for distance, i, j in sorted(pairs)
     ]
-    left: list[list[Json]] = [
-        [
-            {
-                "topic": numbers[m][k],
-                "share": float(sizes[m][k]),
-                "kind": (one, two)[m].kinds[k],
-                "words": texts[m][k],
-            }
-            for k in range(len(texts[m]))
-            if k not in set(pairs[near].tolist())
-        ]
-        for m, pairs in ((0, rows), (1, columns))
-    ]
-    counted = near & ~(_backgrounds(one)[rows] | _backgrounds(two)[columns])
-    common = int((two.vocabulary.find(one.vocabulary.words) >= 0).sum())
+    counted = near & ~(_backgrounds(a)[rows] | _backgrounds(b)[columns])
+    common = int((b.vocabulary.find(a.vocabulary.words) >= 0).sum())
     summary = {
-        "a": one.name,
-        "b": two.name,
+        "a": a.name,
+        "b": b.name,
         "matched": matched,
         "mean_distance": float(np.mean(value[counted])) if counted.any() else None,
-        "unmatched_a": left[0],
-        "unmatched_b": left[1],
+        "unmatched_a": _leave_out(topics_a, rows[near]),
+        "unmatched_b": _leave_out(topics_b, columns[near]),
         "far": far,
-        "vocabulary": {"a": one.n_words, "b": two.n_words, "common": common},
+        "vocabulary": {"a": a.n_words, "b": b.n_words, "common": common},
     }
     return Summary(summary)
+
+
+def _describe_topics(model: TopicModel, words: int) -> list[dict[str, Any]]:
+    """Return number, share, kind and first words of each topic, by column."""
+    ids, _ = top_words(model, words)
+    shares = model.sizes / max(float(model.sizes.sum()), 1e-300)
+    return [
+        {
+            "topic": number,
+            "share": float(shares[k]),
+            "kind": model.kinds[k],
+            "words": model.vocabulary.texts(ids[:, k]),
+        }
+        for k, number in enumerate(model.column_ids.tolist())
+    ]
+
+
+def _describe_pair(a: dict[str, Any], b: dict[str, Any], distance: float) -> dict[str, Json]:
+    """Return an entry of ``matched``, with the words that a topic has gained and lost."""
+    before = a["words"]
+    after = b["words"]
+    return {
+        "a": a["topic"],
+        "b": b["topic"],
+        "distance": distance,
+        "share_a": a["share"],
+        "share_b": b["share"],
+        "kind_a": a["kind"],
+        "kind_b": b["kind"],
+        "words": after,
+        "gained": [word for word in after if word not in before],
+        "lost": [word for word in before if word not in after],
+    }
+
+
+def _leave_out(topics: list[dict[str, Any]], columns: np.ndarray) -> list[dict[str, Any]]:
+    """Return the topics that are not among some columns."""
+    left_out = set(columns.tolist())
+    return [topic for k, topic in enumerate(topics) if k not in left_out]
 
 
 def _backgrounds(model: TopicModel) -> np.ndarray:
@@ -220,28 +233,14 @@ def _backgrounds(model: TopicModel) -> np.ndarray:
     return np.array([kind == BACKGROUND for kind in model.kinds], bool)
 
 
-def _changed(before: list[str], after: list[str]) -> dict[str, Json]:
-    """List the current words of a topic, and those gained and lost."""
-    gained, lost = (
-        [word for word in some if word not in others]
-        for some, others in ((after, before), (before, after))
-    )
-    return {"words": after, "gained": gained, "lost": lost}
-
-
-def _texts(model: TopicModel, n: int) -> list[list[str]]:
-    ids, _ = top_words(model, n)
-    return [model.vocabulary.texts(ids[:, k]) for k in range(model.n_topics)]
-
-
 def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> TopicIds:
     """Assign ids to the new model's topics, so that an id stays with its topic.
 
-    A topic of the new model inherits the id of the old topic that the assignment of least total l1
-    distance gives it, where what is beyond ``far`` counts as ``far``, when the two are nearer than
-    that; else it is *born* with a new id. An old topic that hands its id to none has *died*. A born
-    topic has *split* from the old one nearest to it, and a dead topic has *merged* into the new one
-    nearest to it, where those are nearer than ``far``.
+    The assignment of least total l1 distance pairs topics; a distance beyond ``far`` counts as
+    ``far`` in it. A topic of the new model inherits the id of its old topic if the two are nearer
+    than ``far``. Otherwise it is *born* with a new id. An old topic whose id no topic inherits has
+    *died*. A born topic has *split* from the old one nearest to it, and a dead topic has *merged*
+    into the new one nearest to it, if these are nearer than ``far``.
 
     Parameters
     ----------

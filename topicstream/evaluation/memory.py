@@ -12,13 +12,16 @@ from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 
 BLOCKS_IN_FLIGHT = 40 << 20
-A_THREAD = 12 << 20
+"""Bytes of the blocks that are read and not scored yet."""
+BYTES_PER_THREAD = 12 << 20
 LEAST_ROOM = 16 << 20
-A_WORD = 150
+"""Bytes that data may take in a process that holds much already, such as a notebook."""
+BYTES_PER_WORD = 150
 LANES = 16
 BLOCK_CELLS = 1 << 15
+"""Most cells of a block."""
 GATHERED = 32 << 20
-"""Bytes that the rows of a block's words may take, a thread."""
+"""Bytes per thread that the rows of a block's words may take."""
 
 
 def open_within(
@@ -38,13 +41,13 @@ def open_within(
     models
         Folders, or models that are open already and count as nothing.
     mem_limit
-        Of the whole process.
+        Memory limit of the whole process.
     threads
-        Threads wanted [default: all processors].
+        Most threads [default: all processors].
     beside
-        Bytes of what else is held.
+        Bytes of other data that the process holds.
     dense
-        Whether models of dense rows are wanted, too.
+        Whether models of dense rows are accepted, too.
 
     Returns
     -------
@@ -53,28 +56,31 @@ def open_within(
     Raises
     ------
     DoesNotFit
+        The limit is too small for one thread.
     """
     threads = threads if threads is not None else default_threads()
-    manifests = [read_manifest(model) for model in models if not isinstance(model, TopicModel)]
+    folders = [model for model in models if not isinstance(model, TopicModel)]
+    manifests = [read_manifest(folder) for folder in folders]
     share = 0
     if manifests:
         words = sum(manifest.words for manifest in manifests)
-        names = " beside ".join(str(model) for model in models if not isinstance(model, TopicModel))
-        fixed = {"words": A_WORD * words, "blocks": BLOCKS_IN_FLIGHT, "results": beside}
-        each = {"threads": bytes_of_thread(max(manifest.topics for manifest in manifests))}
-        plan = plan_memory(f"scoring {names}", MemoryLimit.parse(mem_limit), threads, fixed, each)
+        task = f"scoring {' beside '.join(map(str, folders))}"
+        fixed = {"words": BYTES_PER_WORD * words, "blocks": BLOCKS_IN_FLIGHT, "results": beside}
+        per_thread = {"threads": bytes_of_thread(max(manifest.topics for manifest in manifests))}
+        plan = plan_memory(task, MemoryLimit.parse(mem_limit), threads, fixed, per_thread)
         threads = plan.workers
         share = plan.free // len(manifests)
     opened = [
-        m if isinstance(m, TopicModel) else TopicModel.open(m, share, dense=dense) for m in models
+        model if isinstance(model, TopicModel) else TopicModel.open(model, share, dense=dense)
+        for model in models
     ]
     return opened, threads
 
 
 def room_beside_scoring(model: TopicModel, limit: MemoryLimit, threads: int) -> Room:
-    """Return what data may take that stays in memory while an open model scores documents.
+    """Return the memory for data that is held while an open model scores documents.
 
-    A process that already holds much of its own, such as a notebook, has LEAST_ROOM.
+    It is LEAST_ROOM at least.
     """
     scoring = BLOCKS_IN_FLIGHT + threads * bytes_of_thread(model.n_topics)
     return Room(limit, max(LEAST_ROOM, limit.bytes - resident_bytes() - scoring))
@@ -82,7 +88,7 @@ def room_beside_scoring(model: TopicModel, limit: MemoryLimit, threads: int) -> 
 
 def bytes_of_thread(topics: int) -> int:
     """Count the bytes that a scoring thread holds."""
-    return A_THREAD + 6 * block_cells(topics) * (topics + LANES)
+    return BYTES_PER_THREAD + 6 * block_cells(topics) * (topics + LANES)
 
 
 def block_cells(topics: int | None) -> int:
@@ -90,7 +96,9 @@ def block_cells(topics: int | None) -> int:
 
     Fewer where the rows gathered for them could take more than 32 MB a thread.
     """
-    return BLOCK_CELLS if not topics else max(1 << 11, min(BLOCK_CELLS, GATHERED // (4 * topics)))
+    if not topics:
+        return BLOCK_CELLS
+    return max(1 << 11, min(BLOCK_CELLS, GATHERED // (4 * topics)))
 
 
 def block_docs(topics: int | None) -> int:

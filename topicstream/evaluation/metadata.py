@@ -41,6 +41,11 @@ class Metadata:
             version has replaced it.
         listed
             Documents that the table lists, bool[count].
+
+        Raises
+        ------
+        StoreError
+            The documents of the store are not in the order of its blocks.
         """
         while not len(self._numbers) or self._numbers[-1] < first + count:
             numbers, batch = next(self._stream, (None, None))

@@ -1,6 +1,6 @@
-"""Scorers of an evaluation, their arguments, and the choice of those that run.
+"""Scorers of an evaluation: what they take and return, and which of them run.
 
-They are registered in ``topicstream.base.plugins``.
+Scorers are registered in ``topicstream.base.plugins``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from topicstream.model.topic_model import TopicModel
 
 
 def model_kind(model: TopicModel) -> str:
-    """Return the kind of a model: ``topics``, ``clusters``, or clusters of other data.
+    """Return the kind of a model: ``topics``, ``clusters``, or the noun of its dense rows.
 
-    A document has shares of topics, and one cluster.
+    A document has shares of many topics, but one cluster.
     """
     if model.manifest.width:
         return noun_of(model.manifest.width)
@@ -40,12 +40,20 @@ class Scoring:
 
     Attributes
     ----------
+    config
+        Its settings.
+    model
+        The open model, as trained.
     store
-        The corpus of ``config.corpus``, opened where a scorer needs it.
+        The corpus of ``config.corpus``, or None where no scorer needs it.
     elsewhere
         The corpus that a path for ``config.heldout`` names, all of whose documents are scored.
     split
         Observed share of a document's words.
+    threads
+        Threads to score with.
+    progress
+        Shows how far long work is.
     cluster
         The cluster whose workers visit blocks in place of threads.
     """
@@ -81,20 +89,25 @@ class Scoring:
         return self.corpus, ("heldout",), f"{noun} set aside"
 
     def step(self, phase: str) -> Callable[[int, int], None]:
-        """Report the number of documents done."""
+        """Return a function that reports how many documents of how many are done."""
         return partial(self.progress.step, phase, unit="documents")
 
 
 @dataclass(frozen=True)
 class NoScorerOptions:
-    """A scorer without options of its own."""
+    """Options of a scorer that has none."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """An entry of the result: figures, and the documents that they were measured on.
 
-    ``figures`` is a dataclass whose ``measured`` says in words what was measured.
+    Attributes
+    ----------
+    figures
+        A dataclass whose ``measured`` says in words what was measured.
+    documents
+        A description of the documents.
     """
 
     figures: Any
@@ -102,54 +115,59 @@ class Entry:
 
     def plain(self) -> Mapping[str, object]:
         """Convert the entry to plain values, with None for figures that JSON cannot hold."""
-        measured = (
-            f"{self.figures.measured}; {self.documents}"
-            if self.documents
-            else self.figures.measured
-        )
+        measured = self.figures.measured
+        if self.documents:
+            measured = f"{measured}; {self.documents}"
         figures = orjson.dumps(self.figures, option=orjson.OPT_SERIALIZE_NUMPY)
         return {**orjson.loads(figures), "measured": measured}
 
 
 def figure_lines(name: str, entry: Mapping[str, object]) -> list[str]:
     """Format an entry for people: its figures on one line, and what was measured."""
-    shown = [
-        f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
-        for k, v in entry.items()
-        if k != "measured"
-    ]
-    return render("{name:22}{figures}\n[  {measured}]", {**entry, "name": name, "figures": shown})
+    figures = []
+    for key, value in entry.items():
+        if key != "measured":
+            text = f"{value:.4g}" if isinstance(value, float) else value
+            figures.append(f"{key} {text}")
+    values = {**entry, "name": name, "figures": figures}
+    return render("{name:22}{figures}\n[  {measured}]", values)
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """An analysis. Its functions take the scorer's own options, an instance of ``Options``.
+    """An analysis of a model.
+
+    Its functions take the scorer's own options, an instance of ``Options``.
 
     Attributes
     ----------
     name
-        Name of its entry in the result. Further entries begin so (``name_...``).
+        Name of its entry in the result. Further entries begin with it (``name_...``).
     score
-        Returns its entries of the result by name: each an ``Entry``, or plain values with
-        ``measured`` in words.
+        A function of a ``Scoring`` and the options that returns its entries of the result by name:
+        each an ``Entry``, or plain values with ``measured`` in words.
     Options
         A dataclass of options of ``topics eval`` and of ``topicstream.evaluate``.
-    asked
-        Returns True if these options ask for it.
-    beside
-        True if it runs although they do not.
+    is_requested
+        A function of the options that tells whether they ask for the scorer.
+    also_runs
+        A function of the configuration and the options that tells whether the scorer runs although
+        they do not ask for it.
     needs_corpus
-        True if it reads ``config.corpus``.
+        A function of the configuration and the options that tells whether it reads
+        ``config.corpus``.
     default
         Options that ask for it where a user asks for nothing.
     kinds
         Kinds of models that it can judge. Empty: all.
     meta
-        Metadata that it needs of raw documents, column -> field.
+        A function of the options that returns the metadata that it needs of raw documents, field by
+        column.
     text
-        Formats an entry by its name, in lines for people.
+        A function of an entry's name and values that returns lines for people.
     bytes_held
-        Bytes that it holds beside the model, given the corpus and the number of topics.
+        A function of the corpus and the number of topics that counts the bytes that it holds beside
+        the model.
 
     Examples
     --------
@@ -165,8 +183,8 @@ class Scorer:
     name: str
     score: Callable[[Scoring, Any], Mapping[str, object]]
     Options: type = NoScorerOptions
-    asked: Callable[[Any], bool] = lambda options: False
-    beside: Callable[[EvalConfig, Any], bool] = lambda config, options: False
+    is_requested: Callable[[Any], bool] = lambda options: False
+    also_runs: Callable[[EvalConfig, Any], bool] = lambda config, options: False
     needs_corpus: Callable[[EvalConfig, Any], bool] = lambda config, options: True
     default: Mapping[str, Any] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("topics",)
@@ -185,52 +203,66 @@ def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
     Raises
     ------
     UsageError
-        If no other package has a scorer of that name.
+        No other package has a scorer of that name.
     """
-    ours = plugins.own_names(plugins.SCORERS)
-    names_asked = (names,) if isinstance(names, str) else names
-    theirs = [name for name in plugins.entries(plugins.SCORERS) if name not in ours]
-    if unknown := [name for name in names_asked if name not in theirs]:
-        hint = (
-            "ours have options of their own"
-            if unknown[0] in ours
-            else ", ".join(theirs) or "none is installed"
-        )
-        raise UsageError(f"--score {unknown[0]}: no package has such a scorer ({hint})")
-    return [plugins.load(plugins.SCORERS, name) for name in (*ours, *names_asked)]
+    built_in = plugins.own_names(plugins.SCORERS)
+    requested = (names,) if isinstance(names, str) else names
+    foreign = [name for name in plugins.entries(plugins.SCORERS) if name not in built_in]
+    for name in requested:
+        if name not in foreign:
+            hint = ", ".join(foreign) or "none is installed"
+            if name in built_in:
+                hint = "ours have options of their own"
+            raise UsageError(f"--score {name}: no package has such a scorer ({hint})")
+    return [plugins.load(plugins.SCORERS, name) for name in (*built_in, *requested)]
 
 
-def options_of(every: Sequence[Scorer]) -> type:
+def join_options(scorers: Sequence[Scorer]) -> type:
     """Make a dataclass of the options of several scorers."""
-    return make_dataclass(
-        "ScorerOptions", (), bases=tuple(scorer.Options for scorer in reversed(every)), frozen=True
-    )
+    bases = tuple(scorer.Options for scorer in reversed(scorers))
+    return make_dataclass("ScorerOptions", (), bases=bases, frozen=True)
 
 
-def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
-    """Select the scorers that a configuration asks for, and tell if it asks for any.
+def choose_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
+    """Select the scorers that a configuration asks for.
 
-    Raises UsageError for an unknown option.
+    Returns
+    -------
+    The scorers with their options, and whether the configuration asks for any.
+
+    Raises
+    ------
+    UsageError
+        An option is unknown.
     """
-    every = scorers(config.score)
-    foreign = every[len(plugins.own_names(plugins.SCORERS)) :]
-    given = checked(options_of(every), config.options or {}, "evaluate", beside=type(config))
+    available = scorers(config.score)
+    foreign = available[len(plugins.own_names(plugins.SCORERS)) :]
+    values = checked(join_options(available), config.options or {}, "evaluate", beside=type(config))
     chosen = []
-    asked = bool(config.heldout or foreign)
-    for scorer in every:
-        own = {field.name for field in fields(scorer.Options)}
-        options = scorer.Options(**{name: value for name, value in given.items() if name in own})
-        asked = asked or scorer.asked(options)
-        if scorer in foreign or scorer.asked(options) or scorer.beside(config, options):
+    any_requested = bool(config.heldout or foreign)
+    for scorer in available:
+        names = {entry.name for entry in fields(scorer.Options)}
+        options = scorer.Options(**{name: values[name] for name in values if name in names})
+        is_requested = scorer.is_requested(options)
+        any_requested = any_requested or is_requested
+        if scorer in foreign or is_requested or scorer.also_runs(config, options):
             chosen.append((scorer, options))
-    return chosen, asked
+    return chosen, any_requested
 
 
 def check_options(config: EvalConfig, chosen: Chosen) -> None:
-    """Raise UsageError for an option of a scorer that does not run."""
+    """Check that no option of a scorer that does not run is set.
+
+    Raises
+    ------
+    UsageError
+        One is.
+    """
     options = config.options or {}
-    runs = [scorer for scorer, _ in chosen]
+    running = [scorer for scorer, _ in chosen]
     for scorer in scorers(config.score):
-        for own in () if scorer in runs else fields(scorer.Options):
-            if options.get(own.name, own.default) != own.default:
-                raise UsageError(f"--{own.name.replace('_', '-')} goes with --{scorer.name}")
+        if scorer in running:
+            continue
+        for entry in fields(scorer.Options):
+            if options.get(entry.name, entry.default) != entry.default:
+                raise UsageError(f"--{entry.name.replace('_', '-')} goes with --{scorer.name}")

@@ -17,6 +17,7 @@ from topicstream.base.files.outputs import check_output, written
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 TEXT_SUFFIXES = (".tex", ".md")
 MADE = "made by topicstream"
+"""Comment at the head of a text."""
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     c: f"\\{c}" for c in "&%$#_{}"
 }
@@ -33,16 +34,16 @@ def check_table_file(
     Raises
     ------
     UsageError
-        If the suffix is another one or the folder is missing.
+        The name has another suffix, or the folder is missing.
     TopicsError
-        If the file exists.
+        The file exists.
     """
-    place = Path(path)
+    file = Path(path)
     allowed = SUFFIXES + (TEXT_SUFFIXES if text else ())
-    if place.suffix not in allowed:
+    if file.suffix not in allowed:
         raise UsageError(f"{option} {path}: the name must end in {', '.join(allowed)}")
-    check_output(place, option, force=force)
-    return place
+    check_output(file, option, force=force)
+    return file
 
 
 def write_table(
@@ -64,31 +65,30 @@ def write_table(
     caption
         Caption of the table in ``.tex`` and ``.md``.
     """
-    place = check_table_file(path, option, force=force, text=True)
-    with written(place, force=force, option=option) as out:
-        if place.suffix == ".parquet":
+    file = check_table_file(path, option, force=force, text=True)
+    with written(file, force=force, option=option) as out:
+        if file.suffix == ".parquet":
             import pyarrow.parquet as pq
 
             pq.write_table(table, out)
-        elif place.suffix == ".csv":
+        elif file.suffix == ".csv":
             import pyarrow.csv as pc
 
             pc.write_csv(table, out)
-        elif place.suffix == ".jsonl":
+        elif file.suffix == ".jsonl":
             for row in table.to_pylist():
                 out.write(json_line(row).encode() + b"\n")
         else:
-            rows = [[cell(value) for value in row.values()] for row in table.to_pylist()]
+            rows = [list(map(format_cell, row.values())) for row in table.to_pylist()]
             numeric = [
                 pa.types.is_floating(f.type) or pa.types.is_integer(f.type) for f in table.schema
             ]
-            lines = (tex_lines if place.suffix == ".tex" else markdown_lines)(
-                table.schema.names, rows, numeric, caption
-            )
+            format_lines = tex_lines if file.suffix == ".tex" else markdown_lines
+            lines = format_lines(table.schema.names, rows, numeric, caption)
             out.write(("\n".join(lines) + "\n").encode())
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """Format a value as text: four significant digits for numbers, nothing for null."""
     if value is None:
         return ""
@@ -98,18 +98,27 @@ def cell(value: object) -> str:
 def tex_lines(
     names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str
 ) -> list[str]:
-    """Format a ``table`` with the rules of booktabs, with TeX's special characters escaped."""
+    """Format a ``table`` with the rules of booktabs, with TeX's special characters escaped.
+
+    Parameters
+    ----------
+    names
+        Names of the columns.
+    numeric
+        Whether each column holds numbers, which are aligned to the right.
+    """
 
     def line(values: Sequence[str]) -> str:
-        return " & ".join("".join(_TEX.get(c, c) for c in value) for value in values) + r" \\"
+        return " & ".join(map(_escape_tex, values)) + r" \\"
 
+    alignment = "".join("r" if right else "l" for right in numeric)
     lines = [f"% {MADE}; needs \\usepackage{{booktabs}}", r"\begin{table}", r"\centering"]
-    lines += [r"\caption{" + "".join(_TEX.get(c, c) for c in caption) + "}"] if caption else []
-    lines += [
-        r"\begin{tabular}{" + "".join("r" if right else "l" for right in numeric) + "}",
+    if caption:
+        lines.append(r"\caption{" + _escape_tex(caption) + "}")
+    return [
+        *lines,
+        r"\begin{tabular}{" + alignment + "}",
         r"\toprule",
-    ]
-    lines += [
         line(names),
         r"\midrule",
         *map(line, rows),
@@ -117,24 +126,30 @@ def tex_lines(
         r"\end{tabular}",
         r"\end{table}",
     ]
-    return lines
+
+
+def _escape_tex(text: str) -> str:
+    """Escape the characters that are special in TeX."""
+    return "".join(_TEX.get(c, c) for c in text)
 
 
 def markdown_lines(
     names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str
 ) -> list[str]:
-    """Format a pipe table, with Markdown's special characters escaped."""
+    """Format a pipe table, with Markdown's special characters escaped.
+
+    Parameters: those of ``tex_lines``.
+    """
 
     def line(values: Sequence[str]) -> str:
-        return (
-            "| "
-            + " | ".join(_MARKDOWN.sub(lambda m: "\\" + m[0], value) for value in values)
-            + " |"
-        )
+        escaped = [_MARKDOWN.sub(r"\\\g<0>", value) for value in values]
+        return "| " + " | ".join(escaped) + " |"
 
-    head = [f"<!-- {MADE} -->", *([f"**{caption}**", ""] if caption else [])]
+    lines = [f"<!-- {MADE} -->"]
+    if caption:
+        lines += [f"**{caption}**", ""]
     return [
-        *head,
+        *lines,
         line(names),
         "|" + "|".join(" ---: " if right else " --- " for right in numeric) + "|",
         *map(line, rows),

@@ -18,8 +18,8 @@ MEASURES = ("arun_2010", "cao_juan_2009", "mimno_2011")
 TOP_WORDS = 20
 BEST_TOPICS = 5
 """Words of a topic whose coherence counts, and topics whose mean is taken, as pycisTopic takes
-them. Pairs are smoothed by 1
-(Mimno et al. 2011); pycisTopic adds 1e-12, so values of the two programs cannot be compared."""
+them. Pairs are smoothed by 1 (Mimno et al. 2011). pycisTopic adds 1e-12, so values of the two
+programs cannot be compared."""
 
 
 def topic_products(model: TopicModel) -> np.ndarray:
@@ -35,7 +35,7 @@ def topic_products(model: TopicModel) -> np.ndarray:
 
 
 def cao_juan(products: np.ndarray) -> float:
-    """Mean cosine of two topics (Cao, Xia, Li, Zhang & Tang 2009).
+    """Compute the mean cosine of two topics (Cao, Xia, Li, Zhang & Tang 2009).
 
     Parameters
     ----------
@@ -55,7 +55,9 @@ def cao_juan(products: np.ndarray) -> float:
     norms = np.sqrt(np.diagonal(products))
     cosines = products / np.outer(norms, norms)
     pairs = np.triu_indices(len(products), 1)
-    return float(cosines[pairs].mean()) if len(products) > 1 else 0.0
+    if len(products) < 2:
+        return 0.0
+    return float(cosines[pairs].mean())
 
 
 def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
@@ -106,9 +108,12 @@ def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -
     for _, shares, tokens in document_shares(model, corpus, threads=threads):
         topic_tokens += tokens @ shares.astype(np.float64)
     products = topic_products(model)
-    by_topic = zip(topic_coherence(model, corpus, threads), model.kinds, strict=True)
-    coherent = np.sort([v for v, kind in by_topic if v is not None and kind != DEAD])
-    best = coherent[-BEST_TOPICS:]
+    judged = []
+    values_of_topics = topic_coherence(model, corpus, threads)
+    for value, kind in zip(values_of_topics, model.kinds, strict=True):
+        if value is not None and kind != DEAD:
+            judged.append(value)
+    best = np.sort(judged)[-BEST_TOPICS:]
     values = (
         arun(products, topic_tokens),
         cao_juan(products),

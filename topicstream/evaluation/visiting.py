@@ -28,16 +28,16 @@ from topicstream.numeric.parallel import in_order
 
 Result = TypeVar("Result")
 Item = tuple[Block, np.ndarray]
-"""A block, and what is known beforehand of each of its documents."""
+"""A block, and an entry for each of its documents, such as its key."""
 CELLS_OF_TASK = 1 << 21
-"""Approximate limit of the cells in a task: some seconds of work."""
+"""Approximate limit of the cells in a task of a cluster: some seconds of work."""
 
 
 def visit_blocks(
     visit: Callable[[Item], Result],
     corpus: Corpus,
     grid: Grid,
-    of_documents: np.ndarray,
+    per_document: np.ndarray,
     threads: int | Cluster,
 ) -> Iterator[Result]:
     """Yield the result of a visit of each block, in block order.
@@ -45,34 +45,39 @@ def visit_blocks(
     Parameters
     ----------
     visit
-        Called in any thread or, with a cluster, on any worker: it and its results are pickled.
+        A function of an ``Item``. It is called in any thread or, with a cluster, on any worker: it
+        and its results are pickled.
     corpus, grid
         The blocks. An empty grid has none.
-    of_documents
-        An entry for each document of the grid's part, such as its key. Those of a block go with it.
+    per_document
+        An entry for each document of the grid's part. A visit gets those of its block.
     threads
         Threads of this process, or the cluster whose workers visit the blocks.
     """
     if isinstance(threads, int):
-        yield from in_order(visit, _items(corpus, grid, of_documents), threads)
+        yield from in_order(visit, _items(corpus, grid, per_document), threads)
         return
-    spans = (
-        (
-            grid.span(first, last),
-            of_documents[grid.first_doc[first] : grid.first_doc[last - 1] + grid.docs[last - 1]],
-        )
-        for first, last in threads.task_ranges(grid.cells.tolist(), CELLS_OF_TASK)
-    )
-    for results in threads.map(
-        partial(_visit_span, visit=visit, corpus=corpus, threads=threads.threads), spans
-    ):
+    ranges = threads.task_ranges(grid.cells.tolist(), CELLS_OF_TASK)
+    spans = (_cut_span(grid, per_document, first, last) for first, last in ranges)
+    visit_span = partial(_visit_span, visit=visit, corpus=corpus, threads=threads.threads)
+    for results in threads.map(visit_span, spans):
         yield from results
 
 
-def _items(corpus: Corpus, grid: Grid, of_documents: np.ndarray) -> Iterator[Item]:
+def _cut_span(
+    grid: Grid, per_document: np.ndarray, first: int, last: int
+) -> tuple[Grid, np.ndarray]:
+    """Return the blocks first .. last - 1 of a grid, and the entries of their documents."""
+    begin = grid.first_doc[first]
+    end = grid.first_doc[last - 1] + grid.docs[last - 1]
+    return grid.span(first, last), per_document[begin:end]
+
+
+def _items(corpus: Corpus, grid: Grid, per_document: np.ndarray) -> Iterator[Item]:
+    """Yield the blocks of a grid with the entries of their documents."""
     first = int(grid.first_doc[0]) if len(grid) else 0
     for block in corpus.blocks(grid=grid, heldout=grid.heldout):
-        yield block, of_documents[block.first_doc - first :][: block.n_docs]
+        yield block, per_document[block.first_doc - first :][: block.n_docs]
 
 
 def _visit_span(
@@ -85,10 +90,15 @@ def _visit_span(
     return list(in_order(visit, _items(corpus, *span), threads_of_worker(threads)))
 
 
-def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) -> Documents:
-    """Convert a block to documents over a model's words, or to its dense rows.
+def documents_of_block(block: Block, index: np.ndarray | None, *, dense: bool = False) -> Documents:
+    """Convert a block to documents over a model's words, or of dense rows.
 
-    ``index`` comes from ``match_words``.
+    Parameters
+    ----------
+    index
+        Result of ``match_words``.
+    dense
+        Whether the block has dense rows.
     """
     ids = pa.nulls(block.n_docs, pa.large_string())
     if dense:
@@ -99,11 +109,11 @@ def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) 
 
 NO_TOPICS = "this document has no word that the model knows, and so no topics"
 LEAST_SHOWN = 0.5
-"""Tokens of the topics shown from which on a document has topics, where a view drops some."""
+"""Tokens of shown topics from which on a document counts, where a view drops some topics."""
 
 
 class BlockShares(NamedTuple):
-    """The topics of a block's documents, which also decide what counts in a mean.
+    """The topics of a block's documents, and which documents count in means.
 
     Attributes
     ----------
@@ -122,7 +132,7 @@ class BlockShares(NamedTuple):
 
     @property
     def counted(self) -> np.ndarray:
-        """Tell which documents count in means, rankings and typical documents, bool[D].
+        """Mark the documents that count in means, rankings and typical documents, bool[D].
 
         A document without a known word has the prior as its topics, which says nothing of it.
         """
@@ -142,13 +152,13 @@ def document_shares(
     Parameters
     ----------
     view
-        What is shown of the model: shares are those of its topics. None: of the trained topics.
+        The view whose topics have the shares. None: the trained topics have them.
     """
     index = None if corpus.width else match_words(model.vocabulary, corpus)
     method = make_block_method(model)
 
     def visit(block: Block) -> BlockShares:
-        docs = known_block(block, index, dense=bool(corpus.width))
+        docs = documents_of_block(block, index, dense=bool(corpus.width))
         return _block_shares(model, view, block.first_doc, method.shares(docs), docs)
 
     topics = model.n_topics
@@ -166,16 +176,17 @@ def _block_shares(
     tokens = docs.tokens - docs.unknown
     if view is None:
         return BlockShares(first, theta, tokens)
-    if view.dropped:  # a document has its words of the other topics alone
+    if view.dropped:
+        # only tokens of the shown topics count: n_dk = theta_dk (n_d + sum alpha) - alpha_k
         alpha = float(model.alpha.sum())
-        alpha_shown = alpha - float(model.alpha[view.dropped].sum())
+        shown_alpha = alpha - float(model.alpha[view.dropped].sum())
         share = view.columns(theta).sum(axis=1, dtype=np.float64)
-        shown = np.maximum(share * (alpha + tokens) - alpha_shown, 0.0)
+        shown = np.maximum(share * (alpha + tokens) - shown_alpha, 0.0)
         tokens = np.where(shown >= LEAST_SHOWN * np.minimum(1.0, tokens), shown, 0.0)
     return BlockShares(first, view.shares(theta), tokens)
 
 
-def shares_of(
+def infer_shares(
     model: TopicModel,
     corpus: Corpus,
     numbers: np.ndarray,
@@ -185,19 +196,29 @@ def shares_of(
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> BlockShares:
-    """Infer the topics of some documents, by their global numbers int64[n], ascending."""
+    """Infer the topics of some documents.
+
+    Parameters
+    ----------
+    numbers
+        int64[n], the documents' global numbers, ascending.
+    view
+        As of ``document_shares``.
+    progress
+        Called with the number of documents read and that of all documents.
+    """
     topics = model.n_topics if view is None else len(view)
     shares = np.zeros((len(numbers), topics), np.float32)
     tokens = np.zeros(len(numbers))
     for block in document_shares(model, corpus, view=view, heldout=heldout, threads=threads):
         end = block.first + len(block.shares)
-        some = slice(*np.searchsorted(numbers, (block.first, end)))
-        places = numbers[some] - block.first
-        shares[some] = block.shares[places]
-        tokens[some] = block.tokens[places]
+        rows = slice(*np.searchsorted(numbers, (block.first, end)))
+        places = numbers[rows] - block.first
+        shares[rows] = block.shares[places]
+        tokens[rows] = block.tokens[places]
         if progress is not None:
             progress(end, corpus.part(heldout).docs)
-        if some.stop == len(numbers):
+        if rows.stop == len(numbers):
             break
     return BlockShares(int(numbers[0]) if len(numbers) else 0, shares, tokens)
 

@@ -272,7 +272,7 @@ def _score_groups(model: TopicModel, new: DocumentGroups, threads: int) -> list[
             tokens[g] = add_in_order(tokens[g], scored[group == g])
 
     try:
-        score_model(model, new.corpus, threads=threads, parts=new.parts, each=add)
+        score_model(model, new.corpus, threads=threads, parts=new.parts, on_block=add)
     except InputError:  # no document of two known words
         return [None] * len(new.sizes)
     pairs = zip(loglik, tokens, strict=True)

@@ -21,7 +21,12 @@ from topicstream.base.memory import MemoryLimit, plan_memory
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import Score, ScoredTopics, prepare_heldout, score_blocks
 from topicstream.evaluation.matching import PAIR_BYTES
-from topicstream.evaluation.memory import A_WORD, BLOCKS_IN_FLIGHT, bytes_of_thread, open_within
+from topicstream.evaluation.memory import (
+    BLOCKS_IN_FLIGHT,
+    BYTES_PER_WORD,
+    bytes_of_thread,
+    open_within,
+)
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_kinds import EMPTY, dead_warning
 from topicstream.model.topic_model import TopicModel
@@ -81,9 +86,9 @@ def shared_perplexity(
     def score(model: TopicModel, index: np.ndarray) -> tuple[Score, np.ndarray]:
         """Score one model."""
         logliks: list[np.ndarray] = []
-        topics = ScoredTopics.of_model(model, np.where(common, index, -1), shared=True)
+        topics = ScoredTopics.from_model(model, np.where(common, index, -1), shared=True)
         return score_blocks(
-            topics, prepared, threads=threads, each=lambda some, _: logliks.append(some)
+            topics, prepared, threads=threads, on_block=lambda some, _: logliks.append(some)
         ), np.concatenate(logliks)
 
     try:
@@ -104,7 +109,7 @@ def check_room(limit: int | None, topics: int, words: int) -> None:
         Topics of each model, and words of the corpus.
     """
     fixed = {
-        "words": 3 * A_WORD * words,
+        "words": 3 * BYTES_PER_WORD * words,
         "pairs of topics": PAIR_BYTES * topics**2,
         "blocks": BLOCKS_IN_FLIGHT,
     }
@@ -133,7 +138,7 @@ def open_models(
         If they do not fit the limit.
     """
     topics = [read_manifest(path).topics for path in paths]
-    beside = A_WORD * corpus.n_words + PAIR_BYTES * topics[0] * topics[-1]
+    beside = BYTES_PER_WORD * corpus.n_words + PAIR_BYTES * topics[0] * topics[-1]
     return open_within(paths, limit, threads, beside=beside)
 
 

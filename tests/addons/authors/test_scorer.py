@@ -20,7 +20,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import split_documents
 from topicstream.evaluation.keys import document_keys, word_keys
-from topicstream.evaluation.visiting import known_block
+from topicstream.evaluation.visiting import documents_of_block
 from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
@@ -195,7 +195,7 @@ def dense_perplexity(model, corpus, split, known, sweeps):
     pieces = []
     for block in corpus.blocks(heldout=True, axes=["authors"]):
         own_keys = keys[block.first_doc :][: block.n_docs]
-        seen, rest, _ = split_documents(known_block(block, None), own_keys, hashes, split)
+        seen, rest, _ = split_documents(documents_of_block(block, None), own_keys, hashes, split)
         who = block.rows("authors")
         for d in range(block.n_docs):
             own = who.ids[who.local[who.indptr[d] : who.indptr[d + 1]]]

@@ -36,7 +36,7 @@ from topicstream.evaluation.completion import (
 from topicstream.evaluation.keys import document_keys, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
-from topicstream.evaluation.visiting import known_block
+from topicstream.evaluation.visiting import documents_of_block
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.model.topic_model import TopicModel
@@ -177,7 +177,7 @@ class _TestAuthors:
         for block in self.corpus.blocks(grid=self.grid, heldout=True, axes=(AXIS,)):
             keys = self._keys[block.first_doc : block.first_doc + block.n_docs]
             seen, rest, scored = split_documents(
-                known_block(block, self._index), keys, self._word_keys, self.split
+                documents_of_block(block, self._index), keys, self._word_keys, self.split
             )
             names = block.rows(AXIS)
             each = np.diff(names.indptr)
@@ -376,7 +376,7 @@ AUTHORS = Scorer(
     "authors",
     _author_scores,
     Options=AuthorScoreOptions,
-    beside=lambda config, options: config.heldout is True or options.authors is not None,
+    also_runs=lambda config, options: config.heldout is True or options.authors is not None,
     kinds=(),
     text=lambda name, score: render(PERPLEXITY, {**score, "title": TITLES[name]}),
 )

@@ -37,7 +37,7 @@ from topicstream.engines.covariate_sums import LARGEST, LONGEST
 from topicstream.evaluation.covariates import covariate_views
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import known_block
+from topicstream.evaluation.visiting import documents_of_block
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
@@ -145,7 +145,7 @@ class _Visit:
         rows = block.covariates
         assert rows is not None
         columns, topics = self._coefficients.shape
-        docs = known_block(block, self._index)
+        docs = documents_of_block(block, self._index)
         priors = document_priors(rows, self._coefficients)
         docs = replace(docs, priors=priors)
         alpha = np.asarray(priors.alphas, np.float64)[rows.pattern][:, :topics]

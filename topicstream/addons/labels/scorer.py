@@ -37,7 +37,7 @@ from topicstream.evaluation.completion import check_documents
 from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import block_cells
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
-from topicstream.evaluation.visiting import known_block
+from topicstream.evaluation.visiting import documents_of_block
 from topicstream.inference.documents import select_ragged
 from topicstream.inference.method import TopicRows
 from topicstream.model.topic_model import TopicModel
@@ -320,7 +320,7 @@ class _Judge:
         block, taken = item
         chosen = np.flatnonzero(taken)
         labels = block.rows(LABELS)
-        docs = known_block(block, self.index).take(chosen)
+        docs = documents_of_block(block, self.index).take(chosen)
         label_ptr, which = select_ragged(labels.indptr, chosen)
         true = self.own[labels.ids[labels.local[which]]]
         scores = np.empty((len(chosen), len(self.columns)), np.float32)
@@ -592,7 +592,7 @@ LABEL_SCORES = Scorer(
     "labels",
     _label_scores,
     Options=LabelOptions,
-    asked=lambda options: options.labels,
+    is_requested=lambda options: options.labels,
     needs_corpus=lambda config, options: not config.elsewhere or options.threshold is None,
     meta=lambda options: {LABELS: options.label_field} if options.labels else {},
     kinds=(),

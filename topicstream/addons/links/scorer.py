@@ -37,7 +37,7 @@ from topicstream.evaluation.keys import (
 )
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
-from topicstream.evaluation.visiting import known_block, shares_of
+from topicstream.evaluation.visiting import documents_of_block, infer_shares
 from topicstream.inference.method import TopicRows
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.arrays import RowCells, TopicWeights
@@ -340,8 +340,8 @@ def read_pair_topics(
     numbers = np.unique(np.concatenate(in_pairs))
     training, testing = np.split(numbers, [np.searchsorted(numbers, pairs.train)])
     parts = [
-        shares_of(model, corpus, training, threads=threads, progress=progress),
-        shares_of(
+        infer_shares(model, corpus, training, threads=threads, progress=progress),
+        infer_shares(
             model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress
         ),
     ]
@@ -508,7 +508,9 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     for block in corpus.blocks(grid=grid, heldout=True, axes=["links"]):
         of_block = keys[block.first_doc : block.first_doc + block.n_docs]
         links = block.rows("links")
-        seen, rest, scored = split_documents(known_block(block, index), of_block, word_keys, split)
+        seen, rest, scored = split_documents(
+            documents_of_block(block, index), of_block, word_keys, split
+        )
         (observed, base) = rows.gather(seen)
         of_observed = TopicWeights(base, rows.beta, rows.inverse)
         (others, base) = rows.gather(rest)
@@ -567,7 +569,7 @@ LINKS = Scorer(
     "links",
     _link_scores,
     Options=LinkOptions,
-    asked=lambda options: options.links,
+    is_requested=lambda options: options.links,
     text=lambda name, score: render(PREDICTION, score),
     bytes_held=bytes_held,
 )

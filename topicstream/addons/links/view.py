@@ -18,7 +18,7 @@ from topicstream.display.listed import document_lines, find_document, list_docum
 from topicstream.display.metadata import choose_columns
 from topicstream.display.view import ModelView
 from topicstream.evaluation.keys import first_documents
-from topicstream.evaluation.visiting import NO_TOPICS, BlockShares, document_shares, shares_of
+from topicstream.evaluation.visiting import NO_TOPICS, BlockShares, document_shares, infer_shares
 from topicstream.model.topic_model import TopicModel
 
 STEP = 1 << 14
@@ -110,7 +110,7 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
         one = np.array([number])
         mine = (
-            shares_of(opened, store, one, heldout=True, threads=workers)
+            infer_shares(opened, store, one, heldout=True, threads=workers)
             if part
             else BlockShares(number, *trained_shares(opened, one))
         )

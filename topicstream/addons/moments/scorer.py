@@ -153,6 +153,6 @@ PAIRS = Scorer(
         )
     },
     Options=PairOptions,
-    asked=lambda options: options.pairs,
+    is_requested=lambda options: options.pairs,
     text=lambda name, score: render(CROSS_ENTROPY, score),
 )

@@ -23,7 +23,7 @@ from topicstream.base.text import render, render_each
 from topicstream.corpus.columns import check_columns
 from topicstream.corpus.reader import Corpus
 from topicstream.display import periods
-from topicstream.evaluation.keys import BOTH_PARTS, other_corpus, stream_documents
+from topicstream.evaluation.keys import BOTH_PARTS, open_other_corpus, stream_documents
 from topicstream.inference.memory import plan_inference
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import Limits
@@ -109,7 +109,7 @@ def _store(
         return
     meta = {config.by: config.by} if config.by else {}
     limit = None if config.mem_limit is None else machine.parse_bytes(config.mem_limit)
-    with other_corpus(documents, model, mem_limit=limit, meta=meta) as corpus:
+    with open_other_corpus(documents, model, mem_limit=limit, meta=meta) as corpus:
         yield corpus, BOTH_PARTS
 
 

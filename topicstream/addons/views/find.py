@@ -23,7 +23,7 @@ from topicstream.display.show import marked_lines
 from topicstream.display.view import ModelView, add_mark
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import BlockShares, known_block
+from topicstream.evaluation.visiting import BlockShares, documents_of_block
 from topicstream.inference.config import InferConfig
 from topicstream.inference.methods import make_block_method
 from topicstream.ingestion.tokens.recipe import Recipe
@@ -73,7 +73,7 @@ def query_scores(
     overall = table @ model.shares
 
     def visit(block: Block) -> tuple[int, np.ndarray]:
-        docs = known_block(block, index)
+        docs = documents_of_block(block, index)
         owner = np.repeat(np.arange(len(docs)), np.diff(docs.indptr))
         total = np.zeros(len(docs))
         theta = method.shares(docs)

@@ -25,7 +25,7 @@ from topicstream.display.html import fill_page
 from topicstream.display.passages import beginnings
 from topicstream.display.view import ModelView
 from topicstream.evaluation.table_file import check_table_file, write_table
-from topicstream.evaluation.visiting import shares_of
+from topicstream.evaluation.visiting import infer_shares
 from topicstream.model.top import top_words
 from topicstream.model.topic_kinds import LIVE
 
@@ -206,7 +206,7 @@ class IntrusionView(ModelView, heeds=()):
         spare = min(4 * QUESTIONS, store.n_docs)  # for documents without a known word
         order = rng.choice(store.n_docs, spare, replace=False)
         numbers = np.sort(order)
-        asked = shares_of(shown.trained, store, numbers, view=view, threads=shown.threads)
+        asked = infer_shares(shown.trained, store, numbers, view=view, threads=shown.threads)
         usable = np.isin(order, numbers[asked.counted])
         drawn = np.sort(order[usable][:QUESTIONS])
         if not len(drawn):

@@ -15,7 +15,7 @@ from topicstream.display.doc_topics import best_documents
 from topicstream.display.listed import document_lines, find_document, list_documents
 from topicstream.display.metadata import choose_columns
 from topicstream.display.view import ModelView
-from topicstream.evaluation.visiting import NO_TOPICS, document_shares, shares_of
+from topicstream.evaluation.visiting import NO_TOPICS, document_shares, infer_shares
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         columns = choose_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 
-        mine = shares_of(
+        mine = infer_shares(
             shown.trained,
             store,
             np.array([number]),
