@@ -207,6 +207,7 @@ SIBLINGS = {
     ],
     "training/starts/warm.py": ["tests/training/test_starts.py"],
     "numeric/tables/merging.py": ["tests/numeric/test_round_sums.py"],
+    "numeric/tables/spill.py": ["tests/numeric/test_round_sums.py"],
     "numeric/tables/range_buffer.py": ["tests/numeric/test_round_sums.py"],
     "numeric/tables/spec.py": ["tests/numeric/test_spec.py", "tests/numeric/test_packing.py"],
 }

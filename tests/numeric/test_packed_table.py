@@ -10,11 +10,12 @@ import pytest
 from topicstream.base.errors import StoreError
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec
 from topicstream.numeric.kernels.constants import Constants
-from topicstream.numeric.tables.merging import MergedRound, MergeSpace, Merging
+from topicstream.numeric.tables.merging import MergedRound
 from topicstream.numeric.tables.packed import PackedTable
+from topicstream.numeric.tables.range_buffer import MergeSpace
 from topicstream.numeric.tables.rounds import RoundSpace
 from topicstream.numeric.tables.slots import PIECE
-from topicstream.numeric.tables.table import Sizes
+from topicstream.numeric.tables.table import Merging, Sizes
 
 SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from topicstream.numeric.kernels.scatter import RowRange
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.dense import DenseTable
-from topicstream.numeric.tables.rounds import RoundSpace, RowRange, SparseRound
+from topicstream.numeric.tables.rounds import RoundSpace, SparseRound
 from topicstream.numeric.tables.spec import Rule, SparseDelta, TableSpec, padded, quantum_of
 from topicstream.numeric.tables.sums import PIECES, PackedSums
 

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from tests import few_quick
 from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
+from topicstream.numeric.kernels.scatter import RowRange
 from topicstream.numeric.tables import range_buffer, rounds
 from topicstream.numeric.tables.dense import DenseTable
-from topicstream.numeric.tables.merging import MergedRound, MergeSpace
-from topicstream.numeric.tables.rounds import DenseRound, RoundSpace, RowRange, SparseRound
+from topicstream.numeric.tables.merging import MergedRound
+from topicstream.numeric.tables.range_buffer import MergeSpace
+from topicstream.numeric.tables.rounds import DenseRound, RoundSpace, SparseRound
 from topicstream.numeric.tables.spec import quantum_of
 
 ROWS = 700
@@ -169,7 +171,9 @@ def test_rows_with_all_topics_from_the_first_have_the_sums_of_others(tokens, tmp
         for block in range(BLOCKS):
             enter(deltas, block, "sparse", block)
         lengths = np.concatenate([buffer._length for buffer in merge.buffers])
-        assert (lengths[lengths > 0] >= deltas.columns).all() == (few > 0 or tokens == TOKENS)
+        assert (lengths[lengths > 0] >= deltas.layout.columns).all() == (
+            few > 0 or tokens == TOKENS
+        )
         target.apply(deltas)
         hashes.add(digest(target))
     assert len(hashes) == 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from topicstream.numeric.tables.dense import DenseTable
-from topicstream.numeric.tables.merging import merging_bytes, place_bytes
+from topicstream.numeric.tables.merging import merging_bytes
 from topicstream.numeric.tables.spec import TableSpec, bytes_of, padded, quantum_of
+from topicstream.numeric.tables.spill import place_bytes
 from topicstream.numeric.tables.table import Merging, Sizes
 
 

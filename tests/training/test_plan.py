@@ -19,7 +19,8 @@ from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.block import AxisShape
 from topicstream.engines import engines, find, parts
 from topicstream.engines.base import BlockShape, Shape
-from topicstream.numeric.tables.merging import MergedRound, MergeSpace
+from topicstream.numeric.tables.merging import MergedRound
+from topicstream.numeric.tables.range_buffer import MergeSpace
 from topicstream.training import plan as planning
 from topicstream.training import threads
 from topicstream.training.loop import train

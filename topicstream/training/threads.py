@@ -12,7 +12,7 @@ from topicstream.base import plugins
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Cutter, Decoded
 from topicstream.engines.base import BlockShape, Out, Rows, Scratch, SparseDelta, Visit, new_stats
-from topicstream.numeric.tables.merging import MergeSpace
+from topicstream.numeric.tables.range_buffer import MergeSpace
 from topicstream.numeric.tables.rounds import Round, RoundSpace, SparseRound
 from topicstream.numeric.tables.table import Table
 from topicstream.training.executor import (

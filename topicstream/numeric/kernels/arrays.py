@@ -273,6 +273,18 @@ class RowEntries(NamedTuple):
     value: Array
 
 
+class DeltaAddresses(NamedTuple):
+    """Where the SparseDeltas of some blocks lie.
+
+    where int64[R, 4]: the addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics (int32
+    if ``wide``, else uint16) and values;  long: whether whole values take 64 bits, not 32
+    """
+
+    where: Longs
+    wide: bool
+    long: bool
+
+
 @kernel
 def word_ends(words: Ints, ptr: Longs) -> None:
     """Count where each word's cells end, ptr: int64[U + 1].

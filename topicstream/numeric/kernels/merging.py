@@ -17,8 +17,9 @@ values   int32[capacity]   the sums; float64 of dense deltas
 orders   uint64[capacity], or length 0   where each entry came first: block of the round, then place
          in the block's row
 state    int64[2]      places of ``values`` that are taken, and those among them of rows' rooms
-quantum  float64       what deltas are rounded to; 0.0: they are multiples of it already
+columns  int64         K; of dense deltas padded
 unit     float64       the quantum
+quantum  float64       what deltas are rounded to; 0.0: they are multiples of it already
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import numpy as np
 
 from topicstream.numeric.kernels.arrays import Array, Bool, Doubles, Int, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
-from topicstream.numeric.kernels.scatter import hold_row, rounded
+from topicstream.numeric.kernels.scatter import RowRange, hold_row, rounded
 
 PLACES = np.uint64(1 << 32)
 """Places in a row of a block that ``orders`` tells apart."""
@@ -37,29 +38,50 @@ NEVER = np.uint64(2**64 - 1)
 
 
 class Buffer(NamedTuple):
-    """The arrays of a buffer of sparse deltas (symbols: the module's docstring)."""
+    """A buffer of sums for a range of rows (symbols: the module's docstring)."""
 
+    first: int
     begin: Longs
     length: Ints
     room: Ints
     usual: Ints
     topics: Array
-    values: Ints
+    values: Array
     orders: Array
     state: Longs
+    columns: int
+    unit: float
+
+
+class BlockDelta(NamedTuple):
+    """The sparse delta of a block, or a run that is read back.
+
+    ids    int32[U], the words of its rows, ascending
+    ptr    int64[U + 1];  topic, value   row u has the entries ptr[u] .. ptr[u + 1] - 1
+    block  number of the block in its round
+    came   uint64[entries], ``orders`` of a run's entries; length 0: they are those of the block
+    """
+
+    ids: Ints
+    ptr: Longs
+    topic: Array
+    value: Array
+    block: int
+    came: Array
 
 
 @kernel
-def _lay_out(buffer: Buffer, w: Int, columns: int, size: Int, wide: Bool, unit: float) -> None:
+def _lay_out(buffer: Buffer, w: Int, size: Int, wide: Bool) -> None:
     """Move a row to the end of ``values``, where there is room for ``size``.
 
     It gets an entry for each topic where ``size`` is as many as ``columns``.
     """
-    begin, length, room, _, topics, values, orders, state = buffer
+    _, begin, length, room, _, topics, values, orders, state, columns, unit = buffer
     n = np.int64(length[w])
     start = begin[w]
     to = state[0]
     ordered = len(orders) > 0
+    # sums: quanta times the unit by topic, whole numbers by topic, or entries as they are
     if wide:
         to += to % 2
         sums = values.view(np.float64)
@@ -77,6 +99,7 @@ def _lay_out(buffer: Buffer, w: Int, columns: int, size: Int, wide: Bool, unit: 
         for i in range(n):
             topics[to + i] = topics[start + i]
             values[to + i] = values[start + i]
+    # orders, in the same places
     if ordered and (wide or size == columns):
         for k in range(columns):
             orders[to + k] = NEVER
@@ -86,6 +109,7 @@ def _lay_out(buffer: Buffer, w: Int, columns: int, size: Int, wide: Bool, unit: 
     elif ordered:
         for i in range(n):
             orders[to + i] = orders[start + i]
+    # the row's new place, room and form
     state[0] += size
     state[1] += size - room[w]
     room[w] = size
@@ -143,8 +167,7 @@ def _add_whole(
 def _add_narrow(
     buffer: Buffer,
     w: Int,
-    topic: Array,
-    value: Array,
+    delta: BlockDelta,
     a: Int,
     b: Int,
     magic: float,
@@ -152,6 +175,8 @@ def _add_narrow(
     place: Ints,
 ) -> Bool:
     """Add the entries a .. b - 1 of a delta to a row of few topics, as ``_add_whole`` does."""
+    topic = delta.topic
+    value = delta.value
     values = buffer.values
     start = buffer.begin[w]
     n = np.int64(buffer.length[w])
@@ -174,21 +199,14 @@ def _add_narrow(
 
 
 @kernel
-def _note_orders(
-    buffer: Buffer,
-    w: Int,
-    columns: int,
-    topic: Array,
-    a: Int,
-    b: Int,
-    base: Int,
-    came: Array,
-    place: Ints,
-) -> None:
+def _note_orders(buffer: Buffer, w: Int, delta: BlockDelta, a: Int, b: Int, place: Ints) -> None:
     """Note in which order the entries a .. b - 1 of a delta came to a row."""
     orders = buffer.orders
+    topic = delta.topic
+    came = delta.came
+    base = np.uint64(delta.block) * PLACES
     start = buffer.begin[w]
-    whole = buffer.length[w] >= columns
+    whole = buffer.length[w] >= buffer.columns
     for j in range(a, b):
         k = np.int64(topic[j])
         at = start + k if whole else start + place[k] - 1
@@ -198,31 +216,17 @@ def _note_orders(
 
 @kernel
 def merge_entries(
-    buffer: Buffer,
-    first: int,
-    columns: int,
-    ids: Ints,
-    ptr: Longs,
-    topic: Array,
-    value: Array,
-    lo: int,
-    hi: int,
-    quantum: float,
-    unit: float,
-    block: int,
-    came: Array,
-    whole: bool,
+    buffer: Buffer, delta: BlockDelta, lo: int, hi: int, quantum: float, whole: bool
 ) -> Int:
     """Add local rows lo .. hi - 1 of a sparse delta to a buffer.
 
-    block: number of the block in its round; came: ``orders`` of the delta's entries where they have
-    some, length 0 where they are those of ``block``; whole: whether new rows have an entry for each
-    topic. Returns the row at which the buffer had no more room, ``hi`` where all were added.
+    whole: whether new rows have an entry for each topic. Returns the row at which the buffer had no
+    more room, ``hi`` where all were added.
     """
-    begin, length, room, usual, _, values, orders, state = buffer
+    first, begin, length, room, usual, topics, values, orders, state, columns, unit = buffer
+    ids, ptr, topic, value, _, _ = delta
     place = np.zeros(columns, np.int32)
     sums = values.view(np.float64)
-    base = np.uint64(block) * PLACES
     magic = 1.5 * 2.0**52 * quantum
     quanta = 1.0 / unit
     widest = 2 * np.int64(columns) + 1
@@ -232,10 +236,12 @@ def merge_entries(
         b = ptr[u + 1]
         if a == b:
             continue
+        # the row's form: float64 by topic, whole numbers by topic, or few topics to be looked up
         n = np.int64(length[w])
         size = np.int64(room[w])
         wide = n > columns or (n == 0 and usual[w] > columns)
         looked_up = not wide and n < columns and not (whole and n == 0)
+        # the places that it takes with the new topics, and a quarter more where it has to move
         if wide:
             size = widest
         elif whole and n == 0:
@@ -249,53 +255,45 @@ def merge_entries(
         if size != room[w]:
             if state[0] + size > len(values):
                 return u
-            _lay_out(buffer, w, columns, size, wide, unit)
+            _lay_out(buffer, w, size, wide)
+        # sum_k += round(value / quantum) in whole numbers; where one does not fit, all are undone
         start = begin[w]
         if not wide and length[w] == columns:
             fits = _add_whole(values, start, topic, value, a, b, magic, quanta)
             if not fits:
                 _add_whole(values, start, topic, value, a, b, magic, -quanta)
         elif not wide:
-            fits = _add_narrow(buffer, w, topic, value, a, b, magic, quanta, place)
+            fits = _add_narrow(buffer, w, delta, a, b, magic, quanta, place)
             if not fits:
-                _add_narrow(buffer, w, topic, value, a, b, magic, -quanta, place)
+                _add_narrow(buffer, w, delta, a, b, magic, -quanta, place)
+        # the same in float64, in a row that is laid out anew where it was not
         if not wide and not fits:
             if state[0] + widest > len(values):
                 return u
-            _lay_out(buffer, w, columns, widest, True, unit)
+            _lay_out(buffer, w, widest, True)
             wide = True
         if wide:
             start = begin[w] // 2
             for j in range(a, b):
                 sums[start + np.int64(topic[j])] += rounded(np.float64(value[j]), magic)
         if len(orders):
-            _note_orders(buffer, w, columns, topic, a, b, base, came, place)
+            _note_orders(buffer, w, delta, a, b, place)
+        # ``place`` is zero again for the next row
         if looked_up and length[w] < columns:
             for i in range(length[w]):
-                place[buffer.topics[begin[w] + i]] = 0
+                place[topics[begin[w] + i]] = 0
         elif looked_up:
             place[:] = 0
     return hi
 
 
 @kernel
-def merge_rows(
-    begin: Longs,
-    length: Ints,
-    room: Ints,
-    values: Doubles,
-    state: Longs,
-    first: int,
-    ids: Ints,
-    rows: Array,
-    lo: int,
-    hi: int,
-    quantum: float,
-) -> Int:
+def merge_rows(buffer: Buffer, ids: Ints, rows: Array, lo: int, hi: int, quantum: float) -> Int:
     """Add rows lo .. hi - 1 of a dense delta to a buffer whose rows are all laid out by topic.
 
     Returns the row at which the buffer had no more room, ``hi`` where all were added.
     """
+    first, begin, length, room, _, _, values, _, state, _, _ = buffer
     width = rows.shape[1]
     magic = 1.5 * 2.0**52 * quantum
     for u in range(lo, hi):
@@ -320,10 +318,9 @@ def merge_rows(
 
 
 @kernel
-def move_rows(
-    begin: Longs, length: Ints, room: Ints, old: Doubles, values: Doubles, state: Longs
-) -> None:
+def move_rows(buffer: Buffer, values: Doubles) -> None:
     """Move the rows of dense deltas to larger arrays, one behind the other."""
+    _, begin, length, room, _, _, old, _, state, _, _ = buffer
     to = np.int64(0)
     for w in range(len(begin)):
         n = np.int64(length[w])
@@ -336,8 +333,9 @@ def move_rows(
 
 
 @kernel
-def move_entries(buffer: Buffer, columns: int, topics: Array, values: Ints, orders: Array) -> None:
+def move_entries(buffer: Buffer, topics: Array, values: Ints, orders: Array) -> None:
     """Move all rows to larger arrays, one behind the other."""
+    columns = buffer.columns
     state = buffer.state
     to = np.int64(0)
     for w in range(len(buffer.begin)):
@@ -362,8 +360,6 @@ def move_entries(buffer: Buffer, columns: int, topics: Array, values: Ints, orde
 @kernel
 def list_entries(
     buffer: Buffer,
-    columns: int,
-    unit: float,
     rows: Longs,
     ptr: Longs,
     out_topics: Array,
@@ -376,6 +372,7 @@ def list_entries(
     entries there are.
     """
     orders = buffer.orders
+    columns = buffer.columns
     sums = buffer.values.view(np.float64)
     n = np.int64(0)
     ptr[0] = 0
@@ -385,9 +382,11 @@ def list_entries(
         length = np.int64(buffer.length[w])
         row = n
         for i in range(min(length, np.int64(columns))):
-            x = sums[a // 2 + i] if length > columns else buffer.values[a + i] * unit
+            # the sum: float64, or whole numbers times the unit
+            x = sums[a // 2 + i] if length > columns else buffer.values[a + i] * buffer.unit
             if x == 0.0:
                 continue
+            # its place among those of the row: an insertion sort by ``orders``
             at = n
             if len(orders):
                 mine = orders[a + i]
@@ -405,11 +404,12 @@ def list_entries(
 
 
 @kernel
-def add_entries(
-    table: Array, buffer: Buffer, columns: int, unit: float, factor: float, change: Doubles
-) -> None:
+def add_entries(part: RowRange, buffer: Buffer, factor: float) -> None:
     """Add ``factor`` times the sums to the range's rows, as ``scatter_sparse`` does."""
+    _, table, _, change, _ = part
     values = buffer.values
+    columns = buffer.columns
+    unit = buffer.unit
     sums = values.view(np.float64)
     for w in range(len(buffer.begin)):
         a = buffer.begin[w]
@@ -464,17 +464,12 @@ def add_sums(table: Array, sums: Array, changed: Array, factor: float, change: D
 
 
 @kernel
-def add_rows(
-    table: Array,
-    begin: Longs,
-    length: Ints,
-    values: Doubles,
-    factor: float,
-    n_w: Doubles,
-    change: Doubles,
-    worst: Doubles,
-) -> None:
+def add_rows(part: RowRange, buffer: Buffer, factor: float) -> None:
     """Add ``factor`` times the sums to the range's rows, as ``scatter_rows`` does."""
+    _, table, n_w, change, worst = part
+    begin = buffer.begin
+    length = buffer.length
+    values = buffer.values
     width = table.shape[1]
     acc = np.empty(width, np.float64)
     for w in range(len(begin)):

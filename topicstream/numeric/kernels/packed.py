@@ -26,13 +26,23 @@ the machine has. They read eights of entries, so the arena must hold 16 entries 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
 from topicstream.numeric.kernels import arrays as pointers
 from topicstream.numeric.kernels import intrinsics as llvm
-from topicstream.numeric.kernels.arrays import Array, Doubles, Float, Int, Ints, Longs
+from topicstream.numeric.kernels.arrays import (
+    Array,
+    DeltaAddresses,
+    Doubles,
+    Float,
+    Int,
+    Ints,
+    Longs,
+)
 from topicstream.numeric.kernels.intrinsics import F64, I1, I16, I32, I64, Builder, Value, emit
 from topicstream.numeric.kernels.jit import kernel
 
@@ -146,30 +156,33 @@ def copy_rows(source_start: Longs, length: Ints, source: Array, start: Longs, ou
             out[b + i] = source[a + i]
 
 
+class SlackRows(NamedTuple):
+    """Packed rows with room behind them: row w may fill entries[begin[w] .. begin[w+1]].
+
+    begin int64[W+1];  length int32[W];  entries uint32 or uint64;  m: bits of a topic;  topics: K
+    """
+
+    begin: Longs
+    length: Ints
+    entries: Array
+    m: int
+    topics: int
+
+
 @kernel
 def merge_packed(
-    begin: Longs,
-    length: Ints,
-    entries: Array,
-    m: int,
-    deltas: Longs,
-    wide: bool,
-    long: bool,
-    lo: Longs,
-    hi: Longs,
-    topics: int,
-    change: Doubles,
+    rows: SlackRows, addresses: DeltaAddresses, lo: Longs, hi: Longs, change: Doubles
 ) -> Int:
     """Add the deltas of a round's blocks to the rows that they change, in place.
 
-    begin: int64[W+1], row w may fill entries[begin[w] .. begin[w+1]]. deltas int64[R, 4]: the
-    addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics (int32 if ``wide``, else
-    uint16) and values (int64 if ``long``, else int32), of which local rows lo[r]..hi[r]-1 enter.
-    topics: K. change: float64[>=K], column sums, added to.
+    Values are int64 if ``long``, else int32. Local rows lo[r]..hi[r]-1 of each block enter. change:
+    float64[>=K], column sums, added to.
 
     Returns the largest count of these rows; -1 when one came out negative, -2 when one does not fit
     an entry, -3 when a row has more topics than room.
     """
+    begin, length, entries, m, topics = rows
+    deltas, wide, long = addresses
     mask = (np.int64(1) << m) - 1
     limit = (np.int64(1) << min(np.int64(entries.itemsize) * 8 - m, np.int64(62))) - 1
     none = np.int64(1) << np.int64(62)

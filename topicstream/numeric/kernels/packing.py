@@ -13,8 +13,8 @@ import numpy as np
 
 from topicstream.numeric.kernels import arrays as pointers
 from topicstream.numeric.kernels.arrays import (
-    Array,
     Bytes,
+    DeltaAddresses,
     Doubles,
     Int,
     Ints,
@@ -22,7 +22,7 @@ from topicstream.numeric.kernels.arrays import (
     Shorts,
 )
 from topicstream.numeric.kernels.jit import kernel
-from topicstream.numeric.kernels.scatter import LINE, rounded, topic_at
+from topicstream.numeric.kernels.scatter import LINE, RowRange, rounded, topic_at
 from topicstream.numeric.kernels.simd import fetch
 
 LISTED = 64
@@ -43,8 +43,7 @@ def most_bytes(rows: int, entries: int, columns: int) -> int:
 
 @kernel
 def pack_rows(
-    deltas: Longs,
-    wide: bool,
+    addresses: DeltaAddresses,
     lo: Longs,
     hi: Longs,
     columns: int,
@@ -54,9 +53,10 @@ def pack_rows(
 ) -> tuple[Int, Int]:
     """Sum the deltas of blocks in a range of rows and write the sums as bytes.
 
-    deltas, wide, lo, hi: as of ``scatter_sparse``. ids int32[rows] and data uint8[``most_bytes``]
+    addresses, lo, hi: as of ``scatter_sparse``. ids int32[rows] and data uint8[``most_bytes``]
     receive the rows that change and their bytes. Returns the number of rows and of bytes.
     """
+    deltas, wide, _ = addresses
     width = -(-columns // LANES) * LANES
     cursor = lo.copy()
     sums = np.zeros(width)
@@ -68,12 +68,14 @@ def pack_rows(
     rows: Int = 0
     at: Int = 0
     while True:
+        # the next row that a block changes: ids ascend in every block
         row = NONE
         for r in range(len(deltas)):
             if cursor[r] < hi[r]:
                 row = min(row, pointers.int_at(deltas[r, 0], cursor[r]))
         if row == NONE:
             return rows, at
+        # the sum of the rounded values of all blocks
         for r in range(len(deltas)):
             u = cursor[r]
             if u < hi[r] and pointers.int_at(deltas[r, 0], u) == row:
@@ -98,9 +100,11 @@ def pack_rows(
 @kernel(inline="always")
 def _put_row(out: int, at: Int, numbers: Longs, topics: Shorts, some: Int) -> Int:
     """Write a row that has changes, and return where the next one begins."""
+    # the bits of the largest value
     width = np.int64(1)
     while some >> width:
         width += 1
+    # a bit for each column, then the topics as a list instead where that takes less
     head = at
     at += 1
     n = np.int64(0)
@@ -118,7 +122,7 @@ def _put_row(out: int, at: Int, numbers: Longs, topics: Shorts, some: Int) -> In
         for i in range(n):
             pointers.put_pair(out, at + 2 + 2 * i, topics[i])
     at += 2 + 2 * n if listed else bitmap
-    # eight bytes at once: those before the bit are written again as they were
+    # the values, eight bytes at once: bits before the first are written again as they were
     bit = np.int64(0)
     begun = np.int64(0)
     for i in range(n):
@@ -132,34 +136,34 @@ def _put_row(out: int, at: Int, numbers: Longs, topics: Shorts, some: Int) -> In
 
 @kernel
 def scatter_packed(
-    table: Array,
-    first_row: int,
+    part: RowRange,
     packed: Longs,
     lo: Longs,
     hi: Longs,
     start: Longs,
     quantum: float,
     factor: float,
-    change: Doubles,
 ) -> None:
-    """Add ``factor`` times the sum of packed sums to their rows.
+    """Add ``factor`` times the sum of packed sums to their rows, as ``scatter_sparse`` does.
 
     packed int64[P, 2]: the addresses of each one's ids (int32[rows]) and bytes; its rows lo[p] to
-    hi[p] - 1 fall into this range, the first one's bytes begin at start[p]. change: as of
-    ``scatter_sparse``.
+    hi[p] - 1 fall into this range, the first one's bytes begin at start[p].
     """
+    first_row, table, _, change, _ = part
     width = table.shape[1]
     cursor = lo.copy()
     at = start.copy()
     sums = np.zeros(width)
     topics = np.empty((len(packed) + 1) * width + LANES, np.uint16)
     while True:
+        # the next row that a sum changes: ids ascend in every one
         row = NONE
         for p in range(len(packed)):
             if cursor[p] < hi[p]:
                 row = min(row, pointers.int_at(packed[p, 0], cursor[p]))
         if row == NONE:
             return
+        # the whole numbers of all sums, and the topics that they have
         n = np.int64(0)
         for p in range(len(packed)):
             u = cursor[p]
@@ -171,6 +175,7 @@ def scatter_packed(
                     ahead = (pointers.int_at(packed[p, 0], u + 1) - first_row) * width
                     for k in range(0, width, LINE):
                         fetch(table, ahead + k)
+        # row_k += factor (sum_k quantum), rounded once; the column sums change as stored
         old = table[row - first_row]
         if 2 * n < width:
             for i in range(n):  # of a topic that is listed twice the second is zero

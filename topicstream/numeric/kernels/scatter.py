@@ -4,29 +4,61 @@ Sums are float64, rounded once a row and round. Deltas are rounded to a quantum 
 summed, so their order does not matter (numeric/tables/spec.py). Where the quantum is 0.0 they are
 summed in block order.
 
-    table    [n, P]             rows first_row .. first_row + n - 1 (float32, float64 or int32)
     arena    float32[R, U, P]   the round's deltas, one slot a block
     vocabs   int32[R, U]        the words of each slot, ascending
     lo, hi   int64[R]           rows of each slot that fall into this range
     quantum  float64            unit that deltas are rounded to
     factor   float64            multiplies the sum (1.0 but for BLEND)
-    n_w      float64[n]         the words' counts: each touched row is held to this sum (negatives
-                                clipped). Length 0: rows are not held
-    change   float64[P]         receives the change of the column sums
-    worst    float64[3]         max |row sum / n_w - 1| before the rescale, most negative entry /
-                                n_w, True if NaN or inf was seen
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.numeric.kernels import arrays as pointers
-from topicstream.numeric.kernels.arrays import Array, Bool, Doubles, Float, Floats, Int, Ints, Longs
+from topicstream.numeric.kernels.arrays import (
+    Array,
+    Bool,
+    DeltaAddresses,
+    Doubles,
+    Float,
+    Floats,
+    Int,
+    Ints,
+    Longs,
+)
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.simd import fetch
 
 LINE = 16  # float32 of a cache line
+
+
+class RowRange(NamedTuple):
+    """A range of rows of a dense table while it is changed.
+
+    Attributes
+    ----------
+    first
+        Number of the first row.
+    rows
+        [n, padded(columns)], float32, float64 or int32.
+    mass
+        float64[n], the words' counts: each touched row is held to this sum (negatives clipped).
+        Length 0: rows are not held.
+    change
+        float64[padded(columns)], receives the change of the column sums.
+    worst
+        float64[3], receives max |row sum / mass - 1| before the rescale, the most negative entry /
+        mass, True if NaN or inf was seen.
+    """
+
+    first: int
+    rows: Array
+    mass: Doubles
+    change: Doubles
+    worst: Doubles
 
 
 @kernel(inline="always")
@@ -43,19 +75,16 @@ def rounded(value: float, magic: float) -> Float:
 
 @kernel
 def scatter_rows(
-    table: Array,
-    first_row: int,
+    part: RowRange,
     arena: Floats,
     vocabs: Ints,
     lo: Longs,
     hi: Longs,
     quantum: float,
     factor: float,
-    n_w: Doubles,
-    change: Doubles,
-    worst: Doubles,
 ) -> None:
     """Add the deltas of all slots to their rows (symbols: the module's docstring)."""
+    first_row, table, n_w, change, worst = part
     slots = arena.shape[0]
     width = table.shape[1]
     none = np.int64(1) << np.int64(62)
@@ -147,32 +176,28 @@ def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
 
 @kernel(inline="always")
 def topic_at(deltas: Longs, r: int, j: int, wide: bool) -> Int:
-    """Read entry j of block r's topics."""
+    """Read entry j of block r's topics (``DeltaAddresses``)."""
     k: Int = pointers.int_at(deltas[r, 2], j) if wide else pointers.short_at(deltas[r, 2], j)
     return k
 
 
 @kernel
 def scatter_sparse(
-    table: Array,
-    first_row: int,
-    deltas: Longs,
-    wide: bool,
+    part: RowRange,
+    addresses: DeltaAddresses,
     lo: Longs,
     hi: Longs,
     quantum: float,
     factor: float,
-    change: Doubles,
 ) -> None:
     """Add ``factor`` times the sum of the blocks' SparseDeltas to their rows.
 
-    Each entry is rounded once.
-
-    deltas int64[R, 4]: the addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics
-    (int32 if ``wide``, else uint16) and values (float32); local rows lo[r]..hi[r]-1 fall into this
-    range. What rounding to the table's type took enters ``change`` too, so the column sums stay
-    those of the table.
+    Each entry is rounded once. Values are float32; local rows lo[r]..hi[r]-1 fall into this range.
+    What rounding to the table's type took enters ``change`` too, so the column sums stay those of
+    the table.
     """
+    first_row, table, _, change, _ = part
+    deltas, wide, _ = addresses
     blocks = len(deltas)
     width = table.shape[1]
     few = width // 4  # entries up to which a row's topics are gone through one by one
@@ -182,12 +207,14 @@ def scatter_sparse(
     magic = 1.5 * 2.0**52 * quantum
     none = np.int64(1) << np.int64(62)
     while True:
+        # the next row that a block changes: ids ascend in every block
         row = none
         for r in range(blocks):
             if cursor[r] < hi[r]:
                 row = min(row, pointers.int_at(deltas[r, 0], cursor[r]))
         if row == none:
             return
+        # acc_k: the sum of the rounded values of all blocks; their topics are listed while few
         n = 0
         for r in range(blocks):
             u = cursor[r]
@@ -215,6 +242,7 @@ def scatter_sparse(
                 else:
                     for k in range(0, width, LINE):
                         fetch(table, ahead + k)
+        # row_k += factor acc_k, rounded once; the change as stored goes to the column sums
         old = table[row - first_row]
         if n <= few:
             for i in range(n):  # of a topic that is listed twice the second is zero

@@ -16,6 +16,7 @@ from topicstream.base.errors import StoreError
 from topicstream.base.memory import Array
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.kernels.scatter import (
+    RowRange,
     changed_entries,
     clip_rows,
     column_sums,
@@ -23,17 +24,17 @@ from topicstream.numeric.kernels.scatter import (
     put_entries,
     scale_rows,
 )
-from topicstream.numeric.tables.merging import MergedRound, merging_bytes, place_bytes
+from topicstream.numeric.tables.merging import MergedRound, merging_bytes
 from topicstream.numeric.tables.rounds import (
     WINDOW_BYTES,
     DenseRound,
     Entered,
     Round,
     RoundSpace,
-    RowRange,
     SparseRound,
 )
 from topicstream.numeric.tables.spec import Rows, Scratch, TableSpec, padded
+from topicstream.numeric.tables.spill import SumLayout, place_bytes
 from topicstream.numeric.tables.storage import Storage
 from topicstream.numeric.tables.sums import MOST_COLUMNS, PackedSums
 from topicstream.numeric.tables.table import Footprint, RunAll, Sizes, Table
@@ -148,7 +149,8 @@ class DenseTable(Table):
         dense = self.spec.delta == "dense"
         if space.merge is not None and quantum:
             columns = self.width if dense else self.columns
-            return MergedRound(space, self.edges, columns, quantum, dense=dense)
+            layout = SumLayout(columns, quantum, dense=dense, ordered=False)
+            return MergedRound(space, self.edges, layout)
         if not dense:
             return SparseRound(space, quantum)
         return DenseRound(space, most_rows, self.width, quantum)

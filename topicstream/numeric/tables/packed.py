@@ -23,7 +23,7 @@ from topicstream.numeric.kernels.packed import (
     entry_bytes,
     sum_packed,
 )
-from topicstream.numeric.tables.merging import MergedRound, merging_bytes, place_bytes
+from topicstream.numeric.tables.merging import MergedRound, merging_bytes
 from topicstream.numeric.tables.rounds import Addresses, Round, RoundSpace, SparseRound
 from topicstream.numeric.tables.slots import PIECE, RANGES, RowPiece, Slots, read_array
 from topicstream.numeric.tables.spec import (
@@ -33,6 +33,7 @@ from topicstream.numeric.tables.spec import (
     TableSpec,
     copy_tight,
 )
+from topicstream.numeric.tables.spill import SumLayout, place_bytes
 from topicstream.numeric.tables.table import Footprint, RunAll, Sizes, Table
 
 MAGIC = 0x32_57_4F_52_4B_43_50  # PCKROW2
@@ -134,7 +135,8 @@ class PackedTable(Table):
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
         """Create the collector for whole-numbered changes."""
         if space.merge is not None:
-            return MergedRound(space, self._counts.edges, self.columns, 1.0, ordered=True)
+            layout = SumLayout(self.columns, 1.0, dense=False, ordered=True)
+            return MergedRound(space, self._counts.edges, layout)
         return SparseRound(space, 1.0)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:

@@ -10,43 +10,18 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from topicstream.numeric.kernels.scatter import scatter_rows, scatter_sparse
+from topicstream.numeric.kernels.arrays import DeltaAddresses
+from topicstream.numeric.kernels.scatter import RowRange, scatter_rows, scatter_sparse
+from topicstream.numeric.tables.range_buffer import MergeSpace
 from topicstream.numeric.tables.spec import Scratch, SparseDelta
 from topicstream.numeric.tables.storage import Storage
 
-if TYPE_CHECKING:
-    from topicstream.numeric.tables.merging import MergeSpace
-
 # dense deltas of a round that a worker reads from a mapped file before it lets go of them
 WINDOW_BYTES = 8 << 20
-
-
-class RowRange(NamedTuple):
-    """A range of rows of a dense table while it is changed.
-
-    Attributes
-    ----------
-    first
-        Number of the first row.
-    rows
-        [n, padded(columns)].
-    mass
-        float64[n], the sum that each row is held to. Length 0: none.
-    change
-        float64[padded(columns)], receives the change of the column sums.
-    worst
-        float64[3], receives the largest corrections (numeric/kernels/scatter.py).
-    """
-
-    first: int
-    rows: np.ndarray
-    mass: np.ndarray
-    change: np.ndarray
-    worst: np.ndarray
 
 
 def _joined(array: np.ndarray, spans: Sequence[slice]) -> np.ndarray:
@@ -241,19 +216,7 @@ class DenseRound(Round):
                     for ids, a, b in zip(self.ids, lo, hi)
                 ]
                 stop = lo + np.array(ahead, np.int64)
-            scatter_rows(
-                some.rows,
-                some.first,
-                slots,
-                self._held[:blocks],
-                lo,
-                stop,
-                self._quantum,
-                factor,
-                some.mass,
-                some.change,
-                some.worst,
-            )
+            scatter_rows(some, slots, self._held[:blocks], lo, stop, self._quantum, factor)
             for r in range(blocks if self._slots.mapped else 0):
                 self._slots.release_pages(
                     r * self._most + int(lo[r]), r * self._most + int(stop[r])
@@ -268,13 +231,10 @@ class DenseRound(Round):
 class Addresses(NamedTuple):
     """Addresses of the SparseDeltas of some blocks, for kernels.
 
-    where int64[blocks, 4]: addresses of ids, ptr, topics and values;  wide, long: whether topics
-    take 32 bits, not 16, and values 64, not 32;  arrays: what lies there.
+    arrays: what lies there.
     """
 
-    where: np.ndarray
-    wide: bool
-    long: bool
+    where: DeltaAddresses
     arrays: object
 
     @classmethod
@@ -296,7 +256,7 @@ class Addresses(NamedTuple):
             for ids, delta in deltas
         ]
         where = np.array([[array.ctypes.data for array in block] for block in arrays], np.int64)
-        return cls(where, wide, value.itemsize == 8, arrays)
+        return cls(DeltaAddresses(where, wide, value.itemsize == 8), arrays)
 
 
 class SparseRound(Round):
@@ -336,11 +296,7 @@ class SparseRound(Round):
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
         # rows are held to their mass by ``finish_pass``, at the end of the pass
         self._addresses = self._addresses or Addresses.of(self.deltas)
-        where = self._addresses.where
-        wide = self._addresses.wide
-        scatter_sparse(
-            part.rows, part.first, where, wide, lo, hi, self._quantum, factor, part.change
-        )
+        scatter_sparse(part, self._addresses.where, lo, hi, self._quantum, factor)
         self.release_pages()
 
     def clear(self) -> None:

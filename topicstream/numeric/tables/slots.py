@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike
 
 from topicstream.base.errors import StoreError, TopicsError
 from topicstream.numeric.kernels.packed import (
+    SlackRows,
     copy_rows,
     entry_bytes,
     expand_packed,
@@ -127,16 +128,10 @@ class Slots:
         words = self.edges[i : i + 2] - (0, 1)
         change = np.zeros(padded(self.topics))
         largest = merge_packed(
-            self._begin,
-            self.length,
-            self._storage.array,
-            self.bits,
+            SlackRows(self._begin, self.length, self._storage.array, self.bits, self.topics),
             deltas.where,
-            deltas.wide,
-            deltas.long,
             lo,
             hi,
-            self.topics,
             change,
         )
         self._release(words)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.numeric.kernels.packing import SLACK, most_bytes, pack_rows, scatter_packed
-from topicstream.numeric.tables.rounds import Addresses, RowRange, SparseRound, cut_ids
+from topicstream.numeric.kernels.scatter import RowRange
+from topicstream.numeric.tables.rounds import Addresses, SparseRound, cut_ids
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.numeric.tables.table import RunAll
 
@@ -87,7 +88,6 @@ class PackedSums:
             for i in np.flatnonzero(piece_of == piece).tolist():
                 more, size = pack_rows(
                     addresses.where,
-                    addresses.wide,
                     cuts[i],
                     cuts[i + 1],
                     self._columns,
@@ -133,9 +133,7 @@ class PackedSums:
             bounds.append((first, stop, start))
         lo, hi, starts = np.array(bounds, np.int64).T.copy()
         where = np.array(addresses, np.int64)
-        scatter_packed(
-            part.rows, part.first, where, lo, hi, starts, self._quantum, factor, part.change
-        )
+        scatter_packed(part, where, lo, hi, starts, self._quantum, factor)
 
     def clear(self) -> None:
         """Clear the round."""
