@@ -61,7 +61,9 @@ from topicstream.numeric.kernels.arrays import (
     Floats,
     Ints,
     Longs,
+    RowEntries,
     Shorts,
+    borrow,
     sort_by_word,
 )
 from topicstream.numeric.kernels.dirichlet import log, sum_x_log
@@ -161,7 +163,7 @@ class Documents(NamedTuple):
 class Topics(NamedTuple):
     """Rows and totals of phi for a sweep.
 
-    phi of local word u is base[row[u]]. ``lam`` is float64[K], lam + W beta (SEEDED: column sums),
+    phi of local word u is base[row[u]]. ``lam`` is float64[K], lam + W beta (seeds: column sums),
     no less than ``least`` after exclusion.
     """
 
@@ -172,140 +174,198 @@ class Topics(NamedTuple):
     least: float
 
 
+class Messages(NamedTuple):
+    """Messages of a block, uint16, cell by cell: the stored ones, and those of this sweep.
+
+    place: int64[1], where the messages of the next cells begin.
+    """
+
+    place: Longs
+    old: Shorts
+    new: Shorts
+
+
+class Work(NamedTuple):
+    """Work arrays of a sweep.
+
+    Attributes
+    ----------
+    likely
+        float64[nnz], ones: p(w | all other cells) before the update.
+    change
+        float64[K], zeros between words: the changes of the present word.
+    share
+        float64[K], p_j of the present cell.
+    """
+
+    likely: Doubles
+    change: Doubles
+    share: Doubles
+
+
+@kernel(inline="always")
+def _take_change(
+    first: int, last: int, topics: Ints, change: Doubles, n: int, delta: RowEntries
+) -> int:
+    """Move a document's changes into the delta, each topic once, and return its new length."""
+    for j in range(first, last):
+        t = topics[j]
+        if change[t] != 0.0:
+            delta.topic[n] = t
+            delta.value[n] = change[t]
+            change[t] = 0.0
+            n += 1
+    return n
+
+
 @kernel
-def sweep(
-    mode: int,
+def begin_messages(
     cells: CellsByWord,
     rows: Topics,
     documents: Documents,
     streams: Array,
-    place: Longs,
-    old: Shorts,
-    new: Shorts,
-    likely: Doubles,
-    change: Doubles,
-    out_ptr: Longs,
-    out_topic: Ints,
-    out_value: Floats,
+    messages: Messages,
+    work: Work,
+    delta: RowEntries,
 ) -> int:
-    """Visit the cells of some words of a block once, and return the entries of the delta.
+    """Make the first messages of some words' cells, and return the entries of the delta.
 
     Parameters
     ----------
-    mode
-        VISIT. RANDOM: first messages, drawn by ``streams``. SEEDED: first messages from base, rows
-        of seed topics.
     streams
-        uint64[D], of each document: the state of its draws, which moves on.
-    place
-        int64[1], where the messages of the cells begin, then where they end.
-    old, new
-        uint16, stored messages, cell by cell.
-    likely
-        float64[nnz], p(w | all other cells) before the update.
-    change
-        float64[K], zeros.
+        uint64[D], of each document: the state of its draws, which moves on. Length 0: messages are
+        made from ``rows``, those of seed topics.
     """
-    (ptr, doc, x) = cells
-    (base, index, beta, lam, least) = rows
-    lists, topics, stored, waits, theta, mass, prior = documents
+    ptr, doc, x = borrow(cells)
+    base, index, _, lam, _ = rows
+    lists, topics, stored, waits, _, _, _ = borrow(documents)
+    _, change, share = borrow(work)
+    delta = borrow(delta)
+    new = borrow(messages).new
+    n_out = 0
+    at = messages.place[0]
+    delta.ptr[0] = 0
+    for u in range(len(ptr) - 1):
+        for i in range(ptr[u], ptr[u + 1]):
+            d = doc[i]
+            first = lists[d]
+            n = lists[d + 1] - first
+            c = np.float64(x[i])
+            # one topic: mu = 1, counted here once and for all
+            if not stored[d]:
+                if n == 1:
+                    change[topics[first]] += c
+                continue
+            # no label: its messages begin in pass 1, as all zero
+            if waits[d]:
+                for j in range(n):
+                    new[at + j] = 0
+                at += n
+                continue
+            # p_j: a draw of Exp(1), so that messages are uniform on the simplex, or phi_wt / lam_t
+            peak = 0.0
+            for j in range(n):
+                t = topics[first + j]
+                if len(streams):
+                    p = -log(1.0 - uniform(bits(streams[d])))
+                    streams[d] = step(streams[d])
+                else:
+                    p = base[index[u], t] / lam[t] if lam[t] > 0.0 else 0.0
+                share[j] = p
+                peak = max(peak, p)
+            # the message q_j as 16-bit integers, the largest near TOP
+            stretch = TOP / peak if peak > 0.0 else 0.0
+            s = 0.0
+            for j in range(n):
+                q = np.uint16(share[j] * stretch + 0.5) if stretch > 0.0 else np.uint16(1)
+                new[at + j] = q
+                s += q
+            # phi_w gains x mu_j
+            for j in range(n):
+                change[topics[first + j]] += c * (new[at + j] / s)
+            at += n
+        for i in range(ptr[u], ptr[u + 1]):
+            d = doc[i]
+            n_out = _take_change(lists[d], lists[d + 1], topics, change, n_out, delta)
+        delta.ptr[u + 1] = n_out
+    messages.place[0] = at
+    return n_out
+
+
+@kernel
+def sweep(
+    cells: CellsByWord,
+    rows: Topics,
+    documents: Documents,
+    messages: Messages,
+    work: Work,
+    delta: RowEntries,
+) -> int:
+    """Visit the cells of some words of a block once, and return the entries of the delta."""
+    ptr, doc, x = borrow(cells)
+    base, index, beta, lam, least = rows
+    lists, topics, stored, _, theta, mass, prior = borrow(documents)
+    likely, change, share = borrow(work)
+    delta = borrow(delta)
+    place, old, new = borrow(messages)
     n_out = 0
     at = place[0]
-    out_ptr[0] = 0
-    share = np.empty(len(change))
+    delta.ptr[0] = 0
     # word by word, and document by document within a word
     for u in range(len(ptr) - 1):
         for i in range(ptr[u], ptr[u + 1]):
             d = doc[i]
             first = lists[d]
-            n = lists[d + 1] - lists[d]
+            n = lists[d + 1] - first
             c = np.float64(x[i])
-            likely[i] = 1.0
-            # one topic: mu = 1, which is counted once, at the start
+            # one topic: mu = 1, which was counted at the start
             if not stored[d]:
                 if n == 1:
                     t = topics[first]
-                    if mode == VISIT:
-                        f = max(base[index[u], t] + change[t] - c, 0.0) + beta
-                        likely[i] = max(f / max(lam[t] - c, least), 1e-300)
-                    else:
-                        change[t] += c
-                continue
-            # no label: its messages begin in pass 1, as all zero
-            if mode != VISIT and waits[d]:
-                for j in range(n):
-                    new[at + j] = 0
-                at += n
+                    f = max(base[index[u], t] + change[t] - c, 0.0) + beta
+                    likely[i] = max(f / max(lam[t] - c, least), 1e-300)
                 continue
             # the stored message q_j: mu_j = q_j / sum q, so x mu_j = scale q_j
             total = 0.0
-            if mode == VISIT:
-                for j in range(n):
-                    total += old[at + j]
+            for j in range(n):
+                total += old[at + j]
             scale = c / total if total > 0.0 else 0.0
             # p_j ~ (theta_dj - own + a_j) (phi_wt - own + beta) / (lam_t - own), own = x mu_j
+            s = 0.0
             norm = 0.0
             peak = 0.0
             for j in range(n):
                 t = topics[first + j]
-                if mode == VISIT:
-                    own = scale * old[at + j]
-                    f = max(base[index[u], t] + change[t] - own, 0.0) + beta
-                    p = (
-                        (max(theta[first + j] - own, 0.0) + prior[first + j])
-                        * f
-                        / max(lam[t] - own, least)
-                    )
-                    share[j] = p
-                    norm += prior[first + j]
-                # a draw of Exp(1), so that the messages are uniform on the simplex
-                elif mode == RANDOM:
-                    p = -log(1.0 - uniform(bits(streams[d])))
-                    streams[d] = step(streams[d])
-                    share[j] = p
-                else:
-                    p = base[index[u], t] / lam[t] if lam[t] > 0.0 else 0.0
-                    share[j] = p
+                own = scale * old[at + j]
+                f = max(base[index[u], t] + change[t] - own, 0.0) + beta
+                p = (max(theta[first + j] - own, 0.0) + prior[first + j]) * f
+                p /= max(lam[t] - own, least)
+                share[j] = p
+                s += p
+                norm += prior[first + j]
                 peak = max(peak, p)
             # p(w | the other cells) = sum_j p_j / (sum a + n_d - x)
-            if mode == VISIT:
-                s = 0.0
-                for j in range(n):
-                    s += share[j]
-                likely[i] = max(s / max(norm + mass[d] - scale * total, 1e-300), 1e-300)
-            # the new message as 16-bit integers, the largest near TOP
+            likely[i] = max(s / max(norm + mass[d] - scale * total, 1e-300), 1e-300)
+            # the new message q_j as 16-bit integers, the largest near TOP
             stretch = TOP / peak if peak > 0.0 else 0.0
             s = 0.0
             for j in range(n):
                 q = np.uint16(share[j] * stretch + 0.5) if stretch > 0.0 else np.uint16(1)
-                share[j] = q
+                new[at + j] = q
                 s += q
             # theta_d and phi_w move by x (new mu_j - old mu_j)
             for j in range(n):
-                moved = (
-                    c * (share[j] / s) - scale * old[at + j]
-                    if mode == VISIT
-                    else c * (share[j] / s)
-                )
-                new[at + j] = np.uint16(share[j])
-                if mode == VISIT:
-                    theta[first + j] += moved
+                moved = c * (new[at + j] / s) - scale * old[at + j]
+                theta[first + j] += moved
                 change[topics[first + j]] += moved
-            if mode == VISIT:
-                mass[d] += c - scale * total
+            mass[d] += c - scale * total
             at += n
-        # the word's changes as entries of the delta, each topic once
+        # the word's changes as entries of the delta
         for i in range(ptr[u], ptr[u + 1]):
             d = doc[i]
-            if mode != VISIT or stored[d]:
-                for j in range(lists[d], lists[d + 1]):
-                    t = topics[j]
-                    if change[t] != 0.0:
-                        out_topic[n_out] = t
-                        out_value[n_out] = change[t]
-                        change[t] = 0.0
-                        n_out += 1
-        out_ptr[u + 1] = n_out
+            if stored[d]:
+                n_out = _take_change(lists[d], lists[d + 1], topics, change, n_out, delta)
+        delta.ptr[u + 1] = n_out
     place[0] = at
     return n_out
 
@@ -456,53 +516,67 @@ class LabeledBeliefPropagation(Engine):
 
     def _sweep(self, mode: int, visit: Visit, phi: Rows, lam: np.ndarray, out: Out) -> None:
         block = visit.block
-        params = visit.params
         key = visit.key
         old = visit.state.get("messages", np.zeros(0, np.uint16))
+        new = out.state["messages"]
         cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
-        likely = out.array("likely")
         sort_by_word(block.cells, cells)
         lists, topics, labelled = self.topics_of(block)
         widths = np.diff(lists)
-        owner = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
-        stored = (widths > 1).astype(np.uint8)
-        kept = int((np.diff(block.indptr) * widths)[stored == 1].sum())
-        theta = out.array("theta", len(topics))
-        mass = np.zeros(block.n_docs)
-        new = out.state["messages"]
+        lengths = np.diff(block.indptr)
+        kept = int((lengths * widths)[widths > 1].sum())
         if len(new) < kept or (mode == VISIT and len(old) != kept):
             raise StoreError(
                 f"block {block.index}: its messages belong to other labels; start over with --force"
             )
-        theta[:] = 0.0
+        documents = self._documents(visit, lists, topics, labelled, out.array("theta", len(topics)))
+        if mode == SEEDED:
+            documents.waits[:] = 0
         if mode == VISIT:
-            sum_theta(cells, lists, stored, theta, old)
-        mass += np.bincount(np.repeat(np.arange(block.n_docs), widths), theta, block.n_docs)
-        prior = params["alpha"][topics]
-        prior[np.repeat(labelled, widths) & (topics >= self.options.free)] = (
-            self.options.label_alpha
-        )
-        waits = np.zeros(block.n_docs, np.uint8) if mode == SEEDED else (~labelled).astype(np.uint8)
-        topics_of_words = np.bincount(block.words, widths[owner], block.n_words).astype(np.int64)
-        ends = np.cumsum(np.minimum(topics_of_words, self.shape.topics))
-        change = np.zeros(self.shape.topics)
-        beta = float(params["beta"][0])
+            sum_theta(cells, lists, documents.stored, documents.theta, old)
+        owner = np.repeat(np.arange(block.n_docs), widths)
+        documents.mass[:] = np.bincount(owner, documents.theta, block.n_docs)
+        streams = np.zeros(block.n_docs if mode == RANDOM else 0, np.uint64)
+        begin_streams(key.seed, key.pass_number, block.first_doc, streams)
+        beta = float(visit.params["beta"][0])
         rows = Topics(phi.base, phi.index, beta, lam, max(self.shape.words * beta, 1e-12))
-        documents = Documents(lists, topics, stored, waits, theta, mass, prior)
-        streams = np.zeros(block.n_docs, np.uint64)
-        if mode == RANDOM:
-            begin_streams(key.seed, key.pass_number, block.first_doc, streams)
-        place = np.zeros(1, np.int64)
-        messages = (streams, place, old, new)
-        parts = DeltaParts(out, "phi", ends)
+        messages = Messages(np.zeros(1, np.int64), old, new)
+        none = np.zeros((2, self.shape.topics))
+        work = Work(out.array("likely"), none[0], none[1])
+        work.likely[:] = 1.0
+        cell_widths = np.repeat(widths, lengths)
+        topics_of_words = np.bincount(block.words, cell_widths, block.n_words).astype(np.int64)
+        parts = DeltaParts(out, "phi", np.cumsum(np.minimum(topics_of_words, self.shape.topics)))
         for a, b in parts:
             some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
             of_words = rows._replace(row=phi.index[a:b])
-            parts.add(
-                sweep(mode, some, of_words, documents, *messages, likely, change, *parts.arrays)
-            )
+            delta = RowEntries(*parts.arrays)
+            if mode == VISIT:
+                parts.add(sweep(some, of_words, documents, messages, work, delta))
+            else:
+                parts.add(begin_messages(some, of_words, documents, streams, messages, work, delta))
         out.state["messages"] = new[:kept]
-        tokens = np.bincount(owner, block.counts, block.n_docs)
-        out.stats["tokens"][0] = tokens[widths > 0].sum()
-        out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
-        out.stats["unlabelled"][0] = (~labelled & (np.diff(block.indptr) > 0)).sum()
+        out.stats["tokens"][0] = block.counts[cell_widths > 0].sum(dtype=np.float64)
+        out.stats["loglik"][0] = sum_x_log(work.likely, cells.x, 0, block.n_cells, 1.0, 0.0)
+        out.stats["unlabelled"][0] = (~labelled & (lengths > 0)).sum()
+
+    def _documents(
+        self,
+        visit: Visit,
+        lists: np.ndarray,
+        topics: np.ndarray,
+        labelled: np.ndarray,
+        theta: np.ndarray,
+    ) -> Documents:
+        """Describe the documents of a block, with zeros for theta.
+
+        lists, topics, labelled: as of ``topics_of``.
+        """
+        widths = np.diff(lists)
+        theta[:] = 0.0
+        prior = visit.params["alpha"][topics]
+        own = np.repeat(labelled, widths) & (topics >= self.options.free)
+        prior[own] = self.options.label_alpha
+        stored = (widths > 1).astype(np.uint8)
+        waits = (~labelled).astype(np.uint8)
+        return Documents(lists, topics, stored, waits, theta, np.zeros(len(widths)), prior)
