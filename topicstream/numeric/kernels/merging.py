@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.numeric.kernels.arrays import Array, Bool, Doubles, Int, Ints, Longs
+from topicstream.numeric.kernels.arrays import Array, Bool, Doubles, Int, Ints, Longs, borrow
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.scatter import RowRange, hold_row, rounded
 
@@ -223,6 +223,8 @@ def merge_entries(
     whole: whether new rows have an entry for each topic. Returns the row at which the buffer had no
     more room, ``hi`` where all were added.
     """
+    buffer = borrow(buffer)
+    delta = borrow(delta)
     first, begin, length, room, usual, topics, values, orders, state, columns, unit = buffer
     ids, ptr, topic, value, _, _ = delta
     place = np.zeros(columns, np.int32)
@@ -293,7 +295,7 @@ def merge_rows(buffer: Buffer, ids: Ints, rows: Array, lo: int, hi: int, quantum
 
     Returns the row at which the buffer had no more room, ``hi`` where all were added.
     """
-    first, begin, length, room, _, _, values, _, state, _, _ = buffer
+    first, begin, length, room, _, _, values, _, state, _, _ = borrow(buffer)
     width = rows.shape[1]
     magic = 1.5 * 2.0**52 * quantum
     for u in range(lo, hi):
