@@ -15,6 +15,7 @@ from topicstream.engines.variational.mvi import Memoized
 from topicstream.engines.variational.ovb import OnlineVariationalBayes
 from topicstream.engines.variational.svi import StochasticSparse
 from topicstream.engines.variational.vb import VariationalBayes
+from topicstream.numeric.kernels.arrays import RowEntries
 from topicstream.numeric.kernels.select import keep_top
 from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.rounds import RoundSpace
@@ -343,7 +344,8 @@ def test_change_of_statistics_leaves_equal_entries_out():
     ptr = np.zeros(3, np.int64)
     topic = np.zeros(9, np.uint16)
     value = np.zeros(9, np.float32)
-    n = statistics.change(8, *old, *new, ptr, topic, value)
+    delta = RowEntries(ptr, topic, value)
+    n = statistics.change(8, RowEntries(*old), RowEntries(*new), delta)
     assert ptr.tolist() == [0, 2, 3] and n == 3
     assert dict(zip(topic[:2].tolist(), value[:2].tolist())) == {5: 4.0, 1: -1.0}
     assert (topic[2], value[2]) == (0, 7.0)

@@ -51,18 +51,13 @@ class Document:
 
     def fill(self, stays):
         sixteens = self.take(stays)
-        own, rows = self.at("own", "rows")
-        tiles.fill(
-            *self.at("e"),
-            self.width,
-            *self.at("words"),
-            self.cells,
-            *self.at("picks"),
-            sixteens,
-            len(stays),
-            own,
-            rows,
-        )
+        e, words, picks, own, rows = self.at("e", "words", "picks", "own", "rows")
+        topics = tiles.TileTopics(picks, sixteens, len(stays))
+        tiles.fill(e, self.width, words, self.cells, topics, own, rows)
+
+    @property
+    def places(self):
+        return tiles.Places(*self.at("own", "kept", "t", "x", "z", "acc", "best", "n"))
 
     def at(self, *names):
         return (getattr(self, name).ctypes.data for name in names)
@@ -126,8 +121,7 @@ def test_a_square_is_turned():
 def test_selection_sums_and_reweighting(most, cells, ties):
     d = Document(cells, 53, ties)
     d.fill(np.arange(53))
-    arguments = d.at("own", "kept", "t", "x", "z", "acc", "best", "n")
-    some = tiles.iterate(cells, d.topics, most, True, *arguments)
+    some = tiles.iterate(cells, d.topics, most, True, d.places)
     w = d.weights()
     keep = chosen(w, most)
     np.testing.assert_array_equal(d.kept_rows(), np.where(keep, d.e[d.words, : d.topics], 0))
@@ -137,9 +131,7 @@ def test_selection_sums_and_reweighting(most, cells, ties):
     share = np.divide(d.x[:cells], z, out=np.zeros(cells), where=z > 1e-20)
     np.testing.assert_allclose(d.n[: d.topics], share @ np.where(keep, w, 0), rtol=1e-4, atol=1e-5)
     d.t[: d.topics] *= np.linspace(0.5, 2.0, d.topics, dtype=np.float32)
-    tiles.iterate(
-        cells, d.topics, most, False, *d.at("own", "kept", "t", "x", "z", "acc", "best", "n")
-    )
+    tiles.iterate(cells, d.topics, most, False, d.places)
     np.testing.assert_allclose(d.z[:cells], np.where(keep, d.weights(), 0).sum(1), rtol=1e-5)
 
 
@@ -161,7 +153,7 @@ def test_tiles_are_filled_with_the_topics_that_stay(topics):
 def test_shares_by_row():
     d = Document(20, 21, False, 5)
     d.fill(np.arange(21))
-    tiles.iterate(20, 21, 4, True, *d.at("own", "kept", "t", "x", "z", "acc", "best", "n"))
+    tiles.iterate(20, 21, 4, True, d.places)
     tiles.shares(21, d.kept, d.t, d.x, d.z, 1, d.acc)
     w = np.where(chosen(d.weights(), 4), d.weights(), 0)
     want = (d.x[:20, None] * w / w.sum(1, keepdims=True))[16:]

@@ -26,6 +26,7 @@ from topicstream.engines.base import (
 from topicstream.engines.parts import PART, DeltaParts
 from topicstream.engines.variational import statistics
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
+from topicstream.numeric.kernels.arrays import RowEntries
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Memoized(Sparse):
         ptr = out.state["ptr"][: block.n_words + 1]
         topic = out.state["topic"]
         value = out.state["value"]
-        n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
+        n = statistics.merge_cells(*cells, out.array("total"), RowEntries(ptr, topic, value))
         topic = topic[:n]
         value = value[:n]
         out.state.update(ptr=ptr, topic=topic, value=value)
@@ -141,9 +142,10 @@ class Memoized(Sparse):
             old_value = state["value"]
         parts = DeltaParts(out, "phi", old_ptr[1:].astype(np.int64) + ptr[1:])
         for a, b in parts:
-            old = (old_ptr[a : b + 1], old_topic, old_value)
-            new = (ptr[a : b + 1], topic, value)
-            parts.add(statistics.change(self.shape.topics, *old, *new, *parts.arrays))
+            old = RowEntries(old_ptr[a : b + 1], old_topic, old_value)
+            new = RowEntries(ptr[a : b + 1], topic, value)
+            delta = RowEntries(*parts.arrays)
+            parts.add(statistics.change(self.shape.topics, old, new, delta))
 
     def _process_dense(self, visit: Visit, out: Out) -> None:
         """Visit a block with a dense statistic."""

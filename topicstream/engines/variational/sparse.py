@@ -47,6 +47,7 @@ from topicstream.engines.variational.dense import (
 from topicstream.engines.variational.statistics import (
     FULL_LISTS,
     LEAST_Z,
+    CellLists,
     WeightSource,
     log_weights,
 )
@@ -87,6 +88,14 @@ class Buffers(NamedTuple):
     acc: Floats
     x: Floats
     z: Floats
+
+
+class Document(NamedTuple):
+    """The present document: ``cells`` cells from ``first`` of the block on, ``width`` columns."""
+
+    first: int
+    cells: int
+    width: int
 
 
 class Columns(NamedTuple):
@@ -183,15 +192,7 @@ def _hard_top(
 
 @kernel
 def _first(
-    first: int,
-    cells: int,
-    words: Ints,
-    x: Floats,
-    most: int,
-    topic: Shorts,
-    value: Floats,
-    parts: Doubles,
-    n: Doubles,
+    first: int, cells: int, words: Ints, x: Floats, lists: Lists, parts: Doubles, n: Doubles
 ) -> None:
     """Run inner iteration 1: N_dk from the words' best topics.
 
@@ -200,12 +201,13 @@ def _first(
     parts: float64[4, P]: neighbours add to different rows, so that none waits for the one before
     it.
     """
+    most = lists.most
     width = len(n)
     for part in range(4):
         for k in range(width):
             parts[part, k] = 0.0
-    topic_ = pointers.address_of(topic)
-    value_ = pointers.address_of(value)
+    topic_ = pointers.address_of(lists.topic)
+    value_ = pointers.address_of(lists.value)
     parts_ = pointers.address_of(parts)
     x_ = pointers.address_of(x)
     # each cell adds x times the shares of its word's topics
@@ -220,26 +222,21 @@ def _first(
                 k,
                 pointers.double_at(row, k) + np.float64(count * pointers.float_at(value_, c)),
             )
+    # N_dk: the four rows' sum
     for k in range(width):
         n[k] = (parts[0, k] + parts[1, k]) + (parts[2, k] + parts[3, k])
 
 
 @kernel
 def _mend(
-    of: Words,
-    first: int,
-    cells: int,
-    count: int,
-    most: int,
-    columns: Columns,
-    now: Assignment,
-    scratch: Scratch,
+    of: Words, document: Document, most: int, columns: Columns, now: Assignment, scratch: Scratch
 ) -> None:
     """Add the hard cells, whose z float32 cannot represent, to n."""
     of = borrow(of)
     columns = borrow(columns)
     now = borrow(now)
     scratch = borrow(scratch)
+    (first, cells, count) = document
     for j in range(cells):
         if not now.z[j] > np.float32(LEAST_Z):
             u = of.cells.words[first + j]
@@ -251,9 +248,7 @@ def _mend(
 @kernel
 def _bound(
     of: Words,
-    first: int,
-    cells: int,
-    count: int,
+    document: Document,
     most: int,
     hard: bool,
     prior: float,
@@ -266,6 +261,7 @@ def _bound(
     columns = borrow(columns)
     now = borrow(now)
     scratch = borrow(scratch)
+    (first, cells, count) = document
     words = of.cells.words
     counts = of.cells.counts
     fit = log_fit(first, words, counts, of.log_scale, now.z, cells)
@@ -283,22 +279,15 @@ def _bound(
 
 @kernel
 def _begin(
-    of: Words,
-    first: int,
-    cells: int,
-    lists: Lists,
-    columns: Columns,
-    now: Assignment,
-    parts: Doubles,
+    of: Words, document: Document, lists: Lists, columns: Columns, now: Assignment, parts: Doubles
 ) -> None:
     """Run inner iteration 1: assign a document's cells to their words' best topics."""
     of = borrow(of)
     columns = borrow(columns)
     now = borrow(now)
+    (first, cells, _) = document
     take_counts(of.cells.counts, first, cells, columns.x)
-    _first(
-        first, cells, of.cells.words, columns.x, lists.most, lists.topic, lists.value, parts, now.n
-    )
+    _first(first, cells, of.cells.words, columns.x, lists, parts, now.n)
     topics = of.src.topics
     if lists.faint > -np.inf:
         leave_small(now.n, topics)
@@ -313,22 +302,23 @@ def _assign(
     of: Words,
     effort: Effort,
     lists: Lists,
-    first: int,
-    cells: int,
+    document: Document,
     columns: Columns,
     now: Assignment,
     scratch: Scratch,
-) -> tuple[int, int, bool, bool]:
+) -> tuple[Document, int, bool, bool]:
     """Iterate until N_dk stands still: topics leave, selections are renewed, N_dk follows from t.
 
     Returns
     -------
-    Columns left, inner iterations, whether there are hard cells, and whether N_dk stands still.
+    The document with the columns left, inner iterations, whether there are hard cells, and whether
+    N_dk stands still.
     """
     of = borrow(of)
     scratch = borrow(scratch)
     (x, own, active, alpha, stays, _) = borrow(columns)
     (used, t, kept, z, n) = borrow(now)
+    (first, cells, count) = document
     full = of.e.shape[1]
     words_ = pointers.address_of(of.cells.words) + 4 * first
     own_ = pointers.address_of(own)
@@ -338,7 +328,16 @@ def _assign(
     alpha_ = pointers.address_of(alpha)
     acc_ = pointers.address_of(scratch.acc)
     best_ = _after_sums(acc_, full)
-    count = of.src.topics
+    places = tiles.Places(
+        own_,
+        pointers.address_of(kept),
+        t_,
+        pointers.address_of(x),
+        pointers.address_of(z),
+        acc_,
+        best_,
+        n_,
+    )
     inner = 1
     while True:
         # a topic leaves when exp(psi(N_dk + alpha_k)) is small beside the largest one's
@@ -352,34 +351,21 @@ def _assign(
             count = shrink_columns(used, alpha, active, count, stays)
         if filling:
             sixteens = tiles.take(stays, count, scratch.picks)
-            picks_ = pointers.address_of(scratch.picks)
+            topics = tiles.TileTopics(pointers.address_of(scratch.picks), sixteens, count)
             e_ = pointers.address_of(of.e)
             rows_ = best_ + 4 * 256
-            tiles.fill(e_, full, words_, cells, picks_, sixteens, count, own_, rows_)
+            tiles.fill(e_, full, words_, cells, topics, own_, rows_)
         elif count < before:
             tiles.shrink(cells, before, pointers.address_of(stays), count, own_)
         # t = exp(psi(N_dk + alpha_k)), then r and N_dk over the selected topics
         weigh_columns(used_, alpha_, count, t_)
-        hard = tiles.iterate(
-            cells,
-            count,
-            lists.most,
-            selecting,
-            own_,
-            pointers.address_of(kept),
-            t_,
-            pointers.address_of(x),
-            pointers.address_of(z),
-            acc_,
-            best_,
-            n_,
-        )
+        hard = tiles.iterate(cells, count, lists.most, selecting, places)
         if hard:
-            _mend(of, first, cells, count, lists.most, columns, now, scratch)
+            _mend(of, Document(first, cells, count), lists.most, columns, now, scratch)
         change = change_of(n_, used_, count)
         if change < effort.tol or inner >= effort.most_inner:
             break
-    return count, inner, hard, change < effort.tol
+    return Document(first, cells, count), inner, hard, change < effort.tol
 
 
 @kernel(inline="always")
@@ -393,9 +379,7 @@ def _propose(
     of: Words,
     tol: float,
     lists: Lists,
-    first: int,
-    cells: int,
-    count: int,
+    document: Document,
     columns: Columns,
     trial: Assignment,
     scratch: Scratch,
@@ -404,32 +388,31 @@ def _propose(
     scratch = borrow(scratch)
     (x, own, _, alpha, _, _) = borrow(columns)
     (used, t, kept, z, n) = borrow(trial)
+    (_, cells, count) = document
     used_ = pointers.address_of(used)
     alpha_ = pointers.address_of(alpha)
     t_ = pointers.address_of(t)
     n_ = pointers.address_of(n)
     acc_ = pointers.address_of(scratch.acc)
+    places = tiles.Places(
+        pointers.address_of(own),
+        pointers.address_of(kept),
+        t_,
+        pointers.address_of(x),
+        pointers.address_of(z),
+        acc_,
+        _after_sums(acc_, of.e.shape[1]),
+        n_,
+    )
     inner = 0
     hard = False
     for step in range(RESTART_INNER):
+        # t = exp(psi(N_dk + alpha_k)), then r and N_dk over the topics selected first
         keep_columns(n_, alpha_, count, lists.faint, used_)
         weigh_columns(used_, alpha_, count, t_)
-        hard = tiles.iterate(
-            cells,
-            count,
-            lists.most,
-            step == 0,
-            pointers.address_of(own),
-            pointers.address_of(kept),
-            t_,
-            pointers.address_of(x),
-            pointers.address_of(z),
-            acc_,
-            _after_sums(acc_, of.e.shape[1]),
-            n_,
-        )
+        hard = tiles.iterate(cells, count, lists.most, step == 0, places)
         if hard:
-            _mend(of, first, cells, count, lists.most, columns, trial, scratch)
+            _mend(of, document, lists.most, columns, trial, scratch)
         inner += 1
         if change_of(n_, used_, count) < tol:
             break
@@ -439,33 +422,33 @@ def _propose(
 @kernel
 def _write_lists(
     of: Words,
-    first: int,
-    cells: int,
-    count: int,
-    most: int,
+    document: Document,
     columns: Columns,
     now: Assignment,
     scratch: Scratch,
-    cell_topic: Shorts,
-    cell_value: Floats,
+    shares: CellLists,
 ) -> None:
     """Write x_w r_wk of each cell as a list of at most ``most`` topics."""
     of = borrow(of)
     columns = borrow(columns)
     now = borrow(now)
     scratch = borrow(scratch)
+    (first, cells, count) = document
+    (most, cell_topic, cell_value) = borrow(shares)
     active = columns.active
     acc = scratch.acc
     width = -(-count // 16) * 16
     for tile in range(-(-cells // 16)):
         tiles.shares(count, now.kept, now.t, columns.x, now.z, tile, acc)  # acc is free now
         for j in range(16 * tile, min(16 * tile + 16, cells)):
+            # a hard cell's shares by way of logarithms
             o = (j - 16 * tile) * width
             if not now.z[j] > np.float32(LEAST_Z):
                 u = of.cells.words[first + j]
                 _hard_top(of.src, u, columns, count, now.used, most, scratch)
                 for a in range(count):
                     acc[o + a] = columns.x[j] * scratch.scores[a]
+            # those above zero, at most L
             at = (first + j) * most
             collect(acc, o, width, most, cell_topic, cell_value, at)
             # columns become topics
@@ -481,26 +464,23 @@ def _visit_documents(
     effort: Effort,
     lists: Lists,
     reports: Doubles,
-    cell_topic: Shorts,
-    cell_value: Floats,
-    buffers: Buffers,
+    shares: CellLists,
     columns: Columns,
+    pair: tuple[Assignment, Assignment],
     scratch: Scratch,
-    sums: Doubles,
 ) -> None:
     """Visit every document of a block (parameters: ``sparse_step``).
 
-    sums: float64[4, P].
+    pair: work arrays of a document's assignment and of a restart's.
     """
     of = borrow(of)
     lists = borrow(lists)
-    cell_topic = borrow(cell_topic)
-    cell_value = borrow(cell_value)
+    shares = borrow(shares)
     columns = borrow(columns)
     scratch = borrow(scratch)
-    sums = borrow(sums)
-    (_, kept, lanes, _, _, z) = borrow(buffers)
+    pair = borrow(pair)
     most = lists.most
+    # sum_k alpha_k
     prior = 0.0
     for k in range(of.src.topics):
         prior += of.alpha[k]
@@ -510,13 +490,14 @@ def _visit_documents(
         cells = indptr[d + 1] - first
         if cells == 0:
             continue
-        now = Assignment(sums[0], lanes[0], kept[0], z[0], sums[1])
-        trial = Assignment(sums[2], lanes[1], kept[1], z[1], sums[3])
+        (now, trial) = pair
+        document = Document(first, cells, of.src.topics)
         # inner iterations, and the bound of what they have come to
-        _begin(of, first, cells, lists, columns, now, scratch.parts)
-        count, inner, hard, still = _assign(of, effort, lists, first, cells, columns, now, scratch)
+        _begin(of, document, lists, columns, now, scratch.parts)
+        document, inner, hard, still = _assign(of, effort, lists, document, columns, now, scratch)
+        count = document.width
         reports[CAPPED] += 0.0 if still else 1.0
-        bound, fit = _bound(of, first, cells, count, most, hard, prior, columns, now, scratch)
+        bound, fit = _bound(of, document, most, hard, prior, columns, now, scratch)
         # restart proposals: empty the smallest untried topic, iterate, accept if the bound rises
         for _ in range(effort.restarts):
             candidate = smallest_active(now.n, count, columns.tried)
@@ -525,12 +506,10 @@ def _visit_documents(
             columns.tried[candidate] = 1
             for a in range(count):
                 trial.n[a] = now.n[a] if a != candidate else 0.0
-            steps, hard_trial = _propose(
-                of, effort.tol, lists, first, cells, count, columns, trial, scratch
-            )
+            steps, hard_trial = _propose(of, effort.tol, lists, document, columns, trial, scratch)
             inner += steps
             bound_trial, fit_trial = _bound(
-                of, first, cells, count, most, hard_trial, prior, columns, trial, scratch
+                of, document, most, hard_trial, prior, columns, trial, scratch
             )
             reports[TRIED] += 1.0
             if bound_trial > bound:
@@ -542,7 +521,8 @@ def _visit_documents(
         reports[BOUND] += bound
         reports[LOGLIK] += fit
         reports[INNER] += inner
-        _write_lists(of, first, cells, count, most, columns, now, scratch, cell_topic, cell_value)
+        # x_w r_wk of the document's cells
+        _write_lists(of, document, columns, now, scratch, shares)
 
 
 @kernel
@@ -551,18 +531,14 @@ def sparse_step(
     effort: Effort,
     lists: Lists,
     reports: Doubles,
-    cell_topic: Shorts,
-    cell_value: Floats,
+    shares: CellLists,
     buffers: Buffers,
 ) -> None:
     """Visit every document of a block.
 
-    reports: see ``dense.dense_step``.
-
-    cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0
-                             ends the list)
+    reports: see ``dense.dense_step``. shares: receives the topics of each cell and x_w r_wk.
     """
-    (own, _, _, acc, x, _) = buffers
+    (own, kept, lanes, acc, x, z) = buffers
     full = of.e.shape[1]
     columns = Columns(
         x,
@@ -580,6 +556,8 @@ def sparse_step(
         acc,
     )
     sums = np.zeros((4, full))
-    _visit_documents(
-        of, effort, lists, reports, cell_topic, cell_value, buffers, columns, scratch, sums
+    pair = (
+        Assignment(sums[0], lanes[0], kept[0], z[0], sums[1]),
+        Assignment(sums[2], lanes[1], kept[1], z[1], sums[3]),
     )
+    _visit_documents(of, effort, lists, reports, shares, columns, pair, scratch)

@@ -95,7 +95,7 @@ class Sparse(Variational):
         Returns
         -------
         The source of the weights, and the arguments of ``statistics`` functions: start and order of
-        the cells by word, L, the cells' topics and values, flat.
+        the cells by word, and the topics of each cell.
         """
         leave = self.options.leave
         words = self.weigh_words(visit, out, starting)
@@ -105,8 +105,7 @@ class Sparse(Variational):
         lists = sparse.Lists(most, faint, out.array("best topics"), out.array("best weights"))
         choice.best_of_words(words.e, most, lanes[0], lanes[1], lists.topic, lists.value)
         reports = np.zeros(len(dense.REPORTS))
-        cell_topic = out.array("cell topics")
-        cell_value = out.array("cell values")
+        shares = statistics.CellLists(most, out.array("cell topics"), out.array("cell values"))
         buffers = sparse.Buffers(
             out.array("document"),
             out.array("kept"),
@@ -115,11 +114,9 @@ class Sparse(Variational):
             out.array("document's counts"),
             out.array("normalisers"),
         )
-        sparse.sparse_step(
-            words, self.effort(starting), lists, reports, cell_topic, cell_value, buffers
-        )
+        sparse.sparse_step(words, self.effort(starting), lists, reports, shares, buffers)
         self.add_reports(visit.block, reports, out)
         start = out.array("cells of words")
         order = out.array("cells by word")
         statistics.entries_by_word(visit.block.words, start, order)
-        return words.src, (start, order, most, cell_topic, cell_value)
+        return words.src, (start, order, shares)

@@ -27,11 +27,11 @@ import numpy as np
 from topicstream.numeric.kernels import arrays as pointers
 from topicstream.numeric.kernels import simd
 from topicstream.numeric.kernels.arrays import (
-    Array,
     Doubles,
     Floats,
     Ints,
     Longs,
+    RowEntries,
     Shorts,
     word_ends,
 )
@@ -43,6 +43,17 @@ from topicstream.numeric.kernels.sums import sum_row
 AHEAD = 8  # cells before their entries are used, they are asked for
 # shorter lists are zeros to their end (choice.collect): no branch that has to be guessed
 FULL_LISTS = 16
+
+
+class CellLists(NamedTuple):
+    """The topics of each cell with x_w r_wk, a list of ``most`` a cell, which 0 ends.
+
+    topic, value   uint16 and float32 [nnz * most + 16]
+    """
+
+    most: int
+    topic: Shorts
+    value: Floats
 
 
 @kernel
@@ -65,9 +76,7 @@ def _ask_for(i: int, topic_: int, value_: int) -> None:
 
 
 @kernel
-def sum_cells(
-    start: Longs, order: Ints, most: int, cell_topic: Shorts, cell_value: Floats, delta: Floats
-) -> None:
+def sum_cells(start: Longs, order: Ints, lists: CellLists, delta: Floats) -> None:
     """Sum the values of each word's cells into delta[u, k].
 
     delta: float32[U, P]. The cells are ordered by ``entries_by_word``.
@@ -77,8 +86,9 @@ def sum_cells(
     width = delta.shape[1]
     delta_ = pointers.address_of(delta)
     last = len(order) - 1
-    topic_ = pointers.address_of(cell_topic)
-    value_ = pointers.address_of(cell_value)
+    most = lists.most
+    topic_ = pointers.address_of(lists.topic)
+    value_ = pointers.address_of(lists.value)
     nothing = simd.splat(np.float32(0))
     for u in range(delta.shape[0]):
         row = delta_ + 4 * width * u
@@ -97,31 +107,24 @@ def sum_cells(
 
 @kernel
 def merge_cells(
-    start: Longs,
-    order: Ints,
-    most: int,
-    cell_topic: Shorts,
-    cell_value: Floats,
-    total: Doubles,
-    ptr: Array,
-    topic: Shorts,
-    value: Floats,
+    start: Longs, order: Ints, lists: CellLists, total: Doubles, merged: RowEntries
 ) -> int:
     """Merge the cells into the block's statistic and return its length.
 
-    It goes to ptr, topic, value. total: float64[P], overwritten.
-
-    topic has room for one entry more than the statistic can have: each is written before it is
-    known to be new.
+    total: float64[P], overwritten. merged: receives the statistic. Its topics have room for one
+    more than that can have: each is written before it is known to be new.
     """
+    most = lists.most
+    ptr, topic, value = merged
     last = len(order) - 1
     n = 0
-    cell_topic_ = pointers.address_of(cell_topic)
-    cell_value_ = pointers.address_of(cell_value)
+    cell_topic_ = pointers.address_of(lists.topic)
+    cell_value_ = pointers.address_of(lists.value)
     total_ = pointers.address_of(total)
     total[:] = 0.0
     ptr[0] = 0
     for u in range(len(ptr) - 1):
+        # total_k: the sum of x_w r_wk over the word's cells; its topics are listed as they come
         low = n
         for c in range(start[u], start[u + 1]):
             _ask_for(order[min(c + AHEAD, last)] * most, cell_topic_, cell_value_)
@@ -135,6 +138,7 @@ def merge_cells(
                 pointers.put_double(total_, k, old + v)
                 topic[n] = k
                 n += (v > 0) & (old == 0.0)
+        # the word's sums, and zeros for the next one
         for c in range(low, n):
             k = np.int64(topic[c])
             value[c] = pointers.double_at(total_, k)
@@ -144,35 +148,29 @@ def merge_cells(
 
 
 @kernel
-def change(
-    topics: int,
-    old_ptr: Ints,
-    old_topic: Shorts,
-    old_value: Floats,
-    new_ptr: Ints,
-    new_topic: Shorts,
-    new_value: Floats,
-    ptr: Longs,
-    topic: Shorts,
-    value: Floats,
-) -> int:
+def change(topics: int, old: RowEntries, new: RowEntries, delta: RowEntries) -> int:
     """Compute new - old as a SparseDelta without equal entries.
 
-    ptr: int64[U+1]; topic, value. Both statistics have a topic of a word once. Returns the number
-    of entries.
+    Both statistics have a topic of a word once. Returns the number of entries.
     """
+    old_ptr, old_topic, old_value = old
+    new_ptr, new_topic, new_value = new
+    ptr, topic, value = delta
     total = np.zeros(topics)
     n = 0
     ptr[0] = 0
     for u in range(len(ptr) - 1):
+        # total_k = -old_k
         for c in range(old_ptr[u], old_ptr[u + 1]):
             total[old_topic[c]] -= old_value[c]
+        # new_k - old_k of the topics that are in the new one
         for c in range(new_ptr[u], new_ptr[u + 1]):
             k = new_topic[c]
             topic[n] = k
             value[n] = total[k] + new_value[c]
             n += value[n] != 0.0
             total[k] = 0.0
+        # -old_k of those that are not: the others' totals are zero by now
         for c in range(old_ptr[u], old_ptr[u + 1]):
             k = old_topic[c]
             topic[n] = k

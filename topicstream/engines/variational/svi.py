@@ -12,6 +12,7 @@ from topicstream.engines.parts import PART, DeltaParts
 from topicstream.engines.variational import statistics
 from topicstream.engines.variational.ovb import Stochastic, StochasticOptions
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
+from topicstream.numeric.kernels.arrays import RowEntries
 
 FEW = 64  # a block's statistic is sparse where K is at least this many times L
 
@@ -80,10 +81,10 @@ class StochasticSparse(Stochastic, Sparse):
         if not self.sparse_statistic:
             statistics.sum_cells(*cells, out.delta["phi"])
             return
-        (start, *lists) = cells
+        (start, order, lists) = cells
         total = out.array("total")
         ends = np.cumsum(np.minimum(self.most * np.diff(start), self.shape.topics))
         parts = DeltaParts(out, "phi", ends, spare=1)
         for a, b in parts:
-            entries = statistics.merge_cells(start[a : b + 1], *lists, total, *parts.arrays)
-            parts.add(entries)
+            merged = RowEntries(*parts.arrays)
+            parts.add(statistics.merge_cells(start[a : b + 1], order, lists, total, merged))

@@ -19,7 +19,7 @@ take addresses of these arrays (numeric/kernels/arrays.py), ``n`` and other floa
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,30 @@ from topicstream.numeric.kernels.select import SMALLEST, halfway, larger, mark, 
 ROW = 64  # bytes of a tile's row
 NETWORK = 16  # more than that many are found by bisection
 HALVINGS = 31  # as many as a float has bits behind its sign
+
+
+class TileTopics(NamedTuple):
+    """The topics of ``take``: the address of picks, the number of sixteens, and that of rows."""
+
+    picks: int
+    sixteens: int
+    rows: int
+
+
+class Places(NamedTuple):
+    """Addresses of a document's arrays (see the module's docstring).
+
+    best float32[256], scratch;  n float64[count], N_da
+    """
+
+    own: int
+    kept: int
+    t: int
+    x: int
+    z: int
+    acc: int
+    best: int
+    n: int
 
 
 @kernel
@@ -66,6 +90,7 @@ def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None
 
     rows: address of int64[16], the addresses of rows of ``width``.
     """
+    # where the sixteen rows of e begin
     r0 = pointers.long_at(rows, 0)
     r1 = pointers.long_at(rows, 1)
     r2 = pointers.long_at(rows, 2)
@@ -109,17 +134,9 @@ def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None
 
 @kernel
 def fill(
-    e: int,
-    width: int,
-    words: int,
-    cells: int,
-    picks: int,
-    sixteens: int,
-    count: int,
-    own: int,
-    rows: int,
+    e: int, width: int, words: int, cells: int, topics: TileTopics, own: int, rows: int
 ) -> None:
-    """Fill the tiles of a document over the ``count`` topics of ``take``.
+    """Fill the tiles of a document over the topics of ``take``.
 
     words: its int32; rows: int64[16], overwritten.
     """
@@ -128,8 +145,8 @@ def fill(
             pointers.put_long(
                 rows, r, e + 4 * width * pointers.int_at(words, min(j + r, cells - 1))
             )
-        _fill(rows, width, picks, sixteens, own)
-        own += ROW * count
+        _fill(rows, width, topics.picks, topics.sixteens, own)
+        own += ROW * topics.rows
     _end(own)
 
 
@@ -166,8 +183,10 @@ def _products(own: int, t: int, a: int) -> Any:
 @kernel(forceinline=True)
 def _border_by_network(own: int, t: int, count: int, most: int, best: int) -> Any:
     """Find the ``most``-th largest own * t of each lane, for most <= 16."""
+    # best[0] >= best[1] >= ..: the largest so far of each lane, none yet
     for i in range(0, (8 if most <= 8 else 16) * 16, 16):
         pointers.store(best, i, simd.splat(np.float32(0)))
+    # sixteen topics at a time are sorted and merged into the sixteen largest
     for a in range(0, count if most > 8 else 0, 16):
         lanes.keep_largest_16(
             best,
@@ -188,6 +207,7 @@ def _border_by_network(own: int, t: int, count: int, most: int, best: int) -> An
             _products(own, t, a + 14),
             _products(own, t, a + 15),
         )
+    # or eight into the eight largest
     for a in range(0, count if most <= 8 else 0, 8):
         lanes.keep_largest_8(
             best,
@@ -293,27 +313,14 @@ def _sums(acc: int, count: int, t: int, best: int, n: int) -> None:
 
 
 @kernel
-def iterate(
-    cells: int,
-    count: int,
-    most: int,
-    selecting: bool,
-    own: int,
-    kept: int,
-    t: int,
-    x: int,
-    z: int,
-    acc: int,
-    best: int,
-    n: int,
-) -> bool:
+def iterate(cells: int, count: int, most: int, selecting: bool, places: Places) -> bool:
     """Run one inner iteration: compute n[a] = N_da of the document's topics from t.
 
     Cells with z <= LEAST_Z are left out.
 
-    ``selecting``: kept is chosen from own first. best: float32[256]. Returns whether there are such
-    cells.
+    ``selecting``: kept is chosen from own first. Returns whether there are such cells.
     """
+    own, kept, t, x, z, acc, best, n = places
     nothing = simd.splat(np.float32(0))
     least = simd.splat(np.float32(LEAST_Z))
     hard = nothing
@@ -378,11 +385,13 @@ def shares(count: int, kept: Floats, t: Floats, x: Floats, z: Floats, tile: int,
     kept_ = pointers.address_of(kept) + tile * ROW * count
     t_ = pointers.address_of(t)
     p_ = pointers.address_of(p)
+    # x / Z of the sixteen cells
     g = lanes.quotient(
         simd.load(x, 16 * tile), simd.load(z, 16 * tile), simd.splat(np.float32(LEAST_Z))
     )
     nothing = simd.splat(np.float32(0))
     block = p_ + 64 * width  # a square of 16 rows, then the same turned
+    # x r_a = (x / Z) kept_a t_a, sixteen topics at a time, turned so that a cell is a row
     for a in range(0, width, 16):
         for i in range(16):
             v = _products(kept_, t_, a + i) * g if a + i < count else nothing
