@@ -15,11 +15,9 @@ DATA = ROOT.parent / "shared" / "data"
 
 
 def few_quick(values: Iterable[Any], quick: Collection[Any]) -> list[Any]:
-    """Parameters of a test that is quick with some values; with the others it is among the slow
-    ones.
-    """
+    """Parameters of a test that is quick with some values; with the others it is a ``product``."""
     return [
-        value if value in quick else pytest.param(*_arguments(value), marks=pytest.mark.slow)
+        value if value in quick else pytest.param(*_arguments(value), marks=pytest.mark.product)
         for value in values
     ]
 

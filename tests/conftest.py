@@ -10,13 +10,17 @@ The process of the tests keeps what it frees: a chunk of a store is 4 MB, and th
 longer to give such memory again than to decode a small one. Limits of memory are tested in
 processes of their own.
 
-A quick test has its folder in memory where there is room (``SCRATCH``): a sixth of the processor
-time of the suite was spent on files that come and go on a disk.
+A test has its folder in memory where there is room (``SCRATCH``): a sixth of the processor time of
+the suite was spent on files that come and go on a disk.  The slow tests that watch kills, disks and
+caches have theirs on a disk; those marked ``product`` do not.
+
+A connection of DuckDB serves many tests (``tests/kept_connections.py``).
 """
 
 import ctypes
 import gc
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -27,7 +31,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import kept_connections
+from tests.left_out import half_known, half_shown  # noqa: F401  fixtures
 from tests.s3 import endpoint, put  # noqa: F401  fixtures
+from tests.tiers import add_tiers, find_unused
 from tests.wall import find_missing, skip_users_of
 from topicstream.base import machine
 
@@ -42,6 +49,7 @@ ROOM = 2 << 30
 """Bytes that are free where folders of quick tests lie: one takes some megabytes."""
 
 os.fsync = os.fstat
+kept_connections.install()
 
 machine.return_freed_memory = lambda: None
 for parameter, value in (
@@ -53,13 +61,17 @@ for parameter, value in (
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests of campaigns as slow."""
-    if item.get_closest_marker("campaign"):
-        item.add_marker("slow")
+    """Give a test the marks of its tier (``tests/tiers.py``)."""
+    add_tiers(item)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs an add-on that was deleted (``tests/wall.py``)."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a quick case that is none (``tests/tiers.py``); skip what needs an add-on that was
+    deleted (``tests/wall.py``).
+    """
+    if not any("::" in argument for argument in config.args) and (unused := find_unused(items)):
+        raise pytest.UsageError("; ".join(unused))
     if missing := find_missing():
         skip_users_of(missing, items)
 
@@ -73,18 +85,20 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Give a quick test a folder in memory, and a slow one pytest's own.
+def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Give a test a folder in memory, and one of the slow tests that are no products pytest's own.
 
     ``-n 0 --basetemp=FOLDER`` keeps what tests write in a folder of one's choice.
     """
     config = request.config
-    slow = request.node.get_closest_marker("slow") is not None
+    marked = request.node.get_closest_marker
+    on_disk = marked("slow") is not None and marked("product") is None
     chosen = config.getoption("basetemp") is not None and not hasattr(config, "workerinput")
-    if slow or chosen or not SCRATCH.is_dir() or shutil.disk_usage(SCRATCH).free < ROOM:
-        yield tmp_path
+    if on_disk or chosen or not SCRATCH.is_dir() or shutil.disk_usage(SCRATCH).free < ROOM:
+        yield request.getfixturevalue("tmp_path")
         return
-    with TemporaryDirectory(prefix=f"{tmp_path.name}-", dir=SCRATCH) as folder:
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    with TemporaryDirectory(prefix=f"{name}0-", dir=SCRATCH) as folder:
         yield Path(folder)
 
 

@@ -19,7 +19,7 @@ SHIPS = "captain cargo deck sail harbour"
 BREAD = "crust baker dough oven flour"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def half_known(tmp_path_factory):
     """Half of the 100 documents of X are empty; Y has 100, and Z five empty ones alone."""
     folder = tmp_path_factory.mktemp("left-out")

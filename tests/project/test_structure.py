@@ -101,12 +101,11 @@ def imported(node: ast.AST, when_called: bool) -> set[str]:
     """
     found: set[str] = set()
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue  # no statement is within
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             continue
-        if (
-            isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            and not when_called
-        ):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not when_called:
             continue
         if isinstance(child, ast.ImportFrom) and child.module is not None:
             names = [f"{child.module}.{a.name}" for a in child.names]

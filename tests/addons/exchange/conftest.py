@@ -7,7 +7,6 @@ import pytest
 
 import topicstream
 from tests.ingestion.test_memory_inputs import ALL
-from tests.left_out import half_known, half_shown  # noqa: F401
 from topicstream.base.progress import Shown as Progress
 
 WORDS = 60
