@@ -1,5 +1,6 @@
 # make demo    set up, then ingest, train, score and show topics of Python's own docstrings
-# make test    set up, then run the quick tests; ALL=1: the slow ones too (kills, limits of memory, cold caches, full disks, a browser);
+# make test    set up, then run the quick tests, which hold each behaviour once; ALL=1: products and slow ones too (every engine by
+#              every contract, pairs of options, many seeds, clusters; kills, limits of memory, cold caches, full disks, a browser);
 #              byte code is kept, whatever the environment says: else each process compiles the package and the tests once more
 # make campaigns  what add-ons repeat at length, by hand before a release (some 20 minutes)
 # make bounds  the tests again with every index of a kernel checked (ten minutes more: all kernels are compiled anew)

@@ -67,6 +67,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.quick("infer *", "eval --heldout *", "ingest *")
 @pytest.mark.parametrize(
     "line",
     [

@@ -260,6 +260,7 @@ def test_an_executor_of_another_package_gives_the_same_bits(installed, place, ca
         topicstream.train("corpus.zarr", "m", executor="nowhere", **given)
 
 
+@pytest.mark.product
 def test_a_scheduler_of_another_package_gives_the_same_files(installed, place, capsys):
     """Verbs that only score: tests/base/test_cluster.py."""
     there = ["--scheduler", "processes:2"]

@@ -104,6 +104,7 @@ def test_a_library_without_sources_is_one_line(library, capsys):
     assert os.listdir() == []
 
 
+@pytest.mark.quick("bash")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_commands_and_options(shell, tmp_path):
     topics = [sys.executable, "-m", "topicstream"]

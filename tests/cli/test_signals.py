@@ -41,6 +41,7 @@ def alarm():
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.quick("execute", "stream")
 @pytest.mark.parametrize(
     "ask",
     [
@@ -102,6 +103,7 @@ def _heed_signals() -> None:
         signal.signal(signum, signal.SIG_DFL)
 
 
+@pytest.mark.quick("plain")
 @pytest.mark.parametrize(
     ("signum", "more"),
     [

@@ -17,7 +17,6 @@ import pytest
 from checkpoint_bits import content_hash
 from scipy.optimize import linear_sum_assignment
 
-from tests import few_quick
 from tests.listening import Listening
 from tests.planted import draw, sides, store
 from topicstream.base.errors import DoesNotFit, Interrupted, TopicsError
@@ -32,6 +31,8 @@ from topicstream.training.passes import PassRunner
 
 TOPICS = 5
 QUIET = Progress(-1)
+FAMILIES = ("sparse-bp", "gs", "vb", "anchors", "gmm")
+"""An engine of each kind of table and state: their long tests are quick."""
 
 
 def variants() -> list[tuple[str, dict]]:
@@ -160,6 +161,7 @@ class TestEveryEngine:
             return
         assert history[-1]["running_perplexity"] < 121  # the uniform model over 120 words
 
+    @pytest.mark.quick(*FAMILIES)
     def test_same_seed_same_bits_and_threads_leave_no_trace(
         self, name, options, planted, plain, tmp_path
     ):
@@ -167,17 +169,20 @@ class TestEveryEngine:
         run(planted[0], tmp_path / "model", name, options, threads=3)
         assert content_hash(tmp_path / "model") == expected
 
+    @pytest.mark.quick("sparse-bp", "gs")
     def test_another_seed_another_model(self, name, options, planted, plain, tmp_path):
         _, expected = plain(name, options)
         run(planted[0], tmp_path / "model", name, options, seed=2)
         assert content_hash(tmp_path / "model") != expected
 
+    @pytest.mark.quick(*FAMILIES)
     def test_resume_ends_in_the_same_bits(self, name, options, planted, plain, tmp_path):
         _, expected = plain(name, options)
         for passes in (1, 3):
             run(planted[0], tmp_path / "model", name, options, passes=passes)
         assert content_hash(tmp_path / "model") == expected
 
+    @pytest.mark.quick(*FAMILIES)
     def test_tables_on_disk_hold_the_same_bits(self, name, options, planted, plain, tmp_path):
         _, expected = plain(name, options)
         told = Listening()
@@ -185,6 +190,7 @@ class TestEveryEngine:
         assert any("tables on disk" in line for line in told.said)
         assert content_hash(tmp_path / "model") == expected
 
+    @pytest.mark.quick("sparse-bp", "gs")
     def test_recovers_planted_topics(self, name, options, planted, tmp_path):
         if engines()[name].about.dense:
             pytest.skip("tests/addons/clusters/test_gmm.py plants components")
@@ -217,11 +223,8 @@ class TestEveryEngine:
         assert content_hash(folder) == expected
 
 
-STOPPED = [(name, {}) for name in ("sparse-bp", "vb", "gs", "anchors", "gmm")]
-"""Engines whose stop inside a pass is a quick test: one of each kind of table and state."""
-
-
-@pytest.mark.parametrize(("name", "options"), few_quick(VARIANTS, STOPPED), ids=IDS)
+@pytest.mark.quick("sparse-bp", "gs")
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
 def test_a_stop_inside_a_pass_ends_in_the_same_bits(
     name, options, planted, plain, tmp_path, monkeypatch
 ):

@@ -359,6 +359,7 @@ def test_any_size_of_pieces_gives_the_same_documents_of_a_whole_file(name, tmp_p
         assert again.rows == first.rows and again.words == first.words
 
 
+@pytest.mark.quick("1000-*", "1-jsonl")
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("size", SIZES)
 def test_whole_records_before_a_cut_are_kept(name, size, tmp_path):
@@ -382,6 +383,7 @@ def test_whole_records_before_a_cut_are_kept(name, size, tmp_path):
         read_stream(name, tmp_path, content, piece_bytes=size)
 
 
+@pytest.mark.quick("jsonl", "csv", "tar")
 @pytest.mark.parametrize("name", STREAMS)
 def test_whole_records_before_damaged_compression_are_kept(name, tmp_path):
     """A .gz that ends early: everything but what may be lost with the last 64 KiB is kept."""
@@ -407,6 +409,7 @@ def test_whole_records_before_damaged_compression_are_kept(name, tmp_path):
         read_stream(name, tmp_path, packed)
 
 
+@pytest.mark.quick("1000-*", "1-jsonl")
 @pytest.mark.parametrize("name", [name for name in STREAMS if STREAMS[name].bad])
 @pytest.mark.parametrize("size", SIZES)
 def test_bad_records_are_counted_and_skipped(name, size, tmp_path):
@@ -463,6 +466,14 @@ def without_last_break(content: bytes) -> bytes:
     return content.rstrip(b"\n")
 
 
+@pytest.mark.quick(
+    "*-jsonl",
+    "*-csv",
+    "as_utf16-lines",
+    "as_crlf-paragraphs",
+    "compress-docword",
+    "add_mark-mallet",
+)
 @pytest.mark.parametrize("name", [name for name in STREAMS if STREAMS[name].lines])
 @pytest.mark.parametrize("change", [as_crlf, add_mark, without_last_break, as_utf16, gzip.compress])
 def test_odd_text_files_give_the_same_documents(name, change, tmp_path):

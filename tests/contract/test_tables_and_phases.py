@@ -177,6 +177,7 @@ def test_a_stop_anywhere_ends_in_the_same_bits(algo, stop, corpus, tmp_path, mon
     assert content_hash(tmp_path / "cut") == content_hash(tmp_path / "whole")
 
 
+@pytest.mark.quick("1-phased", "3-steps-first")
 @pytest.mark.parametrize("algo", ["phased", "steps-first"])
 @pytest.mark.parametrize("first", [1, 2, 3, 4])
 def test_a_run_resumed_behind_any_pass_has_the_state_and_the_bits(algo, first, corpus, tmp_path):

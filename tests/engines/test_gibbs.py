@@ -68,6 +68,7 @@ def test_sparselda_draws_what_the_dense_twin_draws(topics, seed):
         z = z.copy()
 
 
+@pytest.mark.quick("sparselda")
 @BOTH
 def test_one_token_is_drawn_from_the_conditional(kind):
     """Chi-square of the first token's topic over 1000 draws, from each of 6 fixed states."""
@@ -194,6 +195,7 @@ def test_any_corpus_keeps_its_counts(kind, seed, topics, passes):
     np.testing.assert_array_equal(n_wt, table_of(block, z, topics))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", few_quick([GibbsSampling, SparseLDA], [SparseLDA]))
 def test_the_joint_distribution_is_kept(kind):
     """Geweke 2004: drawing (w, z) from the prior, and alternating a sweep of z with a draw of w

@@ -121,6 +121,7 @@ class TestCells:
             Corpus.open(place).n_tokens, rel=1e-5
         )
 
+    @pytest.mark.quick("tf")
     def test_judged_on_counts(self, kind, place, tmp_path):
         """The evaluator against the definition: theta of weighted observed cells, p(w|k) of
         counts.

@@ -152,6 +152,7 @@ def test_errors_are_one_line_with_their_code(capsys):
         assert typed(capsys, *wrong.split())[0] == 2, wrong
 
 
+@pytest.mark.product
 def test_within_a_memory_limit_rows_stay_on_disk(tmp_path):
     from topicstream.base.machine import PROCESS_BYTES
     from topicstream.evaluation.memory import open_within

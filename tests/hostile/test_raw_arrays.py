@@ -56,6 +56,7 @@ KINDS = {  # file, seeds, words of the format, options
 }
 
 
+@pytest.mark.quick("npz", "gz")
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_arrays_and_streams(tmp_path, kind):
     file, seeds, words, options = KINDS[kind]

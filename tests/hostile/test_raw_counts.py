@@ -40,6 +40,7 @@ KINDS = {  # file, seeds, words of the format, options
 }
 
 
+@pytest.mark.quick("svmlight", "docword")
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_counts(tmp_path, kind):
     file, seeds, words, options = KINDS[kind]

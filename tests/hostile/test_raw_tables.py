@@ -95,6 +95,7 @@ KINDS = {  # file, seeds, words of the format, options
 }
 
 
+@pytest.mark.quick("csv", "parquet")
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_tables(tmp_path, kind):
     file, seeds, words, options = KINDS[kind]

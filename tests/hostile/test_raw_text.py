@@ -91,6 +91,7 @@ KINDS = {  # file, seeds, words of the format, options
 }
 
 
+@pytest.mark.quick("jsonl", "paragraphs")
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_text(tmp_path, kind):
     file, seeds, words, options = KINDS[kind]

@@ -94,6 +94,7 @@ def test_the_start_from_the_prior_refuses_it_too():
         shares_of(model_of(0.0, 0.1), method="vb", begin="prior")
 
 
+@pytest.mark.quick("0.0-*")
 @pytest.mark.parametrize("alpha", [0.0, [0.5, 0, 0]])
 @pytest.mark.parametrize("beta", [0.0, 0.1])
 def test_belief_propagation_needs_no_prior(alpha, beta):

@@ -98,6 +98,7 @@ PAIRS = [*zip(WRITERS, [*list(WRITERS)[1:], "jsonl"]), ("csv", "csv")]
 """Every format before another one, every format after another one, and one after itself."""
 
 
+@pytest.mark.quick("csv-tsv", "jsonl-csv")
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_an_append_keeps_the_fields_that_the_store_keeps(first, second):
     WRITERS[first](Path(f"a.{first}"), FIRST)

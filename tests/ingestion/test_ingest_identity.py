@@ -90,6 +90,7 @@ def decided(working, rule, heldout=0, memory=1 << 20):
         return decide(working, None, rule, Heldout.of(heldout), relations, np.zeros(0, np.int64))
 
 
+@pytest.mark.product
 @settings(max_examples=60, deadline=None)
 @given(
     listed=st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=80),

@@ -124,6 +124,7 @@ def test_values_that_are_missing_and_ids_that_are_objects(tmp_path):
     assert found == list(zip(map(str, ids), (None, "1.5", "2001-02-03")))
 
 
+@pytest.mark.quick("list-*", "iter-None")
 @pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan")])
 @pytest.mark.parametrize("form", [list, tuple, iter, lambda given: np.array(given, object)])
 def test_a_missing_text_is_a_document_without_words(tmp_path, missing, form):

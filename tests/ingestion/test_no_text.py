@@ -31,6 +31,7 @@ def lines(*objects):
     return "".join(json.dumps(o) + "\n" for o in objects)
 
 
+@pytest.mark.quick("False-record?-*ud800", "True-record?-*x00")
 @pytest.mark.parametrize("bad", [HIGH, BYTE, "\0"])
 @pytest.mark.parametrize(
     "record",

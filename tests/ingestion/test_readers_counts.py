@@ -78,6 +78,7 @@ BAD_LINES = {
 }
 
 
+@pytest.mark.quick("2 1", "9 1 1", "2 1 x")
 @pytest.mark.parametrize("line", BAD_LINES)
 def test_docword_bad_line(tmp_path: Path, line: str) -> None:
     path = write(tmp_path / "docword.txt", f"3\n2\n4\n1 1 1\n2 1 1\n{line}\n3 2 1\n")
@@ -158,6 +159,7 @@ def test_vocabulary_of_another_length(tmp_path: Path) -> None:
         Read(path, words=tmp_path / "missing")
 
 
+@pytest.mark.quick("svmlight")
 @few
 @given(
     data=st.binary(max_size=80) | st.text("0123456789 \n-:.#e", max_size=80).map(str.encode),

@@ -101,6 +101,15 @@ RECIPES = [
 ]
 
 
+@pytest.mark.quick(
+    "default",
+    "ngrams=2,min_length=1",
+    "stem=*",
+    "phrases=*",
+    "unspaced=*",
+    "normalize=none",
+    "tokenized=True",
+)
 @pytest.mark.parametrize(
     "options", RECIPES, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()) or "default"
 )

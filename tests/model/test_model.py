@@ -178,6 +178,7 @@ def test_a_full_disk_leaves_the_old_model(saved, phi, monkeypatch):
         assert TopicModel.open(saved).content_hash() == before
 
 
+@pytest.mark.slow
 def test_killed_while_saving_it_is_one_of_the_two(saved, phi, tmp_path):
     other = TopicModel.from_arrays(phi * 2, [f"v{i}" for i in range(W)], 0.1, 0.01)
     other.save(tmp_path / "other")

@@ -114,6 +114,7 @@ def test_single_loads_on_amd_and_without_avx512():
     assert not module.one_instruction("generic", "")
 
 
+@pytest.mark.product
 @pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="chooses among x86 processors"
 )

@@ -118,6 +118,7 @@ def test_a_damaged_file_is_dropped_with_one_note(compiled, tmp_path, damage):
     assert run(tmp_path / "one", cache) == ([7.0, 0.0], "")
 
 
+@pytest.mark.product
 def test_a_cache_that_cannot_be_written_is_noted_once(tmp_path):
     (tmp_path / "cache").write_text("a file where the folder should be")
     result, said = run(package(tmp_path / "one"), tmp_path / "cache")

@@ -118,6 +118,12 @@ def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(
     assert len(hashes) == 1
 
 
+@pytest.mark.quick(
+    "20000-1.0-1000000.0-True-dense",
+    "0-0.3-*-False-sparse",
+    "20000-1.0-1000000000000.0-True-sparse",
+    "1073741824-*",
+)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize(

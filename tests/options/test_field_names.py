@@ -63,6 +63,7 @@ def in_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.quick("NFD-NFC-*")
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "arrow", "list", "table"])
 @pytest.mark.parametrize(("stored", "asked"), CROSSED)
 def test_fields_of_documents(kind, stored, asked):

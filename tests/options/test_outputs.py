@@ -28,6 +28,7 @@ COMMANDS = {
 """Each with options that change both files."""
 
 
+@pytest.mark.quick("show --intrusion *", "show --table *", "effects *")
 @pytest.mark.parametrize("line", COMMANDS)
 def test_two_files_are_of_one_run(home, tmp_path, monkeypatch, line):
     paths = ["--model", f"{home}/model", "--corpus", f"{home}/corpus.zarr"]

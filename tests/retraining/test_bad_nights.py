@@ -69,6 +69,7 @@ def test_a_bad_file_among_files_each_by_its_own_format(home, kind):
     assert (first["documents_added"], set(first["left_out"])) == (30, names)
 
 
+@pytest.mark.product
 def test_nights_that_each_bring_a_bad_file_converge(tmp_path, monkeypatch, capsys):
     def night(config):
         """As the campaign's, in this process."""

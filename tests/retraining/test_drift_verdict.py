@@ -61,6 +61,7 @@ def figures_of(home: Path, texts: list[dict[str, str]], place: Path) -> Drift:
     return measure(TopicModel.open(home / "m"), corpus, new, 1)
 
 
+@pytest.mark.quick("300-x")
 @pytest.mark.parametrize("sources", ["xy", "x", "y"])
 @pytest.mark.parametrize("n", [300, 40])
 def test_a_second_night_of_the_same_sources_is_no_drift(trained, tmp_path, sources, n):

@@ -97,6 +97,7 @@ def test_a_damaged_list_is_refused_before_anything_is_stored(store):
     assert (store / "manifest.json").read_bytes() == before
 
 
+@pytest.mark.quick("full")
 @pytest.mark.parametrize("command", ["update", "full"])
 def test_a_raw_file_that_changes_does_not_bring_a_document_back(tmp_path, command):
     config = folder(tmp_path)

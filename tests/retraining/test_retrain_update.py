@@ -140,6 +140,7 @@ def killed_in_removal(call, instant):
     return wrapper
 
 
+@pytest.mark.quick("unlink")
 @pytest.mark.parametrize("call", ["unlink", "rmdir"])
 def test_an_update_killed_while_it_removes_the_old_model_blocks_nothing(home, monkeypatch, call):
     append(home, made(30, seed=2, prefix="e"))

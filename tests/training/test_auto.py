@@ -255,6 +255,7 @@ def test_priors_that_are_given_stay(given, learned):
     assert ("learning" in choice.why) is learned
 
 
+@pytest.mark.product
 def test_no_dead_topics_where_fewer_are_planted(tmp_path):
     _, indptr, words, counts = draw(docs=400, words=300, topics=5, length=60, seed=3)
     place = store(tmp_path / "corpus.zarr", indptr, words, counts, 300)

@@ -87,6 +87,7 @@ def model(corpus, tmp_path_factory):
     return folder
 
 
+@pytest.mark.quick("sparse-bp", "sparselda")
 @pytest.mark.parametrize("algo", ENGINES)
 def test_documents_are_predicted_from_their_covariates(corpus, tmp_path, algo):
     run(corpus, tmp_path / "own", algo, passes=30)
@@ -191,6 +192,7 @@ def test_an_intercept_alone_changes_nothing_before_it_is_learned(corpus, tmp_pat
     assert own.alpha == pytest.approx(shared.alpha)
 
 
+@pytest.mark.product
 def test_permuted_covariates_do_no_harm(tmp_path):
     listed = documents(900, seed=3)
     order = np.random.default_rng(1).permutation(len(listed)).tolist()

@@ -250,6 +250,7 @@ class NoRoom(MergeSpace):
         return super().make_room(asking)
 
 
+@pytest.mark.quick("sparse-bp-5", "svi-130", "sparselda-5")
 @pytest.mark.parametrize(
     ("name", "topics"),
     [

@@ -69,6 +69,7 @@ def model(corpus, tmp_path_factory):
     return folder
 
 
+@pytest.mark.quick("sparse-bp")
 @pytest.mark.parametrize("algo", ["bp", "cvb0", "sparse-bp", "sparselda"])
 def test_planted_regimes_are_found(corpus, tmp_path, algo):
     run(corpus, tmp_path / "model", algo, passes=20)

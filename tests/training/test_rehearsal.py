@@ -16,6 +16,7 @@ LEARNED = 100.0
 ROUNDS = 10
 
 
+@pytest.mark.quick("2.0-sparse-bp", "1000.0-gs")
 @pytest.mark.parametrize("algo", ["sparse-bp", "atbp", "gs", "mixture"])
 @pytest.mark.parametrize("seconds", [2.0, 1000.0])
 def test_only_visits_grow_with_the_corpus(tmp_path, monkeypatch, algo, seconds):

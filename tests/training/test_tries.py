@@ -160,6 +160,7 @@ def lost(model, phi):
     return int((cost[linear_sum_assignment(cost)] > 0.6).sum())
 
 
+@pytest.mark.product
 def test_best_finds_planted_topics_that_single_seeds_lose(tmp_path):
     missed = {"kmeans": 0, "best": 0}
     for number in range(4):

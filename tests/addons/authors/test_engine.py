@@ -326,6 +326,7 @@ def planted(seed):
     return x, wrote, theta, phi
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("sparsity", few_quick([0, 8], [8]))
 def test_planted_authors_are_found(sparsity):
     """Four corpora; of four starts the one of the highest likelihood, as a start may put one

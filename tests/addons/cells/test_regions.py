@@ -118,6 +118,7 @@ def test_genes_are_no_regions(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.quick("True-3", "False-2")
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("consolidated", [False, True])
 def test_topics_go_into_a_copy_of_a_zarr_folder(

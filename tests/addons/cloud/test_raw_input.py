@@ -164,6 +164,7 @@ def test_a_folder_of_a_bucket_in_partitions(put: Put, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.quick("matrix.npz")
 @pytest.mark.parametrize("name", ["cells.h5ad", "matrix.npz", "vectors.npz", "vectors.parquet"])
 def test_files_that_are_read_to_and_fro(put: Put, tmp_path: Path, name: str) -> None:
     """From a bucket, and packed as a whole, as from disk."""
@@ -413,6 +414,7 @@ def test_a_dataset_of_arrow_with_its_partitions(tmp_path: Path, given: str) -> N
     }
 
 
+@pytest.mark.product
 def test_nothing_of_obstore_is_imported_without_an_address(tmp_path: Path) -> None:
     (tmp_path / "docs.jsonl").write_bytes(JSONL)
     code = (

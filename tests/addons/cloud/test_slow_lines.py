@@ -70,6 +70,7 @@ def test_chunks_are_fetched_many_at_once(put: Put, store: Path, line: SlowBucket
     assert not line.requests, "the cache has them"
 
 
+@pytest.mark.product
 def test_a_cache_without_room_fetches_ahead_all_the_same(
     put: Put, store: Path, line: SlowBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +149,7 @@ def test_an_expired_token_is_named_where_head_says_nothing(put: Put, line: SlowB
         remote.version_of(address)
 
 
+@pytest.mark.quick("a b+c.txt")
 @pytest.mark.parametrize("key", ["a#1.txt", "a?1.txt", "a%20b.txt", "a b+c.txt", "é&=;.txt"])
 def test_keys_of_any_characters_are_read(put: Put, tmp_path: Path, key: str) -> None:
     address = put(f"odd/{key}", b"stars galaxy\nbread butter\n")

@@ -1,5 +1,7 @@
-"""A cluster that the tests of this folder share: its workers take longer to start than most
-tests.
+"""Clusters that the tests of this folder share: a worker takes longer to start than most tests.
+
+A quick test has workers in its own process; each is a ``product`` once more with workers in
+processes of their own, which alone can be killed, stopped or altered (``APART``).
 """
 
 from __future__ import annotations
@@ -9,15 +11,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 MEMBERS = 3
+APART = pytest.mark.parametrize(
+    "workers", [pytest.param("apart", marks=pytest.mark.product)], indirect=True
+)
+"""Of tests whose workers need processes of their own."""
 
 
-@pytest.fixture(scope="package")
-def workers() -> Iterator[str]:
-    """The address of a scheduler with three workers in processes of their own."""
+@pytest.fixture(scope="package", params=["here", pytest.param("apart", marks=pytest.mark.product)])
+def workers(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a scheduler with three workers."""
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
     options = {
-        "processes": True,
+        "processes": request.param == "apart",
         "n_workers": MEMBERS,
         "threads_per_worker": 1,
         "dashboard_address": ":0",

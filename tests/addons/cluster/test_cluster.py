@@ -19,8 +19,8 @@ import pytest
 from checkpoint_bits import content_hash
 
 import topicstream
-from tests import ROOT
-from tests.addons.cluster.conftest import MEMBERS
+from tests import ROOT, few_quick
+from tests.addons.cluster.conftest import APART, MEMBERS
 from tests.contract.test_engines import components
 from tests.listening import Listening
 from tests.planted import draw, sides, store
@@ -87,12 +87,15 @@ def both(corpus, folder, client, algo, **given):
     return hashes
 
 
-@pytest.mark.parametrize("algo", ["sparse-bp", "gs", "svi", "rtm", "fdm"])
+@pytest.mark.parametrize(
+    "algo", few_quick(["sparse-bp", "gs", "svi", "rtm", "fdm"], ["sparse-bp", "gs"])
+)
 def test_two_members_make_the_model_of_one_machine(corpus, client, tmp_path, algo):
     here, there = both(corpus, tmp_path, client, algo)
     assert here == there
 
 
+@APART
 @pytest.mark.campaign
 @pytest.mark.parametrize("algo", sorted(engines()))
 def test_every_engine_on_two_members(corpus, client, tmp_path, algo):
@@ -188,6 +191,7 @@ def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(
         assert content_hash(tmp_path / name) == content_hash(tmp_path / "whole")
 
 
+@APART
 @pytest.mark.parametrize(
     "how",
     [
@@ -220,6 +224,7 @@ train(sys.argv[1], sys.argv[2], algo=sys.argv[4], **GIVEN, scheduler=sys.argv[3]
 """
 
 
+@APART
 @pytest.mark.parametrize(
     "algo",
     [
@@ -253,6 +258,7 @@ def fill(place):
     setattr(owner, name, fails)
 
 
+@APART
 @pytest.mark.parametrize(
     "place",
     [
@@ -325,6 +331,7 @@ def test_a_run_without_workers_ends_and_is_finished_by_one_machine(corpus, tmp_p
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
 
 
+@APART
 @pytest.mark.slow
 def test_retrain_publishes_the_models_of_one_machine(client, tmp_path):
     topics = []
@@ -430,6 +437,7 @@ def held_by_members(dask_worker):
     return held, room.process - Allowance(MemoryLimit.parse("2G"), 1).process
 
 
+@APART
 @pytest.mark.slow
 def test_the_members_of_the_start_anchors_know_of_each_other(corpus, client, tmp_path):
     seen = []

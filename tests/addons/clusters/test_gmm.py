@@ -191,6 +191,7 @@ def test_the_bound_never_falls_and_sizes_sum_to_the_points(covariance, tmp_path)
     assert GaussianModel(tmp_path / "m").sizes.sum() == pytest.approx(1500, rel=1e-6)
 
 
+@pytest.mark.product
 def test_planted_components_are_found_over_seeds_and_schedules(tmp_path):
     x, z = points(3, docs=1000)
     path = stored(tmp_path, x)
@@ -367,6 +368,7 @@ def test_a_planted_mixture_is_found_whole(oddity, covariance, tmp_path):
     assert adjusted_rand_score(of, answers["topics"].combine_chunks().flatten().to_numpy()) > 0.99
 
 
+@pytest.mark.product
 def test_few_points_of_many_numbers_start_from_the_best_of_the_tries(tmp_path):
     x, of = load_wine(return_X_y=True)
     path = stored(tmp_path, ((x - x.mean(0)) / x.std(0)).astype(np.float32))

@@ -153,6 +153,7 @@ def test_one_responsibility_is_a_hard_assignment_and_all_are_the_softmax():
         np.testing.assert_allclose(r, twin.top(scores, most), atol=1e-7)
 
 
+@pytest.mark.product
 def test_planted_clusters_are_found_over_seeds(tmp_path):
     found = []
     for seed in range(3):

@@ -157,6 +157,7 @@ def test_the_printed_interval_is_the_table_s():
 GROUPS = [((10, 40), 0.5), ((80, 300), 0.5), ((30, 60), 0.15)]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("tokens", "share_of_group"), few_quick(GROUPS, GROUPS[:1]))
 def test_intervals_cover_known_effects(tokens, share_of_group):
     """95 % intervals hold the true difference of two groups in 92 to 98 % of simulated corpora,

@@ -472,6 +472,7 @@ def test_files_of_one_export_are_all_old_or_all_new(made, tmp_path, name, monkey
     assert all(files in (old, new) for files in left)
 
 
+@pytest.mark.product
 def test_exported_topics_of_documents_say_how_many_have_the_prior(half_shown, tmp_path, capsys):
     for name in ("mallet-doc-topics", "parquet-theta"):
         out = tmp_path / f"{name}.out"

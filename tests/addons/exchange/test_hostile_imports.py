@@ -50,6 +50,7 @@ def write_as_blei_does(model, folder):
     (folder / "vocab.txt").write_text("\n".join(opened.words) + "\n")
 
 
+@pytest.mark.quick("pyldavis", "mallet-doc-topics")
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_models(place, name):
     source = place / f"export-{name}{SUFFIXES.get(name, '')}"

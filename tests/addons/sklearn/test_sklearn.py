@@ -47,6 +47,11 @@ TRAINING = {
     "check_n_features_in_after_fitting",
     "check_transformer_n_iter",
     "check_readonly_memmap_input",
+    "check_transformer_general",
+    "check_estimators_pickle",
+    "check_estimators_nan_inf",
+    "check_fit_idempotent",
+    "check_fit2d_1sample",
 }
 """Checks that train once more to look at what the quick ones come by."""
 
@@ -59,7 +64,7 @@ def checks(estimator: TopicModel, slow: Collection[str] | None = None) -> list[A
         (getattr(check, "func", check).__name__, check)
         for _, check in estimator_checks_generator(estimator)
     ]
-    marks = [pytest.mark.slow if slow is None or name in slow else () for name, _ in named]
+    marks = [pytest.mark.product if slow is None or name in slow else () for name, _ in named]
     return [
         pytest.param(check, id=name, marks=mark)
         for (name, check), mark in zip(named, marks, strict=True)
