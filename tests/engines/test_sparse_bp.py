@@ -103,6 +103,7 @@ def test_rounding_stays_within_the_error_bound(bits, top):
     assert 0 < np.abs(got - mu).max() < 2.0 / top
 
 
+@pytest.mark.quick("16-16--1.0")
 @pytest.mark.parametrize(("bits", "band"), [(8, 1.0), (8, -1.0), (16, -1.0)])
 @pytest.mark.parametrize("sparsity", [16, 32])
 def test_after_many_passes_the_table_is_still_the_sum_of_what_is_stored(bits, band, sparsity):

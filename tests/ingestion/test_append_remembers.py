@@ -114,6 +114,7 @@ def test_an_append_keeps_the_fields_that_the_store_keeps(first, second):
     assert not any("came without" in line for line in told.said)
 
 
+@pytest.mark.quick("from_pylist")
 @pytest.mark.parametrize("make", [list, pa.Table.from_pylist, iter])
 def test_an_append_of_documents_in_memory_keeps_them_too(make):
     topicstream.ingest(make(FIRST), "s.zarr", **READ, **RULES)
@@ -132,6 +133,7 @@ def test_strings_and_matrices_can_be_appended_to_a_store_with_fields():
     assert documents("s.zarr")["9"] == {"date": None, "authors": None, "party": None}
 
 
+@pytest.mark.quick("arrow")
 @pytest.mark.parametrize("form", WRITERS)
 def test_a_file_without_a_remembered_field_has_none_and_a_named_one_is_required(form):
     WRITERS[form](Path(f"a.{form}"), FIRST)

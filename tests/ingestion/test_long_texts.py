@@ -35,6 +35,7 @@ def _novel(seed: int, paragraphs: int) -> str:
     return "\n\n".join(out)
 
 
+@pytest.mark.quick("9000-700-*")
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize(("limit", "piece"), [(9000, 700), (8000, 5000), (9000, 1500)])
 def test_a_streamed_text_has_the_parts_of_the_whole(

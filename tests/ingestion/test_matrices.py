@@ -145,6 +145,7 @@ FORMS = {
 }
 
 
+@pytest.mark.quick("csr", "turned", "h5ad", "10x matrix", "10x folder", "zarr")
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_documents(place, form, tmp_path, monkeypatch, capsys):
     folder, matrix = place

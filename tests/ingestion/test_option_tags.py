@@ -108,6 +108,7 @@ def test_an_option_of_another_format_is_refused(here, name):
         topicstream.ingest(Path("a.jsonl"), "s.zarr", **BASE | VALUES[name] | {"append": True})
 
 
+@pytest.mark.quick("drop_top*", "heldout-*")
 @pytest.mark.parametrize(
     ("name", "other"),
     [

@@ -415,6 +415,7 @@ def test_first_error_in_order_is_the_one_reported(tmp_path: Path) -> None:
         Read(path, piece_bytes=1000)
 
 
+@pytest.mark.quick("jsonl", "csv", "parquet", "tar", "images")
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -71,6 +71,7 @@ def side_file(tmp_path: Path, form: str) -> Path:
     return path
 
 
+@pytest.mark.quick("doi-tsv", "doi-parquet")
 @pytest.mark.parametrize("form", ["tsv", "csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("key", few_quick(["doi", "id"], ["doi"]))
 def test_every_format(tmp_path, form, key):
@@ -265,6 +266,7 @@ def test_by_file_all_documents_of_it(tmp_path):
     assert set(map(str, fields(tmp_path / "c.zarr", "labels").values())) == {"(['news', 'old'],)"}
 
 
+@pytest.mark.product
 @settings(max_examples=5, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 16), st.sampled_from(["id", "row"]))
 def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):

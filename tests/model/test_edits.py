@@ -390,6 +390,7 @@ def labels_of(model):
     return [topic["label"] for topic in topicstream.show(model)["topics"] if topic.get("label")]
 
 
+@pytest.mark.quick("changed0")
 @pytest.mark.parametrize("changed", [{"seed": 2}, {"topics": 3}, {"algo": "vb"}, {"passes": 1}])
 def test_a_model_that_replaces_another_has_none_of_its_edits(labelled, changed):
     given = {"topics": 2, **RUN, **changed}

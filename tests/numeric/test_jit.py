@@ -100,7 +100,7 @@ def test_an_edit_elsewhere_compiles_nothing_and_one_of_a_constant_does(tmp_path)
     assert run(folder, cache) == ([10.0, 2.0], "")
 
 
-@pytest.mark.parametrize("damage", few_quick(["cut", "empty", "flipped", "other"], ["flipped"]))
+@pytest.mark.parametrize("damage", few_quick(["cut", "empty", "flipped", "other"], []))
 def test_a_damaged_file_is_dropped_with_one_note(compiled, tmp_path, damage):
     cache = shutil.copytree(compiled, tmp_path / "cache")
     package(tmp_path / "one")

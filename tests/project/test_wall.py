@@ -107,6 +107,7 @@ def core(tmp_path_factory):
     return place
 
 
+@pytest.mark.product
 def test_every_module_of_the_core_can_be_imported(core):
     assert int(python(core, "-c", IMPORT_ALL)) > 200
 

@@ -59,6 +59,7 @@ def test_a_file_of_each_kind_is_named_and_the_others_are_taken_in(home):
     assert not (home / "incoming").exists() and not (home / "journal.json").exists()
 
 
+@pytest.mark.quick("Parquet, cut")
 @pytest.mark.parametrize("kind", few_quick(EACH, ["Parquet, cut", "PubMed XML, cut"]))
 def test_a_bad_file_among_files_each_by_its_own_format(home, kind):
     config = home / "retrain.toml"

@@ -27,6 +27,7 @@ def store(tmp_path, monkeypatch):
     return tmp_path / "s.zarr"
 
 
+@pytest.mark.quick("fail")
 @pytest.mark.parametrize("rule", ["skip", "replace", "fail"])
 def test_an_append_leaves_forgotten_documents_out_and_says_how_many(store, rule):
     rows = [*records(3, 1), *records(7, 1), *records(7, 1), *records(90, 2)]

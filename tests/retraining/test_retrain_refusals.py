@@ -286,6 +286,7 @@ def test_a_bad_file_is_named_and_changes_nothing(home):
     assert state_of(home / "corpus.zarr") == before and publish.current(home) == 1
 
 
+@pytest.mark.quick("-False")
 @pytest.mark.parametrize("full", few_quick([False, True], [False]))
 @pytest.mark.parametrize("gone", ["manifest.json", ""])
 def test_a_corpus_that_is_gone_is_not_begun_anew(home, gone, full):

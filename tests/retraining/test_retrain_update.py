@@ -105,6 +105,7 @@ def bytes_of(folder):
     }
 
 
+@pytest.mark.quick("manifest")
 @pytest.mark.parametrize("broken", ["manifest", "vocabulary", "memory"])
 def test_an_update_that_is_refused_has_removed_nothing(home, broken):
     """Of the folder that ``out`` and ``force`` name, and of an unfinished update."""

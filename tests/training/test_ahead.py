@@ -19,6 +19,7 @@ def corpus(tmp_path_factory):
     return made
 
 
+@pytest.mark.quick("0")
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 50])
 def test_every_block_once_in_any_order(corpus, prefetch, monkeypatch):
     grid = corpus.grid()

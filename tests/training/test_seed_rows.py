@@ -108,6 +108,7 @@ class PlainSeeds(Threads):
         return visit._replace(rows={"phi": rows})
 
 
+@pytest.mark.quick("False-documents")
 @pytest.mark.parametrize("start", ["documents", "random"])
 @pytest.mark.parametrize("merges", [False, True])
 def test_a_start_by_parts_has_the_bits_of_a_whole_one(start, merges, tmp_path, monkeypatch):

@@ -274,6 +274,7 @@ def test_measures_are_their_definitions(trained):
     assert topic_number_measures(model, corpus)["mimno_2011"] < 0
 
 
+@pytest.mark.product
 def test_a_sweep_prints_the_measures(trained, tmp_path, capsys):
     command = [
         "sweep",

@@ -86,6 +86,7 @@ def test_a_cache_without_room_fetches_ahead_all_the_same(
         assert line.most > 8
 
 
+@pytest.mark.quick("sizes0")
 @pytest.mark.parametrize("sizes", [(1 << 7, 1 << 5), (60, 16)])
 def test_nothing_is_read_for_a_grid_that_the_manifest_has(
     put: Put, store: Path, line: SlowBucket, sizes: tuple[int, int]

@@ -87,9 +87,7 @@ def both(corpus, folder, client, algo, **given):
     return hashes
 
 
-@pytest.mark.parametrize(
-    "algo", few_quick(["sparse-bp", "gs", "svi", "rtm", "fdm"], ["sparse-bp", "gs"])
-)
+@pytest.mark.parametrize("algo", few_quick(["sparse-bp", "gs", "svi", "rtm", "fdm"], ["sparse-bp"]))
 def test_two_members_make_the_model_of_one_machine(corpus, client, tmp_path, algo):
     here, there = both(corpus, tmp_path, client, algo)
     assert here == there
@@ -106,9 +104,8 @@ def test_every_engine_on_two_members(corpus, client, tmp_path, algo):
 @pytest.mark.parametrize(
     ("members", "algo"),
     [
-        (1, "sparse-bp"),
-        (3, "sparse-bp"),
         (3, "gs"),
+        *few_quick([(1, "sparse-bp"), (3, "sparse-bp")], []),
         *(
             pytest.param(members, algo, marks=pytest.mark.campaign)
             for members, algo in ((1, "atbp"), (1, "gs"), (1, "ovb"), (3, "atbp"), (3, "ovb"))
@@ -134,6 +131,7 @@ def test_five_members(corpus, tmp_path):
             assert here == there, algo
 
 
+@pytest.mark.quick("*tables on disk", "*seed words")
 @pytest.mark.parametrize(
     "given",
     [
@@ -173,7 +171,7 @@ def stop():
     signal.raise_signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("algo", ["sparse-bp", "gs"])
+@pytest.mark.parametrize("algo", few_quick(["sparse-bp", "gs"], ["gs"]))
 def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(
     corpus, client, tmp_path, algo
 ):

@@ -65,6 +65,7 @@ TOKENIZERS = [
 ]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("options", TOKENIZERS, ids=lambda options: " ".join(options))
 def test_any_number_of_workers_gives_the_same_bytes(texts, tmp_path, options):
     digests = set()

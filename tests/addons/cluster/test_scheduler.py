@@ -123,6 +123,7 @@ def test_eval_gives_the_same_figures(here, cluster, monkeypatch, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.product
 def test_eval_of_clusters_and_of_a_sample_gives_the_same_figures(here, cluster, tmp_path, capsys):
     train = ["train", "--corpus", str(here / "c.zarr"), "-K", "3", "--passes", "3", "-q"]
     for name, more in (("clusters", ["--algo", "mixture"]), ("sample", ["--sample", "50%"])):
@@ -207,6 +208,7 @@ def test_ingest_makes_the_same_store(files, cluster, capsys):
     assert not [p for p in Path().iterdir() if ".wip" in p.name]
 
 
+@pytest.mark.quick("*out")
 @pytest.mark.parametrize(
     "there", [(True, False), (False, True), (True, True)], ids=["out", "back", "stays"]
 )
@@ -280,6 +282,7 @@ def test_tasks_without_a_worker_end_in_a_line(monkeypatch):
             list(cluster.map(when, [0.02]))
 
 
+@pytest.mark.product
 def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):
     command = [
         "sweep",

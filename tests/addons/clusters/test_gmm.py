@@ -342,6 +342,7 @@ def test_moves_leave_the_plateaus_of_k_means(components, n, covariance):
     assert min(by_means) < 0.95 and min(found) > 0.99
 
 
+@pytest.mark.quick("none-diag", "units-full")
 @pytest.mark.parametrize(
     ("oddity", "covariance"), [("none", "diag"), ("far points", "diag"), ("units", "full")]
 )

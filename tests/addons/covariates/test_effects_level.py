@@ -158,6 +158,7 @@ def covariate_of(values, df):
     return covariate
 
 
+@pytest.mark.quick("group", "curve")
 @pytest.mark.parametrize("kind", ["group", "lognormal", "curve", "parts"])
 def test_noise_on_sparse_shares_is_seldom_significant(kind):
     """Most shares are near 0, a few large; robust variances alone found something in 13 to 30 %."""
