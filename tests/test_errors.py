@@ -12,7 +12,7 @@ import pytest
 
 import topicstream
 from topicstream.base.errors import TopicsError, UsageError
-from topicstream.retraining.config import words_of_file
+from topicstream.retraining.config import in_words_of_config
 
 # the first runs the program; the second is the name of an add-on, which may be deleted
 NOT_WALKED = ("topicstream.__main__", "topicstream.sklearn")
@@ -71,6 +71,8 @@ def test_an_error_with_another_message_is_the_same_otherwise(kind):
 def test_an_option_that_turns_off_is_named_by_what_it_turns_off():
     error = UsageError("--no-keep-text: requires a new store; or give --force")
     assert error.__notes__ == ["In Python: keep_text=False, force="]
-    said = words_of_file("x.csv: --no-header where the first line is data, --skip-lines=2 else")
+    said = in_words_of_config(
+        "x.csv: --no-header where the first line is data, --skip-lines=2 else"
+    )
     assert said.startswith("x.csv: header = false under [ingest] where")
     assert said.endswith('skip_lines = "2" there else')

@@ -207,7 +207,7 @@ def test_what_the_options_are_to_blame_for_is_no_files_fault(home):
     config.write_text(config.read_text().replace("[ingest]", '[ingest]\nmeta = ["row"]'))
     with pytest.raises(UsageError, match="row"):
         cycle(config)
-    assert publish.current(home) == 1
+    assert publish.current_version(home) == 1
     assert durable.read_json(home / "state.json")["failing"] == {}
 
 

@@ -23,12 +23,12 @@ from topicstream.retraining.config import Limits
 from topicstream.retraining.drift import (
     DocumentGroups,
     Drift,
+    ingest_apart,
     jensen_shannon,
+    list_drift_reasons,
     mean_shares,
     measure,
     measure_groups,
-    stage,
-    verdict,
 )
 from topicstream.retraining.raw_files import MEASURED
 
@@ -57,7 +57,7 @@ def trained(tmp_path_factory):
 
 def figures_of(home: Path, texts: list[dict[str, str]], place: Path) -> Drift:
     corpus = Corpus.open(home / "c.zarr")
-    new = stage(texts, place / "new.zarr", corpus, {"drop_top": 2, "phrase_threshold": 0.5})
+    new = ingest_apart(texts, place / "new.zarr", corpus, {"drop_top": 2, "phrase_threshold": 0.5})
     return measure(TopicModel.open(home / "m"), corpus, new, 1)
 
 
@@ -67,20 +67,20 @@ def figures_of(home: Path, texts: list[dict[str, str]], place: Path) -> Drift:
 def test_a_second_night_of_the_same_sources_is_no_drift(trained, tmp_path, sources, n):
     texts = [text for source in sources for text in night(2, source, n)]
     figures = figures_of(trained, texts, tmp_path)
-    assert verdict(figures, Limits()) == []
+    assert list_drift_reasons(figures, Limits()) == []
 
 
 def test_their_distinct_words_would_have_been_called_new(trained, tmp_path):
     figures = figures_of(trained, [*night(2, "x", 300), *night(2, "y", 300)], tmp_path)
     assert figures.seen_words < 0.70
     assert figures.unknown_tokens < 0.20
-    [why] = verdict(figures, Limits(seen_words=0.70))
+    [why] = list_drift_reasons(figures, Limits(seen_words=0.70))
     assert "words were seen in training" in why
 
 
 @pytest.mark.parametrize("texts", [night(1, "z", 200), night(1, "z", 200) + night(2, "x", 100)])
 def test_another_source_is_drift(trained, tmp_path, texts):
-    assert verdict(figures_of(trained, texts, tmp_path), Limits())
+    assert list_drift_reasons(figures_of(trained, texts, tmp_path), Limits())
 
 
 def test_the_subjects_of_old_words_in_another_mix_are_drift_by_likelihood(trained, tmp_path):
@@ -91,21 +91,21 @@ def test_the_subjects_of_old_words_in_another_mix_are_drift_by_likelihood(traine
     ]
     figures = figures_of(trained, texts, tmp_path)
     assert figures.unknown_tokens < 0.20
-    assert any("perplexity" in why for why in verdict(figures, Limits()))
+    assert any("perplexity" in why for why in list_drift_reasons(figures, Limits()))
 
 
 def test_a_figure_that_equals_its_limit_is_no_drift():
     limits = Limits(unknown_tokens=0.25, perplexity=1.5, usage=0.5, seen_words=0.75)
     at = Drift(5, 9, seen_words=0.75, unknown_tokens=0.25, perplexity=1.5, usage=0.5)
-    assert verdict(at, limits) == []
+    assert list_drift_reasons(at, limits) == []
     beyond = {"seen_words": 0.749, "unknown_tokens": 0.251, "perplexity": 1.51, "usage": 0.51}
     said = {"seen_words": "74.9 %", "unknown_tokens": "25.1 %", "perplexity": "1.51 times"}
     said["usage"] = "by 0.51"
     for name, value in beyond.items():
-        [why] = verdict(Drift(5, 9, **{name: value}), limits)
+        [why] = list_drift_reasons(Drift(5, 9, **{name: value}), limits)
         assert said[name] in why
-    assert len(verdict(Drift(5, 9, **beyond), limits)) == 4
-    assert verdict(Drift(5, 9), limits) == []
+    assert len(list_drift_reasons(Drift(5, 9, **beyond), limits)) == 4
+    assert list_drift_reasons(Drift(5, 9), limits) == []
 
 
 def test_the_distance_of_usage_is_scipys():
@@ -213,7 +213,7 @@ def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_pat
     said = []
     removed = []
 
-    def stage(paths, place, corpus, options):
+    def ingest_apart(paths, place, corpus, options):
         staged.append((paths[0].name, options["append"], options["workers"]))
         assert place == tmp_path / "incoming" / MEASURED
         if paths[0].name == "a":
@@ -221,7 +221,7 @@ def test_groups_of_new_files_are_staged_one_after_the_other(monkeypatch, tmp_pat
         return paths[0].name
 
     figures = Drift(5, 900, 1.9994, 0.5, 1234.6, None, 2.0, None)
-    monkeypatch.setattr(drift, "stage", stage)
+    monkeypatch.setattr(drift, "ingest_apart", ingest_apart)
     monkeypatch.setattr(drift.Corpus, "open", lambda path: "old")
     monkeypatch.setattr(drift, "measure", lambda model, corpus, new, threads: figures)
     monkeypatch.setattr(drift.owned, "remove", lambda place, kind: removed.append(place))
@@ -260,11 +260,11 @@ def test_staged_documents_keep_every_word_and_are_all_training(append, monkeypat
     corpus = SimpleNamespace(manifest=SimpleNamespace(reading="as read", tokenizer=None))
     options = {"append": append, "min_df": 9, "heldout": "5%", "drop_top": 3, "workers": 2}
     options |= {"text_field": "body"}
-    assert stage(["f"], tmp_path, corpus, options) == tmp_path
+    assert ingest_apart(["f"], tmp_path, corpus, options) == tmp_path
     assert (asked["min_df"], asked["max_df"], asked["heldout"]) == (1, 1.0, 0)
     assert (asked["force"], asked["grow_vocab"]) == (not append, append)
     assert asked["recipe"] is None and asked["workers"] == 2 and asked["text_field"] == "body"
     assert asked["keep_text"] is False  # the texts of a store that is removed at once
     assert "drop_top" not in asked and len(recalled) == 1
-    stage(["f"], tmp_path, corpus, {**options, "as_store": False})
+    ingest_apart(["f"], tmp_path, corpus, {**options, "as_store": False})
     assert len(recalled) == 1

@@ -32,7 +32,7 @@ def judge(monkeypatch):
     """Judge models whose held-out scores are given: perplexity and log-likelihood of documents."""
     scores = {}
     monkeypatch.setattr(gate, "dead_warning", lambda model: [])
-    monkeypatch.setattr(gate, "_same_topics", lambda model: model.names)
+    monkeypatch.setattr(gate, "_warn_of_same_topics", lambda model: model.names)
 
     def shared(models, corpus, threads):
         assert None not in models and 1 <= len(models) <= 2

@@ -37,7 +37,7 @@ def base(monkeypatch):
                 words[document] = True
         return words
 
-    monkeypatch.setattr(orphan_words, "_words_of", words_of)
+    monkeypatch.setattr(orphan_words, "_mark_words", words_of)
     monkeypatch.setattr(orphan_words, "Corpus", lambda path, manifest: corpus)
     monkeypatch.setattr(orphan_words.msgspec.structs, "replace", lambda manifest, **_: manifest)
     return corpus

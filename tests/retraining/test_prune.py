@@ -24,7 +24,7 @@ from topicstream.retraining import publish
 def test_the_newest_the_current_and_the_one_before_stay(present, now, keep, stay, monkeypatch):
     gone = []
     monkeypatch.setattr(publish, "published_versions", lambda folder: present)
-    monkeypatch.setattr(publish, "current", lambda folder: now)
+    monkeypatch.setattr(publish, "current_version", lambda folder: now)
     monkeypatch.setattr(publish.owned, "remove", lambda path, kind: gone.append(int(path.name)))
     publish.prune(Path("f"), keep)
     assert sorted(set(present) - set(gone)) == stay

@@ -167,7 +167,7 @@ def test_the_gate_refuses_and_the_old_model_stays(home, capsys):
         and "perplexity" in summary["refused"][0]
     )
     assert err.rstrip().splitlines()[-1].startswith("topics: the gate refused")
-    assert publish.current(home) == 1 and publish.published_versions(home) == [1]
+    assert publish.current_version(home) == 1 and publish.published_versions(home) == [1]
     assert not (home / "journal.json").exists()
     assert cycle(home / "retrain.toml")["decision"] == "nothing"  # not the same again tomorrow
     (home / "retrain.toml").write_text(text.replace("-0.9", "0.5"))
@@ -273,7 +273,7 @@ def test_rollback_and_forward(home, capsys):
         "current is version 1 again (was 2), until `topics retrain --release`"
         in capsys.readouterr().out
     )
-    assert publish.current(home) == 1
+    assert publish.current_version(home) == 1
     assert run(["rollback", str(home)]) == 1
     assert "no version before 1" in capsys.readouterr().err
     for by_hand in (str(home / "versions" / "0002"), "./versions/0002/"):
@@ -312,9 +312,9 @@ def test_a_rollback_holds_until_new_documents_where_the_config_says_so(home):
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
     assert cycle(config)["published"] == 2
     topicstream.rollback(home)
-    assert cycle(config)["decision"] == "nothing" and publish.current(home) == 1
+    assert cycle(config)["decision"] == "nothing" and publish.current_version(home) == 1
     write(home / "raw" / "c.jsonl", made(30, seed=6, prefix="g"))
-    assert cycle(config)["published"] == 3 and publish.current(home) == 3
+    assert cycle(config)["published"] == 3 and publish.current_version(home) == 3
     assert cycle(config)["why"] == ["nothing is new"]
 
 
@@ -323,7 +323,7 @@ def test_only_so_many_versions_are_kept(home):
     for n in range(4):
         write(home / "raw" / f"n{n}.jsonl", made(12, seed=10 + n, prefix=f"n{n}-"))
         cycle(home / "retrain.toml")
-    assert publish.published_versions(home) == [3, 4, 5] and publish.current(home) == 5
+    assert publish.published_versions(home) == [3, 4, 5] and publish.current_version(home) == 5
 
 
 def test_the_log_has_timestamps(home):
@@ -388,7 +388,7 @@ def test_it_pays_to_compact_where_half_of_the_blocks_are_to_spare(
     monkeypatch.setattr(decide, "gain", lambda corpus: gain)
     monkeypatch.setattr(decide.Corpus, "open", lambda path: None)
     config = SimpleNamespace(store=SimpleNamespace(compact=rule), corpus="c.zarr")
-    said = decide.worth_compacting(config, decision)
+    said = decide.describe_spare_blocks(config, decision)
     assert bool(said) == pays
     if pays:
         assert said == f"{gain[0]} of {gain[1]} blocks to spare, {gain[2]} removed documents"

@@ -283,7 +283,7 @@ def test_a_bad_file_is_named_and_changes_nothing(home):
     before = state_of(home / "corpus.zarr")
     with pytest.raises(InputError, match=r"raw/bad\.jsonl:2"):
         cycle(home / "retrain.toml")
-    assert state_of(home / "corpus.zarr") == before and publish.current(home) == 1
+    assert state_of(home / "corpus.zarr") == before and publish.current_version(home) == 1
 
 
 @pytest.mark.quick("-False")

@@ -24,7 +24,7 @@ from topicstream.evaluation.matching import align
 from topicstream.model.manifest import TopicIds, number_topics
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import Limits
-from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
+from topicstream.retraining.drift import ingest_apart, jensen_shannon, list_drift_reasons, measure
 from topicstream.training.starts.sample import draw_documents
 
 QUIET = Progress(-1)
@@ -212,21 +212,21 @@ def test_drift_figures_on_a_made_shift(home):
 
     def figures(documents):
         write(home / "new.jsonl", documents)
-        staged = stage(
+        staged = ingest_apart(
             [home / "new.jsonl"], home / "new.zarr", corpus, {"min_df": 2, "grow_vocab": True}
         )
         return measure(model, corpus, staged, 1)
 
     same = figures(made(150, seed=9, prefix="s"))
     assert same.seen_words > 0.95 and same.unknown_tokens < 0.01
-    assert same.perplexity < 1.2 and same.usage < 0.2 and verdict(same, Limits()) == []
+    assert same.perplexity < 1.2 and same.usage < 0.2 and list_drift_reasons(same, Limits()) == []
     one = figures(made(150, seed=9, prefix="o", kinds=[2]))
     assert one.usage > 0.4 and one.seen_words > 0.95
-    assert [w for w in verdict(one, Limits(usage=0.4)) if "usage" in w]
+    assert [w for w in list_drift_reasons(one, Limits(usage=0.4)) if "usage" in w]
     # three of four distinct words and of tokens were never seen
     odd = figures([{"id": "x", "text": "axko newa newb newc"}])
     assert odd.seen_words == 0.25 and odd.unknown_tokens == 0.75
-    assert len(verdict(odd, Limits(seen_words=0.7))) >= 2
+    assert len(list_drift_reasons(odd, Limits(seen_words=0.7))) >= 2
     other = figures(made(50, seed=9, prefix="q", language="q"))
     assert other.seen_words == 0.0 and other.perplexity is None and other.usage is None
 
@@ -243,7 +243,7 @@ def test_words_that_were_pruned_count_as_seen(tmp_path):
     corpus = Corpus.open(tmp_path / "c.zarr")
     assert "onlyhere" not in model.words
     write(tmp_path / "n.jsonl", [{"id": "n", "text": "onlyhere never axko aylo"}])
-    staged = stage([tmp_path / "n.jsonl"], tmp_path / "n.zarr", corpus, {})
+    staged = ingest_apart([tmp_path / "n.jsonl"], tmp_path / "n.zarr", corpus, {})
     assert measure(model, corpus, staged, 1).seen_words == 0.75
 
 

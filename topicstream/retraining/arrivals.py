@@ -12,7 +12,7 @@ from topicstream.retraining.bad_files import (
     find_bad_files,
     find_strays,
     hash_reading,
-    named_in,
+    match_message,
 )
 from topicstream.retraining.config import Config
 from topicstream.retraining.raw_files import (
@@ -79,11 +79,11 @@ class Arrivals:
                 f"warning: {state.failing[name].why}: set aside until it changes; --release tries "
                 f"it again"
             )
-        for name, why in scan.unreadable.items():
-            self._count_failure(name, None, f"{raw / name}: {why}")
+        for name, reason in scan.unreadable.items():
+            self._count_failure(name, None, f"{raw / name}: {reason}")
         strays, self.format = find_strays(self._config, state.format)
-        for name, why in strays.items():
-            self._count_failure(name, self._drop_copy(name), why)
+        for name, reason in strays.items():
+            self._count_failure(name, self._drop_copy(name), reason)
         self.files = {**scan.new, **scan.changed}
         self._forget_mended()
         return scan
@@ -93,10 +93,14 @@ class Arrivals:
         if not comes_from_file(error):
             return False
         files = self.files
-        bad = find_bad_files(self._config) or named_in(error, files, self._config)
-        bad = {name: why for name, why in bad.items() if name in files and name not in self.failed}
-        for name, why in bad.items():
-            self._count_failure(name, files[name], why)
+        bad = find_bad_files(self._config) or match_message(error, files, self._config)
+        bad = {
+            name: reason
+            for name, reason in bad.items()
+            if name in files and name not in self.failed
+        }
+        for name, reason in bad.items():
+            self._count_failure(name, files[name], reason)
         if not (self._config.folder / JOURNAL).exists():
             owned.remove(self._config.folder / "incoming", "incoming")
         return bool(bad)
@@ -114,15 +118,15 @@ class Arrivals:
         owned.remove_file(self._config.folder / "incoming" / group / name)
         return (self.scan.new if is_new else self.scan.changed).pop(name)
 
-    def _count_failure(self, name: str, file: RawFile | None, why: str) -> None:
+    def _count_failure(self, name: str, file: RawFile | None, reason: str) -> None:
         """Leave a raw file out of this run, or set it aside if it has failed often enough."""
         failing = self._known.state.failing
-        failed = count_failure(failing.get(name), file, why, self._reading)
+        failed = count_failure(failing.get(name), file, reason, self._reading)
         self.failed[name] = failed
         advice = "left out of this run; the next one tries it again"
         if failed.times >= SET_ASIDE:
             advice = "set aside until it changes; --release tries it again"
-        self._log.say(f"warning: {why}: {advice}")
+        self._log.say(f"warning: {reason}: {advice}")
         if not self.dry:
             self._known.change(failing={**failing, name: failed})
 

@@ -29,7 +29,7 @@ from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, META, ReadOptions
 from topicstream.ingestion.parse.reader import reader_named
 from topicstream.ingestion.parts.tasks import pieces_of
 from topicstream.ingestion.settings import make_options
-from topicstream.retraining.config import Config, words_of_file
+from topicstream.retraining.config import Config, in_words_of_config
 
 UNKNOWN = "unknown"
 NOT_OF_A_FILE = (UsageError, StoreError, NotOurs, OSError, MemoryError)
@@ -60,7 +60,7 @@ def with_user_paths(error: InputError, config: Config) -> InputError:
 
 def name_raw_files(message: str, config: Config) -> str:
     """Rewrite a message to name raw files, not copies, and configuration keys, not options."""
-    message = words_of_file(message)
+    message = in_words_of_config(message)
     for name in reversed(config.group_names):  # the longer names first
         message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
     return message
@@ -68,10 +68,10 @@ def name_raw_files(message: str, config: Config) -> str:
 
 def read_options(config: Config, group: str) -> ReadOptions:
     """Return how an append to the corpus reads a folder of copies."""
-    given = make_options(append=True, **config.ingest_options(group))
-    if not given.as_store or not (config.corpus / "manifest.json").exists():
-        return given
-    return given.recall(Corpus.open(config.corpus).manifest.reading, FIELDS, LAYOUT, META, CUT)
+    options = make_options(append=True, **config.ingest_options(group))
+    if not options.as_store or not (config.corpus / "manifest.json").exists():
+        return options
+    return options.recall(Corpus.open(config.corpus).manifest.reading, FIELDS, LAYOUT, META, CUT)
 
 
 def find_strays(config: Config, usual: str | None) -> tuple[dict[str, str], str | None]:
@@ -105,18 +105,18 @@ def _strays_of(
 ) -> tuple[dict[str, str], str | None]:
     """Find the strays among the copies of one source, as ``find_strays`` does."""
     options: ReadOptions = read_options(config, groups[0])
-    named = options.format
-    if named == EACH:
+    stated_format = options.format
+    if stated_format == EACH:
         options = replace(options, format=None)
     strays: dict[str, str] = {}
     formats: dict[str, str] = {}
-    for _, folder in folders(config, groups):
+    for _, folder in copy_folders(config, groups):
         for key, form, error in formats_of_files(folder, options):
-            if error is not None and named in (None, EACH):
+            if error is not None and stated_format in (None, EACH):
                 strays[key] = name_raw_files(str(error), config)
             elif form not in (*ASIDE, UNKNOWN):
                 formats[key] = form
-    if named is not None or not formats:
+    if stated_format is not None or not formats:
         return strays, usual
     counts = Counter(formats.values())
     most, times = counts.most_common(1)[0]
@@ -132,7 +132,7 @@ def _strays_of(
     return strays, usual
 
 
-def folders(config: Config, groups: Sequence[str]) -> Iterator[tuple[str, Path]]:
+def copy_folders(config: Config, groups: Sequence[str]) -> Iterator[tuple[str, Path]]:
     """Yield the folders of copies whose files are read one by one, by their names."""
     for name in groups:
         folder = config.folder / "incoming" / name
@@ -143,7 +143,7 @@ def folders(config: Config, groups: Sequence[str]) -> Iterator[tuple[str, Path]]
 def find_bad_files(config: Config) -> dict[str, str]:
     """Read every copy by itself, and return the reasons of failures by path below ``raw``."""
     bad: dict[str, str] = {}
-    for group, folder in folders(config, config.group_names):
+    for group, folder in copy_folders(config, config.group_names):
         options: ReadOptions = read_options(config, group)
         try:
             parts = survey_inputs([str(folder)], options).parts
@@ -173,7 +173,7 @@ def _try_to_read(path: str, key: str, form: str, options: ReadOptions) -> str:
     return ""
 
 
-def named_in(error: Exception, files: Mapping[str, object], config: Config) -> dict[str, str]:
-    """Return the message of an error by the file that it begins with, if it is one of these."""
+def match_message(error: Exception, files: Mapping[str, object], config: Config) -> dict[str, str]:
+    """Return the message of an error by the file of these that it begins with, if any."""
     message = name_raw_files(str(error), config)
     return {name: message for name in files if message.startswith(f"{config.raw / name}:")}

@@ -29,9 +29,10 @@ from topicstream.training.setup import engine_facts
 
 GROUPS = ("new", "changed")
 """Folders of copies below ``incoming``."""
-OF_FILES = {"meta_files", "links", "replace", "drop_words", "vocab", "words"}
+FILE_OPTIONS = {"meta_files", "links", "replace", "drop_words", "vocab", "words"}
 """Options of an ingest that name files."""
 OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current")
+"""Names in the folder of a retrain that are its own."""
 
 
 @dataclass(frozen=True)
@@ -245,12 +246,12 @@ class Config:
 
     @property
     def corpus(self) -> Path:
-        """The corpus store."""
+        """Path of the corpus store."""
         return self.folder / "corpus.zarr"
 
     @property
     def group_names(self) -> list[str]:
-        """The folders of copies: those of a source have its number in their names."""
+        """Names of the folders of copies; those of a source end with its number."""
         names = list(GROUPS)
         for number in range(1, len(self.source) + 1):
             names += [f"{group}.{number}" for group in GROUPS]
@@ -361,7 +362,7 @@ def _beside_file(options: Mapping[str, Any], home: Path) -> dict[str, Any]:
         The folder of the config file.
     """
     absolute = dict(options)
-    for name in sorted(OF_FILES & set(options)):
+    for name in sorted(FILE_OPTIONS & set(options)):
         absolute[name] = _place_beside(options[name], home)
     stops = options.get("stopwords")
     if isinstance(stops, str):  # a list holds the words themselves
@@ -386,24 +387,28 @@ def _list_beside(name: str, home: Path) -> str:
     return str(home / name)
 
 
-def words_of_file(message: str) -> str:
-    """Return a message about options of a command line in the words of a config file."""
+def in_words_of_config(message: str) -> str:
+    """Rewrite a message about options of a command line in the words of a config file."""
 
     def spell(flag: re.Match[str]) -> str:
         off, name, value = flag.groups()
-        said = f' = "{value}"' if value else " = false" if off else ""
-        return f"{name.replace('-', '_')}{said} under [ingest]"
+        setting = name.replace("-", "_")
+        if value:
+            setting += f' = "{value}"'
+        elif off:
+            setting += " = false"
+        return f"{setting} under [ingest]"
 
     options = re.sub(r"(?<![\w-])--(no-)?([a-z]+(?:-[a-z]+)*)(?:=(\w+))?", spell, message)
     first, mark, rest = options.partition(" under [ingest]")
     return first + mark + rest.replace(" under [ingest]", " there")
 
 
-def _read_table(kind: Callable[..., Any], values: Any, where: str) -> Any:
+def _read_table(kind: Callable[..., Any], values: Any, prefix: str) -> Any:
     """Read a table of the file as its dataclass."""
     if not isinstance(values, dict):
-        raise UsageError(f"{where}: must be a table")
-    return kind(**checked(cast(type, kind), values, where, lambda field: f"{where} {field.name}"))
+        raise UsageError(f"{prefix}: must be a table")
+    return kind(**checked(cast(type, kind), values, prefix, lambda field: f"{prefix} {field.name}"))
 
 
 def _read_sources(values: Any, path: str) -> tuple[RawSource, ...]:
@@ -413,24 +418,26 @@ def _read_sources(values: Any, path: str) -> tuple[RawSource, ...]:
     allowed = {*names_tagged(IngestConfig, "decides", "reading"), "on_error"}
     sources = []
     for number, table in enumerate(values, 1):
-        where = f"{path}: [[source]] {number}"
+        prefix = f"{path}: [[source]] {number}"
         options = dict(table)
         patterns = options.pop("patterns", None)
         patterns = [patterns] if isinstance(patterns, str) else patterns
         if not patterns or not fits(patterns, Sequence[str]):
-            raise UsageError(f'{where}: needs patterns of its files, such as patterns = ["blog/*"]')
-        checked(IngestConfig, options, where)
+            raise UsageError(
+                f'{prefix}: needs patterns of its files, such as patterns = ["blog/*"]'
+            )
+        checked(IngestConfig, options, prefix)
         for name in options:
             if name not in allowed:
                 raise UsageError(
-                    f"{where}: {name} holds for the whole corpus; set it under [ingest]"
+                    f"{prefix}: {name} holds for the whole corpus; set it under [ingest]"
                 )
         sources.append(RawSource(tuple(patterns), options))
     return tuple(sources)
 
 
 def _check(config: Config, path: Path) -> None:
-    """UsageError for settings that retrain cannot work with."""
+    """Raise UsageError for settings that retrain cannot work with."""
     for name in names_tagged(IngestConfig, "set_by_retrain"):
         if name in config.ingest:
             raise UsageError(f"{path}: {name} in [ingest] is set by retrain itself; leave it out")
@@ -438,22 +445,28 @@ def _check(config: Config, path: Path) -> None:
         try:
             make_options(append=True, **config.ingest_options(group))
         except InputError as e:
-            raise e.reworded(f"{path}: [ingest]: {words_of_file(str(e))}") from None
+            raise e.reworded(f"{path}: [ingest]: {in_words_of_config(str(e))}") from None
     algo = config.train.algo
-    if algo != "auto" and (axis := engine_facts(algo).topics_axis):
+    axis = None if algo == "auto" else engine_facts(algo).topics_axis
+    if axis:
         raise UsageError(
             f'{path}: algo = "{algo}": its topics are the {axis} and keep their names, so there '
-            f"is nothing to match from "
-            "version to version; use `topics ingest --append` and `topics update`"
+            f"is nothing to match from version to version; use `topics ingest --append` and "
+            f"`topics update`"
         )
+    _check_folders(config, path)
+
+
+def _check_folders(config: Config, path: Path) -> None:
+    """Raise UsageError if the raw files and the folder of the retrain overlap."""
     raw = Path(os.path.realpath(config.raw))
-    home = Path(os.path.realpath(config.folder))
-    if raw == home or raw in home.parents:
+    own_folder = Path(os.path.realpath(config.folder))
+    if raw == own_folder or raw in own_folder.parents:
         raise UsageError(
             f"{path}: raw = {config.raw}: holds the folder of the retrain; new files need a "
             f"folder of their own"
         )
-    for place in (Path(os.path.realpath(home / name)) for name in OWN_FOLDERS):
+    for place in (Path(os.path.realpath(own_folder / name)) for name in OWN_FOLDERS):
         if place == raw or place in raw.parents or raw in place.parents:
             raise UsageError(
                 f"{path}: raw = {config.raw}: {place} is retrain's own; give new files another "

@@ -45,7 +45,7 @@ from topicstream.retraining import publish
 from topicstream.retraining.arrivals import Arrivals
 from topicstream.retraining.bad_files import comes_from_file, with_user_paths
 from topicstream.retraining.config import Config
-from topicstream.retraining.drift import measure_raw_files, verdict
+from topicstream.retraining.drift import list_drift_reasons, measure_raw_files
 from topicstream.retraining.gate import check_room, judge, open_models
 from topicstream.retraining.raw_files import SET_ASIDE
 from topicstream.retraining.state import (
@@ -120,14 +120,14 @@ class Cycle:
 
     def _run(self, full: bool, dry: bool, release: bool) -> dict[str, Json]:
         """Run the cycle as far as no raw file fails."""
-        # of a run that was killed while it wrote; other commands may be writing their results here
+        # what a killed run left half-written; other commands may be writing their results here
         owned.sweep(self.folder, f".{STATE}.*.tmp", f".{JOURNAL}.*.tmp")
         for name, kind in FOLDERS.items():
             if os.path.lexists(self.folder / name):
                 claim(self.folder / name, kind)
-        publish.current(self.folder)
+        publish.current_version(self.folder)
         self.known.read()
-        if self.state.files and rules.fingerprint(self.config) is None:
+        if self.state.files and rules.read_fingerprint(self.config) is None:
             # a new store would hold the new files alone, and a journal begun now would take the old
             # one for its work
             raise StoreError(
@@ -153,13 +153,13 @@ class Cycle:
             self.arrivals.files = journal.files
             self.log.say(f"resuming at stage {journal.stage} of the cycle begun {journal.began}")
             if dry:
-                return self._summary(
+                return self._make_summary(
                     {"decision": journal.decision, "why": ["a cycle is at work"], "dry_run": True}
                 )
         else:
             summary = self._begin(full, dry)
             if summary is not None:
-                return self._summary(summary)
+                return self._make_summary(summary)
         steps = {
             "append": self._append,
             "train": self._train,
@@ -169,7 +169,7 @@ class Cycle:
         while self.journal.stage != "end":
             steps[self.journal.stage]()
         self._finish()
-        return self._summary(self.journal.summary)
+        return self._make_summary(self.journal.summary)
 
     def _begin(self, full: bool, dry: bool) -> dict[str, Any] | None:
         """Scan, measure, decide, and begin a journal.
@@ -190,21 +190,21 @@ class Cycle:
             self.log.say(f"decision: nothing: {held_note}")
             owned.remove(self.folder / "incoming", "incoming")
             return {"why": [held_note], "held": self.state.held, "dry_run": dry}
-        present = publish.current(self.folder)
+        present = publish.current_version(self.folder)
         model = (
             None if present is None else read_manifest(publish.version_path(self.folder, present))
         )
         figures = None
-        if scan.any and present is not None and rules.fingerprint(self.config) is not None:
-            (opened,), threads = self._open(publish.version_path(self.folder, present))
+        if scan.any and present is not None and rules.read_fingerprint(self.config) is not None:
+            (opened,), threads = self._open_models(publish.version_path(self.folder, present))
             figures = measure_raw_files(self.config, opened, scan, threads, self.log)
-        drifted = verdict(figures, self.config.drift) if figures else []
-        new = rules.news(self.config, self.state, scan, model)
-        age = rules.age(self.state, self.log)
-        decision, why = rules.decide(
-            model, new, drifted, age, self.config.when, self.config.train, full
+        drifted = list_drift_reasons(figures, self.config.drift) if figures else []
+        new_documents = rules.describe_news(self.config, self.state, scan, model)
+        age = rules.seconds_since_training(self.state, self.log)
+        decision, reasons = rules.decide(
+            model, new_documents, drifted, age, self.config.when, self.config.train, full
         )
-        self.log.say(f"decision: {decision}: {'; '.join(why)}" + (" (dry run)" if dry else ""))
+        self.log.say(f"decision: {decision}: {'; '.join(reasons)}" + (" (dry run)" if dry else ""))
         counts = {
             "new": scan.new,
             "changed": scan.changed,
@@ -213,7 +213,7 @@ class Cycle:
         }
         summary = {
             "decision": decision,
-            "why": why,
+            "why": reasons,
             **{f"{name}_files": len(files) for name, files in counts.items()},
             "drift": figures and asdict(figures),
         }
@@ -230,14 +230,14 @@ class Cycle:
         scan = self.arrivals.scan
         words = (
             Corpus.open(self.config.corpus).n_words
-            if rules.fingerprint(self.config) is not None
+            if rules.read_fingerprint(self.config) is not None
             else 0
         )
         check_room(self.config.train.mem_limit, self.config.train.topics, words)
         rule = {"new": "skip", "changed": "replace" if self.config.changed == "replace" else "skip"}
         self.journal = CycleJournal(
             stage="append",
-            began=_date(),
+            began=_format_now(),
             decision=decision,
             files=scan.new | scan.changed | scan.touched,
             groups=[
@@ -251,15 +251,15 @@ class Cycle:
         )
         self._record()
 
-    # -- steps
-    # ----------------------------------------------------------------------------------------------
+    # steps of a cycle; each may run again from its beginning
+
     def _append(self) -> None:
         """Ingest the copies, after which the files count as known."""
         for index, group in enumerate(self.journal.groups):
             if group.added is None:
                 self._add_group(index, group)
         remove_wip(self.wip)  # a run may have been killed while it removed it
-        fingerprint = rules.fingerprint(self.config)
+        fingerprint = rules.read_fingerprint(self.config)
         if fingerprint is not None:  # passages are read from the raw files: the copies go
             raw = inputs_record.place_of(str(self.config.raw))
             places = inputs_record.InputsRecord(inputs=[raw])
@@ -296,7 +296,7 @@ class Cycle:
             self.log.say("the new files hold no new documents; nothing to train")
             self._record("end", decision="nothing", why=["the new files hold no new documents"])
             return
-        reason = rules.worth_compacting(self.config, journal.decision)
+        reason = rules.describe_spare_blocks(self.config, journal.decision)
         if reason:
             self.log.say(f"compacting {self.config.corpus}: {reason}")
             compacted = compact(self.config.corpus, progress=self.log)
@@ -310,18 +310,19 @@ class Cycle:
 
     def _add_group(self, index: int, group: Group) -> None:
         """Ingest a folder of copies, once."""
-        present = rules.fingerprint(self.config)
+        present = rules.read_fingerprint(self.config)
         if group.docs_before is None:
-            group = replace(group, base=present, docs_before=self._documents())
+            group = replace(group, base=present, docs_before=self._count_documents())
             self._record(groups={index: group})
-        committed = group.base != present  # by a run that was killed before it could say so
+        # a run that was killed before it could say so may have committed the ingest
+        committed = group.base != present
         if not committed or (self.wip / "state.json").exists():
-            self._ingest(group)
-        group = replace(group, added=self._documents() - (group.docs_before or 0))
+            self._ingest_group(group)
+        group = replace(group, added=self._count_documents() - (group.docs_before or 0))
         self._record(groups={index: group})
         self.log.say(f"{group.name} files: {counted(group.added, 'document')} added")
 
-    def _ingest(self, group: Group) -> None:
+    def _ingest_group(self, group: Group) -> None:
         """Ingest a folder of copies, or drop the journal if one of them is bad."""
         options = {
             "grow_vocab": True,
@@ -389,24 +390,24 @@ class Cycle:
                 progress=self.log,
                 **options.limits(),
             )
-            how = updated.how
+            training = updated.how
             passes = updated.passes
             reason = updated.reason
         else:
-            self.known.change(last_tried=_date())
+            self.known.change(last_tried=_format_now())
             keywords = options.limits() | options.model_settings()
             del keywords["update_passes"]
             trained = train(self.config.corpus, run, progress=self.log, **keywords)
-            how = "fresh"
+            training = "fresh"
             passes = trained.passes
             reason = trained.reason
-        self._record("gate", training=how, passes=passes, stopped=reason)
+        self._record("gate", training=training, passes=passes, stopped=reason)
 
     def _gate(self) -> None:
         """Judge the new model, and go on to publish it or end the cycle."""
-        present = publish.current(self.folder)
+        present = publish.current_version(self.folder)
         before = [] if present is None else [publish.version_path(self.folder, present)]
-        (new, *olds), threads = self._open(
+        (new, *olds), threads = self._open_models(
             publish.run_path(self.folder, self.journal.version), *before
         )
         old = olds[0] if olds else None
@@ -417,7 +418,7 @@ class Cycle:
         if judgement.refused:
             self.log.say(f"gate: refused: {'; '.join(judgement.refused)}")
             self.known.change(
-                refused=Refused(corpus=rules.fingerprint(self.config), why=judgement.refused)
+                refused=Refused(corpus=rules.read_fingerprint(self.config), why=judgement.refused)
             )
             self._record("end")
             return
@@ -445,7 +446,7 @@ class Cycle:
         if self.config.publish.classifier and not is_published:
             self._record(classifier=publish.learn_classifier(run, self.config, self.log))
         place = publish.store_version(run, self.folder, number, ids)
-        before = publish.current(self.folder)
+        before = publish.current_version(self.folder)
         if before is not None and before != number:
             edits.copy_log(publish.version_path(self.folder, before), place)
         publish.point_to(self.folder, number)
@@ -453,12 +454,12 @@ class Cycle:
         if address is not None:
             uploaded = places().publish(place, address)
             self.log.say(f"published {address}: {counted(uploaded['uploaded'], 'file')} uploaded")
-        self.known.change(last_trained=_date(), version=number, refused=None, held=None)
+        self.known.change(last_trained=_format_now(), version=number, refused=None, held=None)
         publish.prune(self.folder, self.config.publish.keep)
         changes = {name: getattr(ids, name) for name in ("kept", "born", "died", "split", "merged")}
         self.log.say(
             f"published {place}; topics: "
-            + ", ".join(f"{len(these)} {name}" for name, these in changes.items())
+            + ", ".join(f"{len(listed_topics)} {name}" for name, listed_topics in changes.items())
         )
         topics = changes | {"kept": len(ids.kept), "distance": ids.distance}
         if not ids.kept:  # of a first model all topics are new
@@ -474,8 +475,8 @@ class Cycle:
         owned.remove_file(self.folder / JOURNAL)
         sync(self.folder)
 
-    # -- what they share
-    # ----------------------------------------------------------------------------------------------
+    # what the steps share
+
     def _record(
         self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **figures: Any
     ) -> None:
@@ -502,22 +503,22 @@ class Cycle:
         """Return what is known between cycles."""
         return self.known.state
 
-    def _documents(self) -> int:
+    def _count_documents(self) -> int:
         """Count the documents of the corpus."""
-        if rules.fingerprint(self.config) is None:
+        if rules.read_fingerprint(self.config) is None:
             return 0
         corpus = Corpus.open(self.config.corpus)
         return int(corpus.part().docs + corpus.part(True).docs)
 
-    def _open(self, *paths: Path) -> tuple[list[TopicModel], int]:
+    def _open_models(self, *paths: Path) -> tuple[list[TopicModel], int]:
         """Open models for scores on the corpus, and return the threads to score with, too."""
         return open_models(
             paths, Corpus.open(self.config.corpus), self.config.train.mem_limit, self.threads
         )
 
-    def _summary(self, figures: Mapping[str, Any]) -> dict[str, Json]:
+    def _make_summary(self, figures: Mapping[str, Any]) -> dict[str, Json]:
         """Make the summary of a cycle for JSON, with None for numbers that are not finite."""
-        number = publish.current(self.folder)
+        number = publish.current_version(self.folder)
         summary: dict[str, Any] = plain(
             {
                 "decision": "nothing",
@@ -535,7 +536,7 @@ class Cycle:
         return summary
 
 
-def _date() -> str:
+def _format_now() -> str:
     """Return the present date and time, to the second."""
     return rules.now().isoformat(timespec="seconds")
 

@@ -24,14 +24,16 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def fingerprint(config: Config) -> str | None:
+def read_fingerprint(config: Config) -> str | None:
     """Return the fingerprint of the corpus store, if there is one."""
     if (config.corpus / "manifest.json").exists():
         return Corpus.open(config.corpus).fingerprint
     return None
 
 
-def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest | None) -> str:
+def describe_news(
+    config: Config, state: RetrainState, scan: Scan, model: ModelManifest | None
+) -> str:
     """Describe new files, or documents that the model was not trained on, or return "".
 
     Documents are not new if the gate refused a model that was trained on them.
@@ -39,19 +41,16 @@ def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest |
     if scan.any:
         counts = [(len(scan.new), "new"), (len(scan.changed), "changed")]
         return " and ".join(f"{n} {noun} file{'s' if n > 1 else ''}" for n, noun in counts if n)
-    if fingerprint(config) is None:
+    if read_fingerprint(config) is None:
         return ""
     corpora = [model.corpus.fingerprint] if model is not None else []
     corpora += [state.refused.corpus] if state.refused is not None else []
-    corpus = Corpus.open(config.corpus)
-    return (
-        ""
-        if any(map(corpus.has_fingerprint, corpora))
-        else "documents in the corpus that the model was not trained on"
-    )
+    if any(map(Corpus.open(config.corpus).has_fingerprint, corpora)):
+        return ""
+    return "documents in the corpus that the model was not trained on"
 
 
-def age(state: RetrainState, log: Progress) -> float | None:
+def seconds_since_training(state: RetrainState, log: Progress) -> float | None:
     """Return the seconds since the last full training, finished or not.
 
     They are 0 if the clock was set back, and None before the first training.
@@ -60,9 +59,9 @@ def age(state: RetrainState, log: Progress) -> float | None:
         last = datetime.fromisoformat(state.last_tried or state.last_trained or "")
     except ValueError:  # there is none, or it is no date
         return None
-    seconds = (
-        now() - (last if last.tzinfo is not None else last.replace(tzinfo=UTC))
-    ).total_seconds()
+    if last.tzinfo is None:
+        last = last.replace(tzinfo=UTC)
+    seconds = (now() - last).total_seconds()
     if seconds < 0:
         log.say(
             f"warning: the clock is {-seconds:.0f} s behind the last full training; assuming "
@@ -73,14 +72,14 @@ def age(state: RetrainState, log: Progress) -> float | None:
 
 def hash_settings(config: Config) -> str:
     """Hash the settings, seed words and corpus that a training depends on."""
-    settings = config.train.model_settings() | {"corpus": fingerprint(config)}
+    settings = config.train.model_settings() | {"corpus": read_fingerprint(config)}
     if config.train.seed_words is not None:
         settings["seed_words"] = plain(read_seeds(config.train.seed_words))
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def worth_compacting(config: Config, decision: Decision) -> str:
+def describe_spare_blocks(config: Config, decision: Decision) -> str:
     """Describe why to compact the corpus before the training, or return ""."""
     rule = config.store.compact
     spare, blocks, purged = gain(Corpus.open(config.corpus))
@@ -90,7 +89,7 @@ def worth_compacting(config: Config, decision: Decision) -> str:
     return f"{spare} of {blocks} blocks to spare, {purged:,} removed documents"
 
 
-def other_model(manifest: ModelManifest, train: Train) -> str | None:
+def describe_model_change(manifest: ModelManifest, train: Train) -> str | None:
     """Describe why no update leads to the configured model, or return None."""
     if train.topics != manifest.topics:
         return f"the config asks for {train.topics} topics, the model has {manifest.topics}"
@@ -123,7 +122,7 @@ def decide(
     model
         Manifest of the present model, if there is one.
     new
-        New files or documents, in words (``news``).
+        New files or documents, in words (``describe_news``).
     drifted
         Drift of the new documents, in words.
     age
@@ -145,6 +144,6 @@ def decide(
     if full:
         return ("full", full)
     if new and when.new_docs:
-        other = other_model(model, train)
+        other = describe_model_change(model, train)
         return ("full", [new, other]) if other else ("update", [new])
     return ("nothing", [f"{new}, but no condition holds; they wait" if new else "nothing is new"])

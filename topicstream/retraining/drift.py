@@ -79,7 +79,7 @@ def measure_raw_files(
     for name in scan.groups(config):
         options = {**config.ingest_options(name), **limits, "append": new is not None}
         try:
-            new = stage([incoming / name], place, corpus, options)
+            new = ingest_apart([incoming / name], place, corpus, options)
         except NothingKept:
             continue
         except InputError as e:
@@ -92,17 +92,30 @@ def measure_raw_files(
     log.say(
         "drift: "
         + ", ".join(
-            f"{name} {v:.3f}" if v < 2 else f"{name} {v:,.0f}" for name, v in measured.items()
+            f"{name} {value:.3f}" if value < 2 else f"{name} {value:,.0f}"
+            for name, value in measured.items()
         )
     )
     return figures
 
 
-def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[str, Any]) -> Corpus:
+def ingest_apart(
+    paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[str, Any]
+) -> Corpus:
     """Ingest documents into a store of their own, as an append to the corpus would read them.
 
-    The tokenizer is the corpus', every word is kept, and no document is set aside.  options: of an
-    ingest.
+    The tokenizer is the corpus', every word is kept, and no document is set aside.
+
+    Parameters
+    ----------
+    paths
+        Raw files or folders.
+    place
+        Folder of the new store.
+    corpus
+        The store whose reading options and tokenizer hold.
+    options
+        Options of an ingest.
     """
     replaced = {*names_tagged(IngestConfig, "decides", "words", "heldout"), "keep_text"}
     others = {name: value for name, value in options.items() if name not in replaced}
@@ -154,8 +167,8 @@ class DocumentGroups:
     @classmethod
     def of_training(cls, corpus: Corpus) -> DocumentGroups:
         """Put all training documents into one group."""
-        every = np.zeros(corpus.part().docs, np.int32)
-        return cls(corpus, {"train": every}, [len(every)])
+        group_of = np.zeros(corpus.part().docs, np.int32)
+        return cls(corpus, {"train": group_of}, [len(group_of)])
 
     @property
     def parts(self) -> list[str]:
@@ -175,14 +188,19 @@ def measure_groups(
 
     Parameters
     ----------
+    model
+        The model.
     corpus
-        What the model was trained on; None: its vocabulary alone says which words are known.
+        The store that it was trained on; None: its vocabulary alone says which words are known.
     new
         The groups.
+    threads
+        Threads that score.
 
     Returns
     -------
-    The figures of each group.
+    list of Drift
+        The figures of each group.
     """
     vocabulary = new.corpus.read_vocabulary()
     known = _mark_seen_words(vocabulary, model, corpus)
@@ -254,18 +272,15 @@ def _count_words(new: DocumentGroups, known: np.ndarray) -> tuple[np.ndarray, li
 
 
 def _score_groups(model: TopicModel, new: DocumentGroups, threads: int) -> list[float | None]:
-    """Return the perplexity of each group.
-
-    None where none of its documents can be scored.
-    """
-    every = np.concatenate([new.numbers[part] for part in new.parts])
+    """Score each group by perplexity, None where none of its documents can be scored."""
+    group_of = np.concatenate([new.numbers[part] for part in new.parts])
     loglik = [0.0] * len(new.sizes)
     tokens = [0.0] * len(new.sizes)
     first = 0
 
     def add(of_documents: np.ndarray, scored: np.ndarray) -> None:
         nonlocal first
-        group = every[first : first + len(scored)]
+        group = group_of[first : first + len(scored)]
         first += len(scored)
         for g in np.unique(group[group >= 0]).tolist():
             loglik[g] = add_in_order(loglik[g], of_documents[group == g])
@@ -296,11 +311,8 @@ def mean_shares(model: TopicModel, documents: DocumentGroups, threads: int) -> l
     return [share / max(n, 1) for share, n in zip(total, counted.tolist(), strict=True)]
 
 
-def verdict(figures: Drift, limits: Limits) -> list[str]:
-    """Say why the new documents have drifted.
-
-    Empty when they have not.
-    """
+def list_drift_reasons(figures: Drift, limits: Limits) -> list[str]:
+    """List the reasons why the new documents have drifted, none if they have not."""
     reasons = []
     if figures.seen_words is not None and figures.seen_words < limits.seen_words:
         reasons.append(

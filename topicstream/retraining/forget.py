@@ -162,24 +162,24 @@ def forget(
                 f"{model}: has another vocabulary than {store}, so it was not trained on it; "
                 f"leave it out"
             )
-    runs = _runs(models, home)
+    runs = _list_runs(models, home)
     spelt = sorted(set(chain.from_iterable(map(spellings, distinct))))
     with _lock_all(store, runs, home) as base:
         if lift:
-            return _lift(spelt, base, home)
+            return _lift_ids(spelt, base, home)
         forgotten = _forget(spelt, base, runs, home, listener(progress))
     missing = set(forgotten["not_found"])
     forgotten["not_found"] = [i for i in distinct if missing.issuperset(spellings(i))]
     return forgotten
 
 
-def _lift(ids: list[str], base: Corpus, home: Path | None) -> Forgotten:
+def _lift_ids(ids: list[str], base: Corpus, home: Path | None) -> Forgotten:
     """Take ids off the lists of forgotten documents."""
     lifted = 0
     for folder in (base.path, *([home] if home is not None else [])):
-        listed = read_forgotten(folder)
-        without = listed.without(ids)
-        lifted = max(lifted, len(listed.hashes) - len(without.hashes))
+        forgotten = read_forgotten(folder)
+        without = forgotten.without(ids)
+        lifted = max(lifted, len(forgotten.hashes) - len(without.hashes))
         write_forgotten(folder, without)
     inputs_record.forget(base.path, set())  # the same ingest has another result now
     return {
@@ -256,7 +256,7 @@ def _is_version_of(model: Path, home: Path | None, store: Path) -> bool:
     )
 
 
-def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
+def _list_runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
     """List the folders that may contain the state of a training."""
     folders: list[Path] = []
     for model in map(folder_named, models):
@@ -276,7 +276,7 @@ def _forget(
 ) -> Forgotten:
     """Remove the documents of some ids, as spelt in the store."""
     store = base.path
-    documents = _find(base, pa.array(ids, pa.large_string()))
+    documents = _find_rows(base, pa.array(ids, pa.large_string()))
     versions = [version_path(home, n) for n in published_versions(home)] if home is not None else []
     cleared: list[Path] = []
     folders = [store] if home is None else [store, home]
@@ -291,13 +291,13 @@ def _forget(
             list_forgotten(folders, ids)
             clear_all(runs, versions, base, cleared)
 
-        manifest, words_left = _rewrite(base, documents, ids, progress, clear)
+        manifest, words_left = _rewrite_store(base, documents, ids, progress, clear)
         cells = before - sum(part.cells for part in manifest.parts.values())
     else:
         list_forgotten(folders, ids)
-        cleared += [run for run in runs if _clear(run, base, always=False)]
+        cleared += [run for run in runs if _clear_run(run, base, always=False)]
     remove_stale_files(store, manifest, at_once=True)
-    elsewhere = _elsewhere(documents, store, home, runs, words_left)
+    elsewhere = _describe_unreached(documents, store, home, runs, words_left)
     inputs_record.forget(store, set(ids))
     if home is not None:
         elsewhere += _forget_files(home, set(ids))
@@ -310,29 +310,29 @@ def _forget(
         "words_left": words_left,
         "not_found": [i for i in ids if i not in documents.ids],
         "runs": [str(run) for run in cleared],
-        "left": _left(store, manifest, pa.array(ids, pa.large_string())),
+        "left": _list_remains(store, manifest, pa.array(ids, pa.large_string())),
         "elsewhere": elsewhere,
     }
 
 
-def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str, str]]:
+def _list_remains(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str, str]]:
     """List files that no manifest names, and rows of the ids in those that it names."""
     remains: list[dict[str, str]] = [
         {"file": str(path), "what": "a file of an earlier state"}
         for path in outdated_files(store, manifest)
     ]
     committed = Corpus.open(store, dense=True)
-    rows = len(_find(committed, ids).numbers)
+    rows = len(_find_rows(committed, ids).numbers)
     if rows:
         remains.append({"file": str(store / "docs"), "what": f"{rows} rows"})
     return remains
 
 
-def _find(base: Corpus, ids: pa.Array) -> _Matches:
+def _find_rows(base: Corpus, ids: pa.Array) -> _Matches:
     """Find the rows of the documents, also of those that were replaced or withdrawn before."""
     numbers = [np.zeros(0, np.int64)]
     documents = _Matches(numbers[0])
-    for every, batch in read_documents(base.path, base.manifest.docs, ["id", "source"]):
+    for batch_numbers, batch in read_documents(base.path, base.manifest.docs, ["id", "source"]):
         matches = np.flatnonzero(
             pc.is_in(batch["id"].cast(pa.large_string()), value_set=ids).to_numpy(
                 zero_copy_only=False
@@ -342,7 +342,7 @@ def _find(base: Corpus, ids: pa.Array) -> _Matches:
             rows = batch.take(pa.array(matches))
             documents.ids |= set(rows["id"].to_pylist())
             documents.sources |= {s for s in rows["source"].to_pylist() if s is not None}
-        numbers.append(every[matches])
+        numbers.append(batch_numbers[matches])
     documents.numbers = np.concatenate(numbers)
     return documents
 
@@ -360,13 +360,13 @@ def clear_all(
 
     Runs whose state was removed are added to ``cleared``.
     """
-    cleared += [run for run in runs if _clear(run, corpus, always=True)]
+    cleared += [run for run in runs if _clear_run(run, corpus, always=True)]
     for model in (*runs, *versions):
         if (model / "manifest.json").exists():
             drop_tables(model, "documents")
 
 
-def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
+def _clear_run(run: Path, corpus: Corpus, always: bool) -> bool:
     """Remove the state of a run that has seen the documents, and return if it had any.
 
     The model stays.
@@ -394,7 +394,7 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     return True
 
 
-def _rewrite(
+def _rewrite_store(
     base: Corpus,
     documents: _Matches,
     ids: list[str],
@@ -473,7 +473,7 @@ def _forget_files(home: Path, ids: set[str]) -> list[str]:
     A sentence for each file that still exists.
     """
     state = read_retrain_state(home)
-    raw = _raw(home)
+    raw = _raw_folder(home)
     still_exists = {name: (raw / name).exists() for name in state.files if name in ids}
     if not all(still_exists.values()):
         files = {name: entry for name, entry in state.files.items() if still_exists.get(name, True)}
@@ -485,14 +485,14 @@ def _forget_files(home: Path, ids: set[str]) -> list[str]:
     ]
 
 
-def _raw(home: Path) -> Path:
+def _raw_folder(home: Path) -> Path:
     """Return the folder of raw files that the configuration in the folder names, or ``raw``."""
     with contextlib.suppress(TopicsError):
         return load_config(home / "retrain.toml").raw
     return home / "raw"
 
 
-def _elsewhere(
+def _describe_unreached(
     documents: _Matches, store: Path, home: Path | None, runs: list[Path], words: int
 ) -> list[str]:
     """Describe in sentences the places of the documents that are not reached."""
@@ -506,7 +506,7 @@ def _elsewhere(
             # the source may name a copy below ``incoming``, which is long gone
             folders = [p for p in path.parts if re.fullmatch(r"(new|changed)(\.\d+)?", p)]
             below = path.parts[path.parts.index(folders[0]) + 1 :] if folders else (path,)
-            path = _raw(home).joinpath(*below)
+            path = _raw_folder(home).joinpath(*below)
         sentences.append(
             f"{path}{source[len(name) :]}: the raw input; ingests into this store leave the "
             f"document out, others take it in again"

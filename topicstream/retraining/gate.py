@@ -87,9 +87,10 @@ def shared_perplexity(
         """Score one model."""
         logliks: list[np.ndarray] = []
         topics = ScoredTopics.from_model(model, np.where(common, index, -1), shared=True)
-        return score_blocks(
+        scored = score_blocks(
             topics, prepared, threads=threads, on_block=lambda some, _: logliks.append(some)
-        ), np.concatenate(logliks)
+        )
+        return scored, np.concatenate(logliks)
 
     try:
         prepared = prepare_heldout(corpus, topics=max(m.n_topics for m in models))
@@ -146,42 +147,64 @@ def judge(
     new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, threads: int
 ) -> Judgement:
     """Judge a new model beside the present one, if there is one."""
-    judgement = Judgement(warnings=dead_warning(new) + _same_topics(new))
+    judgement = Judgement(warnings=dead_warning(new) + _warn_of_same_topics(new))
     if any(model.manifest.covariates for model in (new, old) if model is not None):
         judgement.prior = "all documents with the mean prior"
-    if gate.topics and old and _unfit(new) > _unfit(old):
+    if gate.topics and old and _count_unfit(new) > _count_unfit(old):
         judgement.refused += judgement.warnings
-    for score, logliks in shared_perplexity([new] if old is None else [new, old], corpus, threads):
-        if judgement.perplexity is None:
-            judgement.tokens = score.tokens
-            judgement.oov_rate = score.oov_rate
-            judgement.perplexity = float(score.perplexity)
-            of_new = logliks
-            continue
-        judgement.perplexity_before = float(score.perplexity)
-        judgement.error = float(np.std(logliks - of_new) * math.sqrt(len(logliks)) / score.tokens)
-        if not judgement.perplexity <= judgement.perplexity_before * (1 + gate.tolerance):
-            judgement.refused.append(
-                f"held-out perplexity {judgement.perplexity:.1f} where the present model has "
-                f"{judgement.perplexity_before:.1f} "
-                f"(tolerance {100 * gate.tolerance:g} %)"
-            )
-        if 2 * judgement.error > gate.tolerance:
-            judgement.warnings.append(
-                f"with {judgement.tokens:,.0f} held-out tokens the gate sees only differences "
-                f"above {200 * judgement.error:.1f} %; the tolerance is "
-                f'{100 * gate.tolerance:g} %; hold out more, such as heldout = "10%" under '
-                f"[ingest] before the first run"
-            )
+    scores = shared_perplexity([new] if old is None else [new, old], corpus, threads)
+    if not scores:
+        return judgement
+    score, logliks = scores[0]
+    judgement.tokens = score.tokens
+    judgement.oov_rate = score.oov_rate
+    judgement.perplexity = float(score.perplexity)
+    if old is not None:
+        _compare_perplexity(judgement, logliks, scores[1], gate)
     return judgement
 
 
-def _same_topics(model: TopicModel) -> list[str]:
+def _compare_perplexity(
+    judgement: Judgement, logliks: np.ndarray, before: tuple[Score, np.ndarray], gate: Gate
+) -> None:
+    """Compare the new model's perplexity with the present one's, and refuse one that is worse.
+
+    Parameters
+    ----------
+    judgement
+        The verdict so far, which gets reasons and warnings.
+    logliks
+        Log-likelihoods of the documents under the new model, float64[D].
+    before
+        Score and log-likelihoods of the present model.
+    gate
+        The conditions.
+    """
+    assert judgement.perplexity is not None
+    score, logliks_before = before
+    judgement.perplexity_before = float(score.perplexity)
+    spread = float(np.std(logliks_before - logliks))
+    judgement.error = float(spread * math.sqrt(len(logliks)) / score.tokens)
+    if not judgement.perplexity <= judgement.perplexity_before * (1 + gate.tolerance):
+        judgement.refused.append(
+            f"held-out perplexity {judgement.perplexity:.1f} where the present model has "
+            f"{judgement.perplexity_before:.1f} (tolerance {100 * gate.tolerance:g} %)"
+        )
+    if 2 * judgement.error > gate.tolerance:
+        judgement.warnings.append(
+            f"with {judgement.tokens:,.0f} held-out tokens the gate sees only differences "
+            f"above {200 * judgement.error:.1f} %; the tolerance is "
+            f'{100 * gate.tolerance:g} %; hold out more, such as heldout = "10%" under '
+            f"[ingest] before the first run"
+        )
+
+
+def _warn_of_same_topics(model: TopicModel) -> list[str]:
     """Warn of topics that are the same."""
     return warn_of_duplicate_topics(model.counts(), model.sizes, model.n_topics)
 
 
-def _unfit(model: TopicModel) -> int:
+def _count_unfit(model: TopicModel) -> int:
     """Count empty topics and pairs of identical ones."""
-    pairs = sum(int(warning.split()[0]) for warning in _same_topics(model))
+    pairs = sum(int(warning.split()[0]) for warning in _warn_of_same_topics(model))
     return int((model.sizes < EMPTY).sum()) + pairs

@@ -34,29 +34,29 @@ def find_orphan_words(
         Training documents left with each word, int64[W], or a few more (those withdrawn while a
         word was left out of the vocabulary).
     """
-    # the manifest without the list of removed documents: their cells count, too
+    # without the list of removed documents, so that their cells count too
     files = {k: v for k, v in base.manifest.files.items() if k != "removed"}
     everything = Corpus(base.path, msgspec.structs.replace(base.manifest, files=files))
     orphans = np.zeros(base.n_words, np.bool_)
     for part, block in sorted({(int(p), int(b)) for p, b in places[:, 1:3]}):
         rows = np.arange(base.part(bool(part)).blocks[block].docs)
-        others = np.delete(rows, _rows(places, part, block))
-        orphans |= _words_of(everything, part, block, others)
+        others = np.delete(rows, _rows_in_block(places, part, block))
+        orphans |= _mark_words(everything, part, block, others)
     orphans &= df <= len(places)
     for part in (1, 0):
         for block in range(len(base.part(bool(part)).blocks)):
             if not orphans.any():
                 return orphans
-            orphans &= ~_words_of(everything, part, block, _rows(gone, part, block))
+            orphans &= ~_mark_words(everything, part, block, _rows_in_block(gone, part, block))
     return orphans
 
 
-def _rows(places: np.ndarray, part: int, block: int) -> np.ndarray:
+def _rows_in_block(places: np.ndarray, part: int, block: int) -> np.ndarray:
     """Return the rows of ``places`` in a block, ascending."""
     return np.sort(places[(places[:, 1] == part) & (places[:, 2] == block), 3])
 
 
-def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.ndarray:
+def _mark_words(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.ndarray:
     """Mark the words of a block without the rows ``gone`` (int64, ascending), bool[W]."""
     raw = corpus.decode(block, bool(part))
     raw.drop(gone)

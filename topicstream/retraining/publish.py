@@ -50,8 +50,8 @@ def run_path(folder: Path, number: int) -> Path:
     return folder / "runs" / f"{number:04d}"
 
 
-def current(folder: Path) -> int | None:
-    """Return the number of the version that ``current`` points to, if it exists.
+def current_version(folder: Path) -> int | None:
+    """Return the number of the version that ``current_version`` points to, if it exists.
 
     Raises
     ------
@@ -117,8 +117,8 @@ def prune(folder: Path, keep: int) -> None:
     The current one, the one before it, and those with files of others stay.
     """
     present = published_versions(folder)
-    now = current(folder)
-    up_to_current = {n for n in present if now is not None and n <= now}
+    current = current_version(folder)
+    up_to_current = {n for n in present if current is not None and n <= current}
     spared = set(sorted(up_to_current)[-2:]) | set(present[-keep:])
     for number in (n for n in present if n not in spared):
         with contextlib.suppress(NotOurs):  # others have put something into it: it stays

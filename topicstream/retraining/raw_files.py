@@ -78,7 +78,9 @@ class Scan:
 
 def raw_files(raw: Path, patterns: Sequence[str]) -> Iterator[str]:
     """Yield the paths of the files below ``raw`` that can be opened (see ``walk_raw``)."""
-    yield from (below for below, why in walk_raw(raw, patterns) if not why)
+    for below, reason in walk_raw(raw, patterns):
+        if not reason:
+            yield below
 
 
 def walk_raw(raw: Path, patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -88,24 +90,24 @@ def walk_raw(raw: Path, patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
     are hidden files, ``*.tmp`` and ``*.part``, and the files that ``ingest`` leaves out of a
     folder: marks of Spark and Hadoop, and README and LICENSE unless a pattern asks for them.
     """
-    about = all(p == "*" for p in patterns)
+    skips_about = all(p == "*" for p in patterns)
     if not raw.is_dir():
         raise InputError(f"{raw}: no such folder; new files are expected there (raw in the config)")
     reasons: dict[str, str] = {}
 
     def note_unreadable(e: OSError) -> None:
         """Note the reason of a folder that cannot be listed."""
-        why = CANNOT_READ.format(e.strerror)
+        reason = CANNOT_READ.format(e.strerror)
         folder = Path(e.filename)
         if folder == raw:
-            raise InputError(f"{raw}: {why}")
-        reasons[folder.relative_to(raw).as_posix() + "/"] = why
+            raise InputError(f"{raw}: {reason}")
+        reasons[folder.relative_to(raw).as_posix() + "/"] = reason
 
     for folder, names, files in os.walk(raw, onerror=note_unreadable):
         names[:] = [n for n in names if not n.startswith(".") and not is_mark(n)]
         for name in files:
             below = (Path(folder) / name).relative_to(raw).as_posix()
-            if is_mark(name) or (about and below == name and is_about(name)):
+            if is_mark(name) or (skips_about and below == name and is_about(name)):
                 continue
             matches = any(fnmatch(below, p) or fnmatch(name, p) for p in patterns)
             if matches and not name.startswith(".") and not name.endswith(UNFINISHED):
@@ -121,7 +123,7 @@ def _file_problem(path: str) -> str:
         return "a link to a file that is not there" if os.path.islink(path) else ""
     except OSError as e:
         return CANNOT_READ.format(e.strerror)
-    # a fifo would never end
+    # reading a pipe would wait for its writer without end
     return "" if S_ISREG(mode) else "no regular file (a pipe, a socket or a device)"
 
 
@@ -186,8 +188,8 @@ def scan_raw(
     owned.remove(snapshot, "incoming")
     claim(snapshot, "incoming")
     scan = Scan()
-    met = set()
-    for raw_name, why in walk_raw(config.raw, config.patterns):
+    present = set()
+    for raw_name, reason in walk_raw(config.raw, config.patterns):
         below = printable(raw_name)
         source = config.raw / raw_name
         old = known.get(below)
@@ -195,23 +197,23 @@ def scan_raw(
         try:
             if below in failed:
                 scan.set_aside.append(below)
-            elif why:
-                scan.unreadable[below] = why
+            elif reason:
+                scan.unreadable[below] = reason
             elif _is_set_aside(failing.get(below), _stat(source), reading):
                 scan.set_aside.append(below)
             elif old is None or (
                 config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)
             ):
-                _enter_copy(scan, below, old, copy_settled(source, target), target)
+                _classify_copy(scan, below, old, copy_settled(source, target), target)
         except FileNotFoundError:  # deleted since it was listed
             continue
         except OSError as e:
             if str(e.filename) != str(source) and e.errno not in (errno.EIO, errno.ESTALE):
                 raise
             scan.unreadable[below] = CANNOT_READ.format(e.strerror)
-        met.add(below)
-    closed = tuple(name for name in met if name.endswith("/"))
-    scan.deleted = sorted(name for name in set(known) - met if not name.startswith(closed))
+        present.add(below)
+    closed = tuple(name for name in present if name.endswith("/"))
+    scan.deleted = sorted(name for name in set(known) - present if not name.startswith(closed))
     return scan
 
 
@@ -225,10 +227,10 @@ def _is_set_aside(failed: Failing | None, stat: tuple[int, int], reading: str) -
     )
 
 
-def _enter_copy(
+def _classify_copy(
     scan: Scan, below: str, old: RawFile | None, entry: RawFile | None, target: Path
 ) -> None:
-    """Enter a file that was copied, and remove the copy of known content."""
+    """Enter a copied file in the scan by its content, and remove the copy of known content."""
     if entry is None:
         scan.unsettled.append(below)
     elif old is None:
@@ -240,7 +242,9 @@ def _enter_copy(
         owned.remove_file(target)
 
 
-def count_failure(before: Failing | None, file: RawFile | None, why: str, reading: str) -> Failing:
+def count_failure(
+    before: Failing | None, file: RawFile | None, reason: str, reading: str
+) -> Failing:
     """Count a failure of a raw file, from one if the file has changed.
 
     Parameters
@@ -249,7 +253,7 @@ def count_failure(before: Failing | None, file: RawFile | None, why: str, readin
         The failure of an earlier run, or None.
     file
         The file; None: not even its size is known.
-    why
+    reason
         The reason.
     reading
         Hash of the options and the program that read it (``hash_reading``).
@@ -258,7 +262,7 @@ def count_failure(before: Failing | None, file: RawFile | None, why: str, readin
     times = 1
     if before is not None and (before.size, before.mtime_ns) == (size, mtime):
         times = before.times + 1
-    return Failing(size=size, mtime_ns=mtime, times=times, why=why, reading=reading)
+    return Failing(size=size, mtime_ns=mtime, times=times, why=reason, reading=reading)
 
 
 def describe_failures(failing: Mapping[str, Failing]) -> dict[str, Any]:

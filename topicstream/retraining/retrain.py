@@ -19,7 +19,7 @@ from topicstream.base.shown import Summary
 from topicstream.base.text import counted
 from topicstream.retraining.config import Config, When, load_config
 from topicstream.retraining.cycle import Cycle
-from topicstream.retraining.publish import current
+from topicstream.retraining.publish import current_version
 from topicstream.retraining.template import write_template
 
 
@@ -84,12 +84,12 @@ class RetrainConfig(MemoryOptions):
 
 
 class RetrainSummary(Summary):
-    """What a cycle did.
+    """The summary of a cycle.
 
     ``refused`` lists why the gate refused the new model; it is empty if the model was published.
     """
 
-    current: int | None
+    current_version: int | None
     refused: list[str]
     left_out: list[str]
 
@@ -133,7 +133,9 @@ def retrain(config: RetrainConfig) -> RetrainSummary:
         settings = config.settings()
         try:
             settings.folder.mkdir(parents=True, exist_ok=True)
-            note_figures({"version": current(settings.folder)})  # a run that fails leaves it
+            note_figures(
+                {"version": current_version(settings.folder)}
+            )  # a run that fails leaves it
             with (
                 lock(settings.folder, "retraining", kind="retrain", wait=config.wait),
                 closing(Shown(-config.quiet, config.stream, stamped=True)) as log,
@@ -144,12 +146,12 @@ def retrain(config: RetrainConfig) -> RetrainSummary:
         except OSError as e:
             if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            why = "is read-only" if e.errno == errno.EROFS else e.strerror
+            problem = "is read-only" if e.errno == errno.EROFS else e.strerror
             raise TopicsError(
-                f"{e.filename or settings.folder}: {why}; retrain writes there, and needs a "
+                f"{e.filename or settings.folder}: {problem}; retrain writes there, and needs a "
                 f"folder that it can write to"
             ) from e
-        code = exit_code_of_night(summary)  # of the command: a refused model is no error here
+        code = exit_code_of_cycle(summary)  # of the command: a refused model is no error here
         note_figures(
             {
                 **summary,
@@ -161,22 +163,23 @@ def retrain(config: RetrainConfig) -> RetrainSummary:
             }
         )
         if code == FilesFailed.exit_code:
-            raise _failed(summary)
+            raise _make_error(summary)
     return RetrainSummary(summary)
 
 
-def exit_code_of_night(summary: dict[str, Any]) -> int:
+def exit_code_of_cycle(summary: dict[str, Any]) -> int:
     """Return the exit code of a finished cycle."""
     if summary["refused"]:
         return GateRefused.exit_code
     return FilesFailed.exit_code if summary["left_out"] else 0
 
 
-def _failed(summary: dict[str, Any]) -> FilesFailed:
+def _make_error(summary: dict[str, Any]) -> FilesFailed:
     """Make the error of a finished cycle about raw files that could not be read."""
-    (first, *others) = summary["left_out"].values()
+    first, *others = summary["left_out"].values()
     more = f"; {counted(len(others), 'more file')} could not be read either" if others else ""
-    them = "them" if others else "it"
+    pronoun = "them" if others else "it"
     return FilesFailed(
-        f"{first}{more}; the run has gone on without {them}, and the next one tries again", summary
+        f"{first}{more}; the run has gone on without {pronoun}, and the next one tries again",
+        summary,
     )

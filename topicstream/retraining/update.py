@@ -128,6 +128,11 @@ def train_on(
     limits
         ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler,
         workers_min`` of ``train``.
+
+    Raises
+    ------
+    TopicsError
+        If the engine of the model cannot start from a model.
     """
     progress = listener(progress, screen_listener)
     manifest = read_manifest(model)
@@ -137,8 +142,9 @@ def train_on(
             f"{manifest.engine} cannot start from a model; train again with `topics train`"
         )
     if limits.get("tol") is None:
-        engines = tolerance(about.tol)
-        limits["tol"] = type(engines)(SETTLED * engines)
+        # a share of the perplexity stays one (Share)
+        tol = tolerance(about.tol)
+        limits["tol"] = type(tol)(SETTLED * tol)
     options = manifest.options
     if "prior_pull" in options:  # its topics are there from the first pass on
         options = {**options, "learn_after": 0}
@@ -232,7 +238,7 @@ def update(config: UpdateConfig) -> Updated:
                 f"{old}), or find the topics of new documents with topics infer"
             )
         updated = (
-            _replace(old, config)
+            _replace_model(old, config)
             if config.out is None
             else _write_beside(old, folder_named(config.out), config)
         )
@@ -240,7 +246,7 @@ def update(config: UpdateConfig) -> Updated:
     return updated
 
 
-def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Updated:
+def _train_update(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Updated:
     """Train the new model in ``run`` (``force``: from its start), and copy the old one's edits."""
     store = Corpus.open(config.corpus, dense=True)
     if not store.width:
@@ -273,10 +279,10 @@ def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
     ):
         raise TopicsError(f"{run}: is another model; --force replaces it, or name another folder")
     with lock(old, "training", kind="model"):
-        return _train(old, run, config, force=config.force)
+        return _train_update(old, run, config, force=config.force)
 
 
-def _replace(old: Path, config: UpdateConfig) -> Updated:
+def _replace_model(old: Path, config: UpdateConfig) -> Updated:
     """Replace the old model by the new one."""
     if old.is_symlink():
         raise TopicsError(
@@ -313,8 +319,10 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
                 old, manifest.passes or 0, "", {}, manifest.topics, background, "nothing"
             )
         claim(run, "model", owner=mark.id)
-        over = state == "begun" and (config.force or not _is_update(run, old, store.fingerprint))
-        updated = _train(old, run, config, force=over)
+        start_over = state == "begun" and (
+            config.force or not _is_update(run, old, store.fingerprint)
+        )
+        updated = _train_update(old, run, config, force=start_over)
         durable.exchange_folders(run, old)
         _remove_replaced(run, old)
     return replace(updated, model=old)

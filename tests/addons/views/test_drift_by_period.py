@@ -13,7 +13,7 @@ from topicstream.base.errors import InputError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
-from topicstream.retraining.drift import measure, stage
+from topicstream.retraining.drift import ingest_apart, measure
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_each_period_has_the_figures_that_retrain_takes(home, tmp_path):
     corpus = Corpus.open(home / "c.zarr")
     for year in ("2021", "2023"):
         some = [d for d in documents if d.get("date", "").startswith(year)]
-        new = stage(some, tmp_path / f"{year}.zarr", corpus, {})
+        new = ingest_apart(some, tmp_path / f"{year}.zarr", corpus, {})
         figures = asdict(measure(TopicModel.open(home / "m"), corpus, new, 1))
         for name, value in figures.items():
             assert rows[year][name] == (value and pytest.approx(value, rel=1e-9)), name

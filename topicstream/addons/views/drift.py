@@ -27,7 +27,7 @@ from topicstream.evaluation.keys import BOTH_PARTS, open_other_corpus, stream_do
 from topicstream.inference.memory import plan_inference
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import Limits
-from topicstream.retraining.drift import DocumentGroups, measure_groups, verdict
+from topicstream.retraining.drift import DocumentGroups, list_drift_reasons, measure_groups
 
 MOST_PERIODS = 200
 
@@ -71,7 +71,7 @@ def drift(config: DriftConfig) -> dict[str, Any]:
         names, groups = _periods(corpus, parts, config)
         figures = measure_groups(opened, training, groups, plan.threads)
     records = [
-        {"period": name, **asdict(measured), "why": verdict(measured, Limits())}
+        {"period": name, **asdict(measured), "why": list_drift_reasons(measured, Limits())}
         for name, measured in zip(names, figures, strict=True)
         if measured.documents
     ]
