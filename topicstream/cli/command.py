@@ -83,8 +83,8 @@ class Command(click.Command):
 
     Parameters
     ----------
-    asked_by
-        Returns the sections of options that an unparsed line asks for, by title; for None: all
+    sections_of
+        Returns the sections of options that an unparsed line calls for, by title; for None: all
         sections.
     groups
         Names of options by the title of their section. ``--help-all`` shows all sections,
@@ -94,12 +94,12 @@ class Command(click.Command):
     def __init__(
         self,
         *args: Any,
-        asked_by: Callable[[Sequence[str] | None], Mapping[str, Section]] = lambda line: {},
+        sections_of: Callable[[Sequence[str] | None], Mapping[str, Section]] = lambda line: {},
         groups: Mapping[str, Sequence[str]] | None = None,
         **about: Any,
     ) -> None:
         super().__init__(*args, **about)
-        self._asked_by = asked_by
+        self._sections_of = sections_of
         self._groups = groups or {}
         self.params += _common_options()
         if groups:
@@ -118,25 +118,25 @@ class Command(click.Command):
     def sections(self, ctx: click.Context) -> Mapping[str, Section]:
         """Return the sections that this line asks for, by title."""
         if "sections" not in ctx.meta:
-            ctx.meta["sections"] = self._asked_by(ctx.meta.get("line"))
+            ctx.meta["sections"] = self._sections_of(ctx.meta.get("line"))
         sections: Mapping[str, Section] = ctx.meta["sections"]
         return sections
 
-    def asked(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+    def section_options(self, ctx: click.Context) -> dict[str, list[click.Option]]:
         """Make the options of the sections, by title, that the command does not have itself."""
-        if "asked" not in ctx.meta:
+        if "section options" not in ctx.meta:
             names = {param.name for param in self.params}
-            asked: dict[str, list[click.Option]] = {}
+            section_options: dict[str, list[click.Option]] = {}
             for title, section in self.sections(ctx).items():
                 fields = [
                     f
                     for f in ordered(section.config)
                     if f.name not in names and f.metadata.get("cli", True)
                 ]
-                asked[title] = [section.option_of(field) for field in fields]
+                section_options[title] = [section.option_of(field) for field in fields]
                 names |= {field.name for field in fields}
-            ctx.meta["asked"] = asked
-        options: dict[str, list[click.Option]] = ctx.meta["asked"]
+            ctx.meta["section options"] = section_options
+        options: dict[str, list[click.Option]] = ctx.meta["section options"]
         return options
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -149,7 +149,7 @@ class Command(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the command's own options, then those that the line asks for."""
-        return [*super().get_params(ctx), *chain.from_iterable(self.asked(ctx).values())]
+        return [*super().get_params(ctx), *chain.from_iterable(self.section_options(ctx).values())]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a line, on which paths may stand without their options."""
@@ -179,7 +179,7 @@ class Command(click.Command):
         args += chain.from_iterable(places.items())
         if places:  # the sections may depend on the model
             ctx.meta["line"] = tuple(args)
-            for name in ("asked", "sections"):
+            for name in ("section options", "sections"):
                 ctx.meta.pop(name, None)
         return args
 
@@ -195,7 +195,7 @@ class Command(click.Command):
                 title: [p for p in common if p.name in names]
                 for title, names in self._groups.items()
             }
-        for title, options in (sections | self.asked(ctx)).items():
+        for title, options in (sections | self.section_options(ctx)).items():
             records = [
                 option.get_help_record(ctx)
                 for option in options
@@ -207,13 +207,13 @@ class Command(click.Command):
                     formatter.write_dl(rows)
 
 
-def take_asked(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """Take the values of options that the line asked for out of ``values``, checked."""
+def take_section_values(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of the sections' options out of ``values``, checked."""
     section_values: dict[str, Any] = {}
     for section in ctx.meta["sections"].values():
         names = [f.name for f in ordered(section.config) if f.name in values]
-        taken = {name: values.pop(name) for name in names}
-        present = {name: value for name, value in taken.items() if value is not None}
+        given = {name: values.pop(name) for name in names}
+        present = {name: value for name, value in given.items() if value is not None}
         section_values |= checked(section.config, present, "topics", lambda field: flags(field)[-1])
     return section_values
 

@@ -131,19 +131,21 @@ def command(model: str, corpus: str, dry_run: bool, **options: Any) -> Printed:
     log = read_log(model)
     edited = apply_view(TopicModel.open(model, memory_limit=-1), view)
     described = describe_topics(len(view), edited.background_topic)
-    verb = "would be" if dry_run else "is" if len(view) == 1 else "are"
+    verb = "is" if len(view) == 1 else "are"
+    if dry_run:
+        verb = "would be"
+    merged = sum(len(members) > 1 for members in view.members)
     click.echo(
-        f"{model}: {described} {verb} shown, "
-        f"{len(view.labels)} with a label,"
-        f" {sum(len(m) > 1 for m in view.members)} merged, {len(view.dropped)} dropped",
+        f"{model}: {described} {verb} shown, {len(view.labels)} with a label, {merged} merged, "
+        f"{len(view.dropped)} dropped",
         err=True,
     )
-    listed = log if not edits and not undo else []
+    records = log if not edits and not undo else []
     names = {str(k): label for k, label in view.labels.items()}
     topics = [view.ids[k] for k in view.listing]
     result = {"topics": topics, "labels": names, "edits": plain(log), "dry_run": dry_run}
     lines = proposed
-    for record in listed:
+    for record in records:
         if isinstance(record, Label):
             change = f"{record.topic}={record.label}"
         else:

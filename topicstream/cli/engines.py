@@ -53,7 +53,7 @@ def describe() -> list[dict[str, Any]]:
 def command() -> Printed:
     """List the training algorithms with update rule, disk space and source."""
     rows = describe()
-    listed = []
+    described = []
     for row in rows:
         arrays = [
             {**array, "array": name, "times": array["width"] if array["width"] > 1 else None}
@@ -61,5 +61,5 @@ def command() -> Printed:
         ]
         stored = ", ".join(render_each(ARRAY, arrays)) or "nothing"
         cells = "whole or real" if row["weighted"] else "whole counts"
-        listed.append({**row, "stored": stored, "cells": cells})
-    return rows, render_each(ROW, listed)
+        described.append({**row, "stored": stored, "cells": cells})
+    return rows, render_each(ROW, described)

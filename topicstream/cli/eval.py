@@ -9,7 +9,13 @@ import click
 
 from topicstream.base import plugins
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, Section, show_progress, take_asked, topics_command
+from topicstream.cli.command import (
+    Printed,
+    Section,
+    show_progress,
+    take_section_values,
+    topics_command,
+)
 from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.evaluate import evaluate
@@ -22,11 +28,11 @@ HEAD = "{model}: [{described} over {words:word}][{components} components over {n
 
 def options_of_scorers(line: Sequence[str]) -> Mapping[str, Section]:
     """Return the options of our scorers, and of other packages' scorers that a line names."""
-    named = [name for name in value_on_line(line, "--score", "").split(",") if name]
-    return {"What is scored": Section(scorer_options(scorers(named)))}
+    names = [name for name in value_on_line(line, "--score", "").split(",") if name]
+    return {"What is scored": Section(scorer_options(scorers(names)))}
 
 
-@topics_command("eval", asked_by=options_of_scorers)
+@topics_command("eval", sections_of=options_of_scorers)
 @options_of(EvalConfig)
 @click.pass_context
 def command(ctx: click.Context, /, **values: Any) -> Printed:
@@ -34,7 +40,7 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
 
     Without options it prints held-out perplexity, coherence and diversity.
     """
-    options = take_asked(ctx, values)
+    options = take_section_values(ctx, values)
     with show_progress() as progress:
         result = evaluate(config_of(EvalConfig, values, options=options, progress=progress))
     if "warning" in result:

@@ -24,8 +24,8 @@ class CommandOptions:
     ----------
     Options
         A dataclass of options.
-    asked
-        Returns, for an instance of ``Options``, if ``run`` is to be called.
+    requested
+        Returns, for an instance of ``Options``, whether ``run`` is to be called.
     run
         The function. docs/internals/extending.md has its arguments and its result for each command.
     requires
@@ -44,17 +44,17 @@ class CommandOptions:
     >>> TIME = CommandOptions(
     ...     TimeOptions, lambda options: options.time_each, seconds_of_pass, "--time-each"
     ... )
-    >>> TIME.asked(TimeOptions(time_each=True))
+    >>> TIME.requested(TimeOptions(time_each=True))
     True
     """
 
     Options: type
-    asked: Callable[[Any], bool]
+    requested: Callable[[Any], bool]
     run: Callable[..., Any]
     requires: str
 
 
-Asked = dict[str, tuple[CommandOptions, Any]]
+Requested = dict[str, tuple[CommandOptions, Any]]
 """Extensions that a line asks for, with their options, by name."""
 
 
@@ -75,7 +75,7 @@ def extended(command: str) -> Callable[[Any], Any]:
     return add
 
 
-def take_extensions(command: str, values: dict[str, Any]) -> Asked:
+def take_extensions(command: str, values: dict[str, Any]) -> Requested:
     """Take the registered options out of a command's values.
 
     Returns
@@ -88,16 +88,16 @@ def take_extensions(command: str, values: dict[str, Any]) -> Asked:
     click.UsageError
         If an option of an extension is given that is not asked for.
     """
-    asked: Asked = {}
+    requested: Requested = {}
     for name, extension in extensions(command).items():
         present = [field for field in fields(extension.Options) if field.name in values]
         options = config_of(
             extension.Options, {field.name: values.pop(field.name) for field in present}
         )
-        if extension.asked(options):
-            asked[name] = (extension, options)
+        if extension.requested(options):
+            requested[name] = (extension, options)
             continue
         wrong = [field for field in present if getattr(options, field.name) != field.default]
         if wrong:
             raise click.UsageError(f"{flags(wrong[0])[-1]} requires {extension.requires}")
-    return asked
+    return requested

@@ -66,13 +66,12 @@ def command(
     were learned from the documents.
     """
     try:
-        wanted = [
-            *ids,
-            *([line.rstrip("\r\n") for line in file if line.strip()] if file is not None else []),
-        ]
+        forgotten_ids = list(ids)
+        if file is not None:
+            forgotten_ids += [line.rstrip("\r\n") for line in file if line.strip()]
     except UnicodeDecodeError:
         raise InputError(f"{file.name}: is not a list of ids in UTF-8, one a line") from None
-    if not wanted or not all(wanted):
+    if not forgotten_ids or not all(forgotten_ids):
         raise click.UsageError("give document ids, or a file of ids with --ids FILE")
     if not models:
         default = Path(os.environ.get("TOPICS_MODEL", "model"))
@@ -81,7 +80,7 @@ def command(
         )
         models = (str(default),) if default_model_exists and trained_on(default, corpus) else ()
     with show_progress() as progress:
-        forgotten = forget(wanted, corpus, models=models, lift=lift, progress=progress)
+        forgotten = forget(forgotten_ids, corpus, models=models, lift=lift, progress=progress)
     if lift:
         return forgotten, render(LIFTED, forgotten)
     if not forgotten["left"]:
@@ -96,10 +95,10 @@ def command(
 def lines(forgotten: Forgotten) -> list[str]:
     """Format the result as lines."""
     missing = [repr(id) for id in forgotten["not_found"]]
-    out = render(
-        SUMMARY,
-        {**forgotten, "first_not_found": missing[:10] + (["..."] if len(missing) > 10 else [])},
-    )
+    first_missing = missing[:10]
+    if len(missing) > len(first_missing):
+        first_missing.append("...")
+    out = render(SUMMARY, {**forgotten, "first_not_found": first_missing})
     out += [
         f"{run}: block state and checkpoints removed; its next pass starts every block"
         for run in forgotten["runs"]

@@ -16,7 +16,13 @@ from topicstream.base.errors import json_line
 from topicstream.base.files.marker import kind_of
 from topicstream.base.progress import Progress
 from topicstream.base.text import render
-from topicstream.cli.command import Command, Section, show_progress, take_asked, topics_command
+from topicstream.cli.command import (
+    Command,
+    Section,
+    show_progress,
+    take_section_values,
+    topics_command,
+)
 from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.cli.process import make_handler, verbosity
 from topicstream.inference.config import InferConfig
@@ -44,10 +50,12 @@ class Messages(Progress):
 
 def options_of_method(line: Sequence[str] | None) -> Mapping[str, Section]:
     """Return the options of the method that a line names (None: of all methods)."""
-    name = value_on_line(line, "--method", DEFAULT)
     known = plugins.entries(plugins.METHODS)
-    chosen = known if line is None else [name] if name in known else ()
-    return {f"Options of --method {name}": Section(find_method(name).Options) for name in chosen}
+    names = list(known)
+    if line is not None:
+        stated = value_on_line(line, "--method", DEFAULT)
+        names = [stated] if stated in known else []
+    return {f"Options of --method {name}": Section(find_method(name).Options) for name in names}
 
 
 class InferCommand(Command):
@@ -66,7 +74,7 @@ class InferCommand(Command):
     "infer",
     InferCommand,
     short_help="Infer the topics of new documents.",
-    asked_by=options_of_method,
+    sections_of=options_of_method,
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
@@ -95,9 +103,13 @@ def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
         and kind_of(os.path.realpath(paths[0])) in ("model", "version")
     ):
         values["model"], *paths = paths
-    named = {name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
+    given_names = {
+        name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT
+    }
     method_options = {
-        name: value for name, value in take_asked(ctx, values).items() if name in named
+        name: value
+        for name, value in take_section_values(ctx, values).items()
+        if name in given_names
     }
     out = values.pop("out", None)
     signal.signal(

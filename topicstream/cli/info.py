@@ -15,7 +15,7 @@ from topicstream.cli.command import Printed, show_progress, topics_command
 from topicstream.cli.extension import extended, take_extensions
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import describe_store, histogram_line, linked_text
-from topicstream.corpus.info import verify as damage
+from topicstream.corpus.info import verify as find_damage
 from topicstream.corpus.reader import Corpus
 from topicstream.display import model_info
 from topicstream.model.manifest import unfinished_run
@@ -98,7 +98,7 @@ def _kind(path: Path) -> str:
 def _describe_corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
     """Describe a store, or print and raise what is damaged in it."""
     corpus = Corpus.open(path, dense=True)
-    problems = [show_addresses(problem) for problem in damage(corpus)] if verify else []
+    problems = [show_addresses(problem) for problem in find_damage(corpus)] if verify else []
     if problems:
         if click.get_current_context().params["as_json"]:
             click.echo(

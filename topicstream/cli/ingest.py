@@ -71,12 +71,12 @@ COUNTED = {
 _PLURAL = re.compile(r"^((?:CSV )?file|record|value|document|duplicate|line|row)s")
 
 TITLES = ("Input", "Text", "Vocabulary", "Store", "Advanced")
-"""Sections of --help-all, in their order; an option names its own as ``group``."""
-GROUPS = {title: names_tagged(IngestConfig, "group", title) for title in TITLES}
+"""Titles of the sections of --help-all, in order; an option names its section as ``group``."""
+SECTIONS = {title: names_tagged(IngestConfig, "group", title) for title in TITLES}
 
 
 @topics_command(
-    "ingest", short_help="Turn raw text or counts of any size into a corpus store.", groups=GROUPS
+    "ingest", short_help="Turn raw text or counts of any size into a corpus store.", groups=SECTIONS
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @options_of(IngestConfig, "ingest")
@@ -125,8 +125,8 @@ def _singular(match: re.Match[str]) -> str:
 
 def describe_columns(summary: dict[str, Any]) -> str:
     """Describe the metadata columns, their missing values, and the dates that were read."""
-    every = summary["documents_added"]
-    empty = f"columns that no {'added ' if every < summary['documents'] else ''}document has"
+    documents = summary["documents_added"]
+    empty = f"columns that no {'added ' if documents < summary['documents'] else ''}document has"
     described: dict[str, list[str]] = {"columns": [], empty: []}
     for name, filled in summary.get("columns", {}).items():
         if not filled:
@@ -134,7 +134,7 @@ def describe_columns(summary: dict[str, Any]) -> str:
         elif name == "date":
             described["columns"].append(f"{name} ({_describe_dates(filled, summary['dates'])})")
         else:
-            described["columns"].append(name if filled == every else f"{name} ({filled:,})")
+            described["columns"].append(name if filled == documents else f"{name} ({filled:,})")
     return "; ".join(f"{title}: {', '.join(names)}" for title, names in described.items() if names)
 
 
@@ -200,14 +200,14 @@ def lines(summary: dict[str, Any], closed: bool) -> list[str]:
     chosen = tokenizer.get("stopwords", "english")
     missing = summary.get("missing_values") or {}
     heldout = summary["heldout_asked"]
-    held = summary["documents_heldout"]
+    n_held_out = summary["documents_heldout"]
     elements = summary.get("elements_left_out", {})
     about = {
         **summary,
         "text_bytes": summary.get("text_bytes") or None,
         "columns": describe_columns(summary),
-        "held_out": f"{held:,} of them" if held else "none of them",
-        "heldout_rule": heldout if held or not heldout.startswith("0") else None,
+        "held_out": f"{n_held_out:,} of them" if n_held_out else "none of them",
+        "heldout_rule": heldout if n_held_out or not heldout.startswith("0") else None,
         "tokens_noun": "token" if summary["tokens"] == 1 else "tokens",
         "elements": ", ".join(f"{n:,} of {name}" for name, n in elements.items()),
         "element": next(

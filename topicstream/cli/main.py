@@ -122,7 +122,7 @@ def topics() -> None:
     """
 
 
-ELSEWHERE = {
+OPTIONS_ELSEWHERE = {
     "-k": "-K",
     "--num-topics": "-K",
     "--n-topics": "-K",
@@ -142,8 +142,8 @@ ELSEWHERE = {
 """Options of other programs, and ours in their place."""
 
 
-def explain(error: click.ClickException) -> click.ClickException:
-    """Add to a usage error a hint of what the user may have meant."""
+def explain_usage_error(error: click.ClickException) -> click.ClickException:
+    """Add a hint to a usage error: the option or command that the user may have meant."""
     ctx = getattr(error, "ctx", None)
     if ctx is None:
         return error
@@ -163,9 +163,9 @@ def _hint_at_argument(ctx: click.Context, message: str) -> str:
     if re.search(r"\(\d", message):
         return "; several numbers have commas between them: 10,20"
     options = [param.name for param in ctx.command.params if isinstance(param, click.Option)]
-    taken = [f"--{name}" for name in options if name in ("model", "corpus")]
-    if taken:
-        return f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is"
+    places = [f"--{name}" for name in options if name in ("model", "corpus")]
+    if places:
+        return f"; here {' and '.join(places)} say{'s' if len(places) == 1 else ''} where it is"
     return ""
 
 
@@ -173,7 +173,7 @@ def _explain_option(ctx: click.Context, error: click.NoSuchOption) -> click.Clic
     """Name our option for another program's, or the section that an option belongs to."""
     params = ctx.command.params
     name = error.option_name
-    hint = ELSEWHERE.get(name)
+    hint = OPTIONS_ELSEWHERE.get(name)
     if "--out" in (name, hint) and not any("--out" in p.opts for p in params):
         makes_model = ctx.command.name in ("train", "import")
         hint = "--model" if makes_model else "> FILE (results go to standard output)"
@@ -185,17 +185,17 @@ def _explain_option(ctx: click.Context, error: click.NoSuchOption) -> click.Clic
         return click.NoSuchOption(name, f"No such option: {name}; {alone}", ctx=ctx)
     if hint is not None:
         return click.NoSuchOption(name, f"No such option: {name}; it is {hint} here", ctx=ctx)
-    if not hasattr(ctx.command, "asked"):
+    if not hasattr(ctx.command, "section_options"):
         return error
     # a context without the line: the sections of all engines, methods and views
     whole = click.Context(ctx.command, info_name=ctx.info_name, parent=click.Context(topics))
-    for title, options in ctx.command.asked(whole).items():
+    for title, options in ctx.command.section_options(whole).items():
         if any(name in option.opts for option in options):
             return click.UsageError(f"{name} belongs to: {title}", ctx)
     return error
 
 
-def find_fullest(args: Sequence[str]) -> str | None:
+def find_fullest(paths: Sequence[str]) -> str | None:
     """Find the path on a command line whose disk has least room.
 
     A write that fails in midstream does not name its file. The working folder counts, too.
@@ -203,10 +203,10 @@ def find_fullest(args: Sequence[str]) -> str | None:
     room: dict[str, int] = {}
     cache = (
         [os.environ.get("TOPICS_CACHE") or os.path.expanduser("~/.cache")]
-        if any("://" in path for path in args)
+        if any("://" in path for path in paths)
         else []
     )
-    for path in [*args, *cache, "."]:
+    for path in [*paths, *cache, "."]:
         place = Path(path)
         with suppress(OSError, ValueError):
             folder = next(p for p in (place, *place.parents) if p.exists())
@@ -219,10 +219,10 @@ def find_fullest(args: Sequence[str]) -> str | None:
 def _output_full() -> bool:
     """Tell whether standard output is a file on a full disk, or a device that is always full."""
     with suppress(OSError):
-        about = os.fstat(1)
-        if stat.S_ISCHR(about.st_mode):
-            return about.st_rdev == os.makedev(1, 7)
-        return stat.S_ISREG(about.st_mode) and os.statvfs(1).f_bavail == 0
+        status = os.fstat(1)
+        if stat.S_ISCHR(status.st_mode):
+            return status.st_rdev == os.makedev(1, 7)
+        return stat.S_ISREG(status.st_mode) and os.statvfs(1).f_bavail == 0
     return False
 
 
@@ -260,7 +260,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.ClickException as e:
-        explain(e).show()
+        explain_usage_error(e).show()
         return e.exit_code
     except (TopicsError, Stopped) as e:
         return _fail(e, str(e), e.exit_code)
@@ -293,14 +293,14 @@ def _fail_on_files(error: OSError, args: Sequence[str]) -> int:
     name = error.filename
     if full and name is None:
         name = "standard output" if _output_full() else find_fullest(args)
-    where = f"{name}: " if name else ""
+    prefix = f"{name}: " if name else ""
     advice = "; make room and run the same command again" if full else ""
     if error.errno == errno.EFBIG:
         full = True
         advice = (
             "; files may not be larger here (ulimit -f): raise that and run the same command again"
         )
-    return _fail(error, f"{where}{error.strerror or error}{advice}", 5 if full else 1)
+    return _fail(error, f"{prefix}{error.strerror or error}{advice}", 5 if full else 1)
 
 
 def _fail_internally(error: Exception) -> int:

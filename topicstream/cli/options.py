@@ -86,12 +86,12 @@ def options_of(config: type, command: str = "") -> Callable[[Any], Any]:
         """Add the options."""
         params = getattr(function, "__click_params__", [])
         names = {param.name for param in params}
-        ours = [
+        options = [
             click_option(f, command)
             for f in ordered(config)
             if _is_option_of(f, command) and f.name not in names
         ]
-        function.__click_params__ = [*params, *reversed(ours)]
+        function.__click_params__ = [*params, *reversed(options)]
         return function
 
     return add

@@ -70,6 +70,6 @@ def reserve_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, mode)
-            way = "w" if fd else "r"
-            stream = open(fd, way, encoding="utf-8", closefd=False)  # noqa: SIM115
+            open_mode = "w" if fd else "r"
+            stream = open(fd, open_mode, encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)

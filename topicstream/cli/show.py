@@ -44,7 +44,7 @@ def default_views(model: str) -> list[type[ModelView]]:
     return [plugins.load(plugins.DEFAULT_VIEWS, engine)] if known else []
 
 
-@topics_command("show", asked_by=find_views)
+@topics_command("show", sections_of=find_views)
 @options_of(ShowConfig)
 def command(**values: Any) -> Printed:
     """Print the topics of a model, largest first: number, share of tokens, first words.

@@ -14,8 +14,14 @@ import click
 from click.core import ParameterSource
 
 from topicstream.base.text import render
-from topicstream.cli.command import Printed, Section, show_progress, take_asked, topics_command
-from topicstream.cli.extension import Asked, extended, take_extensions
+from topicstream.cli.command import (
+    Printed,
+    Section,
+    show_progress,
+    take_section_values,
+    topics_command,
+)
+from topicstream.cli.extension import Requested, extended, take_extensions
 from topicstream.cli.options import click_option, config_of, options_of, value_on_line
 from topicstream.engines import find
 from topicstream.engines.about import About
@@ -79,7 +85,7 @@ def engine_option(options: type, about: About | None, field: Field[Any]) -> clic
     return option
 
 
-@topics_command("train", indent=None, asked_by=engine_options)
+@topics_command("train", indent=None, sections_of=engine_options)
 @options_of(TrainConfig)
 @extended("train")
 @click.pass_context
@@ -94,21 +100,21 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
     terms. It decides when to stop. It is not comparable between engines, and differs from the exact
     figure of `topics eval --training`.
     """
-    options = take_asked(ctx, values)
+    options = take_section_values(ctx, values)
     options_on_line = {
         p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT
     }
-    asked = take_extensions("train", values)
+    requested = take_extensions("train", values)
     with show_progress() as progress:
         config = config_of(TrainConfig, values, options=options, progress=progress)
-        others = options_on_line - PLACES - set(extension_names(asked))
-        if asked and not others and (Path(config.model) / "manifest.json").exists():
-            more, more_lines = run_extensions(asked, config)
+        others = options_on_line - PLACES - set(extension_names(requested))
+        if requested and not others and (Path(config.model) / "manifest.json").exists():
+            more, more_lines = run_extensions(requested, config)
             return {"model": str(config.model), **more}, more_lines
         from topicstream.training.loop import train  # a third of the modules; --help needs none
 
         trained = train(config)
-        more, more_lines = ({}, []) if config.dry_run else run_extensions(asked, config)
+        more, more_lines = ({}, []) if config.dry_run else run_extensions(requested, config)
     result = {
         "model": str(trained.model),
         "topics": trained.topics,
@@ -130,17 +136,17 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
     return {**result, **more}, render(SUMMARY, about) + more_lines
 
 
-def extension_names(asked: Asked) -> list[str]:
+def extension_names(requested: Requested) -> list[str]:
     """List the names of the options of the extensions that are asked for."""
-    options = chain.from_iterable(fields(extension.Options) for extension, _ in asked.values())
+    options = chain.from_iterable(fields(extension.Options) for extension, _ in requested.values())
     return [field.name for field in options]
 
 
-def run_extensions(asked: Asked, config: TrainConfig) -> tuple[dict[str, Any], list[str]]:
+def run_extensions(requested: Requested, config: TrainConfig) -> tuple[dict[str, Any], list[str]]:
     """Run the extensions on a finished model, and return results by name with their lines."""
     results: dict[str, Any] = {}
     lines: list[str] = []
-    for name, (extension, options) in asked.items():
+    for name, (extension, options) in requested.items():
         results[name], extension_lines = extension.run(config, options)
         lines += extension_lines
     return results, lines

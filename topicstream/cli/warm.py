@@ -29,11 +29,11 @@ DOCUMENTS = 400
 @topics_command("warm", indent=None)
 @click.option(
     "--all",
-    "every",
+    "all_engines",
     is_flag=True,
     help="Compile every algorithm and inference method, not only the common ones.",
 )
-def command(every: bool) -> Printed:
+def command(all_engines: bool) -> Printed:
     """Compile the kernels of ingest, train, infer and eval, so that later commands start at once.
 
     Compiled kernels are for this machine. They are kept in ~/.cache/topicstream/kernels, or in
@@ -42,7 +42,7 @@ def command(every: bool) -> Printed:
     began = time.monotonic()
     click.echo("compiling for this machine (about a minute; with --all several)", err=True)
     with tempfile.TemporaryDirectory(prefix="topics-warm-") as folder:
-        run_small_jobs(Path(folder), every)
+        run_small_jobs(Path(folder), all_engines)
     kernels = list(jit.cache_folder().glob("*.nbc"))
     if not kernels:
         raise TopicsError(
@@ -54,11 +54,13 @@ def command(every: bool) -> Printed:
         "files": len(kernels),
         "seconds": time.monotonic() - began,
     }
-    warmed = "every algorithm and method" if every else f"ingest, train ({USUAL}), infer and eval"
+    warmed = (
+        "every algorithm and method" if all_engines else f"ingest, train ({USUAL}), infer and eval"
+    )
     return result, [f"{warmed}: ready in {result['folder']}, {result['files']} files"]
 
 
-def run_small_jobs(folder: Path, every: bool) -> None:
+def run_small_jobs(folder: Path, all_engines: bool) -> None:
     """Ingest, train, infer and score made documents, with the usual or with every algorithm."""
     docs = folder / "docs.jsonl"
     with docs.open("w") as out:
@@ -69,13 +71,13 @@ def run_small_jobs(folder: Path, every: bool) -> None:
     usual = folder / f"{USUAL}.model"
     ingest(docs, store, min_df=1, progress=False)
     common: dict[str, Any] = {"topics": 10, "passes": 30, "progress": False}
-    for name in engines() if every else [USUAL]:
+    for name in engines() if all_engines else [USUAL]:
         model = folder / f"{name}.model"
         # an engine for what these documents lack compiles when it is first used
         with suppress(TopicsError):
             train(store, model, algo=name, **common)
             evaluate(model, store, heldout=True, coherent=True, progress=False)
-    for method in METHOD_NAMES if every else ["bp"]:
+    for method in METHOD_NAMES if all_engines else ["bp"]:
         for source in (docs, store):
             with suppress(TopicsError):
                 infer(usual, [source], out=BytesIO(), method=method, progress=False)
