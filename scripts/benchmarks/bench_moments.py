@@ -256,7 +256,7 @@ def dense(args: argparse.Namespace) -> None:
     from scipy.optimize import nnls
 
     from topicstream.addons.moments.anchors import PROJECTION
-    from topicstream.addons.moments.cooccurrence import signs
+    from topicstream.addons.moments.cooccurrence import draw_signs
 
     model = args.work / "model"
     train(args.corpus, model, "anchors", args.topics, METHOD | {"min_tokens": 2})
@@ -274,7 +274,9 @@ def dense(args: argparse.Namespace) -> None:
     m = (x.T @ weighted).toarray() - np.diag(np.asarray(weighted.sum(0)).ravel())  # eq. 9
     p = m.sum(1)
     q = m / p[:, None]
-    r = signs(0, np.arange(n, dtype=np.int32), PROJECTION).toarray().astype(np.float64)
+    signs = draw_signs(0, np.arange(n, dtype=np.int32), PROJECTION)
+    r = np.zeros((n, PROJECTION))
+    np.put_along_axis(r, signs.column, signs.value, axis=1)
     docs = np.asarray((x > 0).sum(0)).ravel()
     names = np.flatnonzero(docs >= max(2, int(corpus.n_docs * min(1 / args.topics, 0.05))))
     rows = (m[names] @ r) / p[names, None]

@@ -14,7 +14,7 @@ import pytest
 import topicstream
 from tests import ROOT
 from tests.ingest_tools import documents, write_jsonl
-from topicstream.cli.ingest import GROUPS
+from topicstream.cli.ingest import SECTIONS
 from topicstream.cli.ingest import command as ingest_command
 from topicstream.cli.main import run
 from topicstream.corpus.info import verify
@@ -246,7 +246,7 @@ def test_help_shows_what_matters_first(capsys):
         if option.startswith("--")
     }
     assert all(option in whole for option in every) and "--help-all" in short
-    assert {name for names in GROUPS.values() for name in names} <= {
+    assert {name for names in SECTIONS.values() for name in names} <= {
         param.name for param in ingest_command.params
     }
     assert (

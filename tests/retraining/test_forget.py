@@ -269,7 +269,7 @@ def test_a_model_of_another_corpus_keeps_its_state(stored, tmp_path, monkeypatch
 def test_rows_that_are_left_end_the_command_with_1(stored, tmp_path, monkeypatch):
     store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
     manifest = Corpus.open(store).manifest
-    monkeypatch.setattr("topicstream.retraining.forget._rewrite", lambda *_: (manifest, 0))
+    monkeypatch.setattr("topicstream.retraining.forget._rewrite_store", lambda *_: (manifest, 0))
     done = CliRunner().invoke(topics, ["forget", "doc-number-3", "--corpus", str(store), "--json"])
     assert [entry["what"] for entry in json.loads(done.stdout.splitlines()[0])["left"]] == [
         "2 rows"

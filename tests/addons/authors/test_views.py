@@ -37,7 +37,7 @@ def test_authors_of_at_least_half_a_token_are_listed(monkeypatch):
     names = np.array(["ann", "bob", "cid", "dee"])
     monkeypatch.setattr(views, "author_names", lambda table, ids: names[ids].tolist())
     asked = SimpleNamespace(shown=shown, table=table, words=4, topics=None)
-    first, second = AuthorsView._of_topics(asked)["topics"]
+    first, second = AuthorsView._list_by_topic(asked)["topics"]
     # 9.25 and 5.25 tokens of the topics
     assert (first["topic"], second["topic"]) == (0, 1)
     np.testing.assert_allclose(
@@ -69,9 +69,9 @@ def test_as_many_others_are_near_to_an_author_as_are_asked_for(monkeypatch):
     )
     names = np.array(["ann", "bob", "cid", "dee", "eve"])
     monkeypatch.setattr(views, "author_names", lambda table, ids: names[ids].tolist())
-    monkeypatch.setattr(views, "author_id", lambda given, name: 0)
+    monkeypatch.setattr(views, "find_author", lambda given, name: 0)
     asked = SimpleNamespace(shown=shown, table=table, words=2)
-    found = AuthorsView._of_author(asked, "ann")
+    found = AuthorsView._describe_author(asked, "ann")
     assert found["tokens"] == 100.0
     np.testing.assert_allclose([t["share"] for t in found["topics"]], [95 / 110, 15 / 110])
     prior = 100 * rows.sum(0, dtype=float) / rows.sum(dtype=float)

@@ -17,7 +17,7 @@ from topicstream.addons.classifier.config import ClassifierConfig
 from topicstream.addons.classifier.model import Classifier
 from topicstream.addons.classifier.training import (
     Examples,
-    _plan,
+    _plan_examples,
     best_temperature,
     fit_softmax,
     label_divergence,
@@ -143,7 +143,7 @@ def test_a_small_limit_learns_from_fewer_documents(made):
     store = SimpleNamespace(part=lambda: SimpleNamespace(docs=1_000_000, cells=100_000_000))
 
     def every(**options):
-        return _plan(model, store, ClassifierConfig(**options))[0]
+        return _plan_examples(model, store, ClassifierConfig(**options))[0]
 
     assert (
         every(documents=0, mem_limit="16G") == 1 and every(documents=200_000, mem_limit="16G") == 5

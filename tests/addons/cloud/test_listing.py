@@ -50,7 +50,7 @@ def test_a_list_without_end_is_stopped_by_one_line(monkeypatch, tokens):
     monkeypatch.setattr(listing, "_request", lambda *_: page_of(next(answers)))
     with pytest.raises(obstore.exceptions.GenericError) as error:
         list_all_keys(obstore, bucket(obstore), "raw", {})
-    line = str(remote._refusal("s3://corpora/raw", error.value, "read"))
+    line = str(remote._translate_error("s3://corpora/raw", error.value, "read"))
     assert (
         line.startswith("s3://corpora/raw: the server repeats the same page") and "\n" not in line
     )

@@ -33,7 +33,7 @@ from tests.addons.cloud.test_publication_campaigns import free_ports
 from tests.refusing import topics
 from topicstream import Corpus, TopicModel, ingest, publish, train
 from topicstream.addons.cloud import mirror, publication, remote
-from topicstream.addons.cloud.mirror import current_at
+from topicstream.addons.cloud.mirror import read_current
 from topicstream.addons.cloud.remote import RemoteFile, put_object
 from topicstream.base.errors import Busy, InputError, NotOurs
 
@@ -64,7 +64,7 @@ def check_store(root: str, tmp_path: Path) -> None:
     publication.claim_address(f"{root}/race", "model")
     for _ in ("the first version", "the next one"):
         won, lost = race(f"{root}/race", 8)
-        current, _ = current_at(f"{root}/race")
+        current, _ = read_current(f"{root}/race")
         assert current is not None and won == [current.version]
         assert len(lost) == 7 and all(isinstance(e, Busy) for e in lost), lost
     remote.forget_versions()

@@ -26,7 +26,7 @@ from tests.retrain_tools import folder
 from tests.s3 import SECRET, Put
 from topicstream import Corpus, TopicModel, ingest, publish, retrain, train
 from topicstream.addons.cloud import publication, remote
-from topicstream.addons.cloud.mirror import Current, cache_folder, current_at
+from topicstream.addons.cloud.mirror import Current, cache_folder, read_current
 from topicstream.addons.cloud.remote import get_object
 from topicstream.base.errors import Busy, InputError, NotOurs, StoreError, TopicsError, UsageError
 
@@ -80,7 +80,7 @@ def test_readers_take_the_version_that_was_published_last(
     for nowhere in ("https://host/m", str(tmp_path / "m"), "ftp://host/m"):
         with pytest.raises(UsageError, match="are published to s3://"):
             publish(here / "m0", nowhere)
-    current, _ = current_at(address)
+    current, _ = read_current(address)
     assert current is not None
     below = f"models/news/versions/{current.version}"
     names = [
@@ -125,7 +125,7 @@ def test_an_ingest_to_an_address(
     address = "s3://corpora/c.zarr"
     with pytest.raises(KeyboardInterrupt):
         ingest(here / "docs.txt", address, progress=False)
-    assert current_at(address)[0] is None, "nothing is published"
+    assert read_current(address)[0] is None, "nothing is published"
     before = set(remote.list_below(address + "/versions"))
     assert len(before) >= 5
     monkeypatch.setattr(publication, "put_object", puts)
@@ -133,12 +133,12 @@ def test_an_ingest_to_an_address(
     assert code == 0, said
     assert Corpus.open(address).fingerprint == Corpus.open(here / "c.zarr").fingerprint
     publish(here / "c.zarr", "s3://corpora/other.zarr")
-    assert current_at(address)[0].version == current_at("s3://corpora/other.zarr")[0].version, (
+    assert read_current(address)[0].version == read_current("s3://corpora/other.zarr")[0].version, (
         "the same bytes"
     )
-    was = current_at(address)[0]
+    was = read_current(address)[0]
     code, said = topics("ingest", here / "docs.txt", "--out", address)
-    assert code == 0 and "finished" in said and current_at(address)[0] == was, said
+    assert code == 0 and "finished" in said and read_current(address)[0] == was, said
     assert ingest(here / "docs.txt", address, progress=False)["finished_before"] and not list(
         (cache_folder() / "uploads").rglob("*.json")
     )
@@ -166,7 +166,7 @@ def test_a_retrain_publishes_its_versions(put: Put, tmp_path: Path) -> None:
 
 def race(address: str, publishers: int) -> tuple[list[str], list[Exception]]:
     """Versions of those that won, and what the others were told."""
-    condition = current_at(address)[1]
+    condition = read_current(address)[1]
     gate = threading.Barrier(publishers)
     won: list[str] = []
     lost: list[Exception] = []
@@ -209,7 +209,7 @@ def test_two_first_publishers_are_told_apart(
 ) -> None:
     """The other one comes between the look at the address and the look at what lies there."""
     address = "s3://corpora/first"
-    look = publication.current_at
+    look = publication.read_current
     looks = 0
 
     def looking(place: str) -> Any:
@@ -220,7 +220,7 @@ def test_two_first_publishers_are_told_apart(
             publish(here / "m1", address, progress=False)
         return answer
 
-    monkeypatch.setattr(publication, "current_at", looking)
+    monkeypatch.setattr(publication, "read_current", looking)
     with pytest.raises(Busy, match="another publisher, of version"):
         publish(here / "m0", address, progress=False)
 
@@ -230,12 +230,12 @@ def test_one_of_several_publishers_wins(put: Put) -> None:
     publication.claim_address(address, "model")
     for _ in ("the first version", "the next one"):
         won, lost = race(address, 8)
-        current, _ = current_at(address)
+        current, _ = read_current(address)
         assert current is not None and won == [current.version]
         assert len(lost) == 7 and all(
             isinstance(e, Busy) and "was faster" in str(e) for e in lost
         ), lost
-    current, condition = current_at(address)
+    current, condition = read_current(address)
     stale = {**condition, "e_tag": '"0"'}
     assert current is not None
     publication._replace(
@@ -285,7 +285,7 @@ def test_a_store_that_ignores_conditions_is_refused(
         server.shutdown()
     remote._store.cache_clear()
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    assert current_at("s3://corpora/unsafe")[0] is None
+    assert read_current("s3://corpora/unsafe")[0] is None
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_faults_are_told_without_what_was_sent(
         raise exceptions.GenericError(answer)
 
     with pytest.raises(InputError, match=told) as refused:
-        remote._ask("s3://corpora/x", fails)
+        remote._call_store("s3://corpora/x", fails)
     assert SECRET not in str(refused.value) and str(refused.value).startswith("s3://corpora/x: ")
 
 

@@ -22,7 +22,7 @@ from tests.addons.cloud.test_publication import race
 from tests.s3 import SECRET
 from topicstream import ingest, publish
 from topicstream.addons.cloud import publication, remote
-from topicstream.addons.cloud.mirror import LISTING, current_at
+from topicstream.addons.cloud.mirror import LISTING, read_current
 from topicstream.addons.cloud.remote import get_object, list_below
 from topicstream.base.errors import Busy
 
@@ -119,7 +119,7 @@ def check_races() -> None:
         publication.claim_address(address, "model")
         for _ in ("the first version", "the next one"):
             won, lost = race(address, 16)
-            current, _ = current_at(address)
+            current, _ = read_current(address)
             assert current is not None and won == [current.version]
             assert len(lost) == 15 and all(isinstance(e, Busy) for e in lost), lost
 
@@ -146,8 +146,8 @@ def check_kills(folder: Path) -> None:
         process.kill()
         process.wait()
     version = publish(store, address)["version"]
-    current, _ = current_at(address)
-    whole_one, _ = current_at("s3://corpora/whole.zarr")
+    current, _ = read_current(address)
+    whole_one, _ = read_current("s3://corpora/whole.zarr")
     assert (
         current is not None
         and whole_one is not None

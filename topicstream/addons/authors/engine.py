@@ -55,9 +55,8 @@ from topicstream.engines.base import (
 
 START_ROUNDS = 3
 AXIS = "authors"
-# authors of a document for which a block of joint messages is sized: what more there are makes its
-# buffers larger
 TYPICAL = 4
+"""Authors of a document by which blocks of joint messages are sized; more make buffers larger."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +146,9 @@ class AuthorTopicModel(Engine):
 
     @property
     def layout(self) -> Layout:
-        """The layout, whose blocks keep two copies of their messages near 64 MiB each.
+        """Layout with blocks whose two copies of messages take about 64 MiB each.
 
-        They are in RAM a thread. Each author is a row of K floats, three times.
+        A thread has both in RAM, and beside them three rows of K floats for each author.
         """
         cells = min(super().layout.block_cells, (1 << 26) // (4 * int(self._count_pairs(TYPICAL))))
         docs = max(min(1 << 14, (1 << 22) // self.shape.topics), 1 << 8)
@@ -186,7 +185,7 @@ class AuthorTopicModel(Engine):
             out.delta["phi"],
             change,
         )
-        self._hand_over(out, change)
+        self._write_delta(out, change)
         out.stats["tokens"][0] = block.tokens
 
     def process(self, visit: Visit, out: Out) -> None:
@@ -221,7 +220,7 @@ class AuthorTopicModel(Engine):
             ),
             looks,
         )
-        self._hand_over(out, change)
+        self._write_delta(out, change)
         without = np.diff(names.indptr) == 0
         out.stats["tokens"][0] = block.tokens
         if self.options.no_author == "skip":
@@ -256,7 +255,8 @@ class AuthorTopicModel(Engine):
         return out.state["pairs"], out.state["messages"]
 
     @staticmethod
-    def _hand_over(out: Out, change: np.ndarray) -> None:
+    def _write_delta(out: Out, change: np.ndarray) -> None:
+        """Write the changes of named authors, without the private one, to the delta."""
         delta = out.delta[AXIS]
         delta[:, : change.shape[1]] = change[:-1]
         delta[:, change.shape[1] :] = 0.0
@@ -270,7 +270,7 @@ class AuthorTopicModel(Engine):
         pairs: np.ndarray,
         messages: np.ndarray,
     ) -> None:
-        """Check all numbers that kernels index by.
+        """Check the block state, by which kernels index without bounds.
 
         Raises
         ------

@@ -151,23 +151,23 @@ class Authors(Method):
         ids, local = np.unique(pairs[:, 1], return_inverse=True)
         counts = np.maximum(self._table.gather(ids), 0.0).astype(np.float64) + self.rows.alpha64
         theta = (counts / np.maximum(counts.sum(1, keepdims=True), 1e-300)).astype(np.float32)
-        at, base = self.rows.gather(docs)
+        cell_rows, base = self.rows.gather(docs)
         weights = TopicWeights(base, self.rows.beta, self.rows.inverse)
         sizes = np.bincount(pairs[:, 0], minlength=len(docs))
         ends = np.concatenate(([0], np.cumsum(sizes)))
         for d in np.flatnonzero((sizes > 0) & (np.diff(docs.indptr) > 0)):
             cells = slice(docs.indptr[d], docs.indptr[d + 1])
-            mine = local[ends[d] : ends[d + 1]]
-            gained = np.zeros((len(mine), self.rows.topics))
-            one = np.arange(len(mine))
+            local_of_document = local[ends[d] : ends[d + 1]]
+            gained = np.zeros((len(local_of_document), self.rows.topics))
+            slots = np.arange(len(local_of_document))
             ptr = np.array([0, cells.stop - cells.start])
             spread_authors(
-                RowCells(ptr, at[cells], docs.counts[cells]),
+                RowCells(ptr, cell_rows[cells], docs.counts[cells]),
                 weights,
-                AuthorLists(np.array([0, len(mine)]), one),
-                theta[mine],
+                AuthorLists(np.array([0, len(local_of_document)]), slots),
+                theta[local_of_document],
                 gained,
-                np.zeros(len(mine)),
+                np.zeros(len(local_of_document)),
             )
             share = gained.sum(0)
             if share.sum() > 0:

@@ -47,7 +47,7 @@ from topicstream.numeric.parallel import in_order
 AXIS = "authors"
 TITLES = {"authors": "author perplexity", "authors_known": "  of known authors"}
 PERPLEXITY = "{title:22}{perplexity:.1f}   ({nats_per_token:.4f} nats a token)\n  {measured}"
-KEPT_CELLS = 1 << 24
+CACHED_CELLS = 1 << 24
 """Observed cells that are kept in memory between the sweeps; of more documents the blocks are read
 again.
 """
@@ -75,23 +75,23 @@ class AuthorScore(Perplexity):
 
     @property
     def measured(self) -> str:
-        """In words."""
-        rest = round(100 * (1 - self.split), 6)
-        seen = round(100 * self.split, 6)
-        how = (
+        """Describe the measurement in words."""
+        scored_percent = round(100 * (1 - self.split), 6)
+        read_percent = round(100 * self.split, 6)
+        whose = (
             f"{self.known:,} of the {self.authors:,} test authors as training left them, the others"
             if self.known
             else f"all {self.authors:,} test authors"
         )
-        own = (
+        private = (
             f" ({self.unnamed:,} documents without an author have a private one)"
             if self.unnamed
             else ""
         )
         return (
-            f"author perplexity of {rest:g} % of each document's words (by type) under its "
-            f"authors' topics; {how} folded in "
-            f"from the other {seen:g} % of the test documents, the topics fixed{own}"
+            f"author perplexity of {scored_percent:g} % of each document's words (by type) under "
+            f"its authors' topics; {whose} folded in from the other {read_percent:g} % of the "
+            f"test documents, the topics fixed{private}"
         )
 
 
@@ -103,8 +103,8 @@ class _Piece:
     theta; ``aptr``, ``local``).
     """
 
-    seen: Documents
-    rest: Documents
+    observed: Documents
+    withheld: Documents
     scored: np.ndarray
     ids: np.ndarray
     aptr: np.ndarray
@@ -115,9 +115,9 @@ def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Compute theta_a, float32[n, K], and tokens, float64[n], of rows of the author table."""
     counts = np.maximum(model.table(AXIS).gather(rows), 0.0).astype(np.float64)
     tokens = counts.sum(1)
-    return (
-        (counts + model.alpha) / np.maximum(tokens + model.alpha.sum(), 1e-300)[:, None]
-    ).astype(np.float32), tokens
+    norms = np.maximum(tokens + model.alpha.sum(), 1e-300)
+    theta = (counts + model.alpha) / norms[:, None]
+    return theta.astype(np.float32), tokens
 
 
 class _TestAuthors:
@@ -127,7 +127,7 @@ class _TestAuthors:
 
     Attributes
     ----------
-    used
+    present
         int64[n], those that occur, ascending.
     theta
         float32[n, K].
@@ -141,59 +141,66 @@ class _TestAuthors:
         self.model = model
         self.corpus = corpus
         self.split = split
-        self.named = corpus.axes[AXIS].size
+        self.n_named = corpus.axes[AXIS].size
         topics = model.n_topics
         self.grid = corpus.grid(block_cells(topics), block_docs(topics), True, axes=(AXIS,))
         self._keys = document_keys(corpus, True)
         self._word_keys = hash_strings(model.vocabulary.words)
         self._index = match_words(model.vocabulary, corpus)
-        self._kept: list[_Piece] | None = None
+        self._cached: list[_Piece] | None = None
         used_by_piece = [np.unique(p.ids[p.local]) for p in self.pieces()]
-        self.used = used = np.unique(np.concatenate([np.zeros(0, np.int64), *used_by_piece]))
+        present = np.unique(np.concatenate([np.zeros(0, np.int64), *used_by_piece]))
+        self.present = present
         Room(limit, limit.bytes // 2, share=0.5).check(
-            20 * topics * len(used), f"a table of {len(used):,} test authors x {topics} topics"
+            20 * topics * len(present),
+            f"a table of {len(present):,} test authors x {topics} topics",
         )
         self.rows = TopicRows(model)
-        self.fixed = np.zeros(len(used), bool)
-        self.theta = np.full((len(used), topics), 1.0 / topics, np.float32)
+        self.fixed = np.zeros(len(present), bool)
+        self.theta = np.full((len(present), topics), 1.0 / topics, np.float32)
         if known:
-            rows = np.flatnonzero(used < self.named)
+            known_rows = np.flatnonzero(present < self.n_named)
             places = pc.index_in(
-                corpus.axes[AXIS].names().take(used[rows]), value_set=model.table(AXIS).names
+                corpus.axes[AXIS].names().take(present[known_rows]),
+                value_set=model.table(AXIS).names,
             )
-            rows = rows[places.is_valid().to_numpy(zero_copy_only=False)]
+            known_rows = known_rows[places.is_valid().to_numpy(zero_copy_only=False)]
             trained, tokens = mixtures(model, places.drop_null().to_numpy())
-            rows = rows[tokens > 0]
+            known_rows = known_rows[tokens > 0]
             trained = trained[tokens > 0]
-            self.theta[rows] = trained
-            self.fixed[rows] = True
+            self.theta[known_rows] = trained
+            self.fixed[known_rows] = True
 
     def pieces(self) -> Iterator[_Piece]:
         """Yield all blocks, in order."""
-        if self._kept is not None:
-            yield from self._kept
+        if self._cached is not None:
+            yield from self._cached
             return
-        keep: list[_Piece] | None = [] if int(self.grid.cells.sum()) <= KEPT_CELLS else None
+        cached: list[_Piece] | None = [] if int(self.grid.cells.sum()) <= CACHED_CELLS else None
         for block in self.corpus.blocks(grid=self.grid, heldout=True, axes=(AXIS,)):
             keys = self._keys[block.first_doc : block.first_doc + block.n_docs]
-            seen, rest, scored = split_documents(
+            observed, withheld, scored = split_documents(
                 documents_of_block(block, self._index), keys, self._word_keys, self.split
             )
             names = block.rows(AXIS)
-            each = np.diff(names.indptr)
-            alone = np.flatnonzero((each == 0) & scored)
+            n_authors = np.diff(names.indptr)
+            private = np.flatnonzero((n_authors == 0) & scored)
             # documents that are not scored have no part in their authors
-            own = np.where(scored, np.maximum(each, 1), 0)
-            aptr = np.concatenate(([0], np.cumsum(own)))
+            n_slots = np.where(scored, np.maximum(n_authors, 1), 0)
+            aptr = np.concatenate(([0], np.cumsum(n_slots)))
             local = np.zeros(aptr[-1], np.int64)
-            local[np.repeat(scored & (each > 0), own)] = names.local[np.repeat(scored, each)]
-            local[aptr[alone]] = len(names.ids) + np.arange(len(alone))
-            ids = np.concatenate((names.ids.astype(np.int64), self.named + block.first_doc + alone))
-            piece = _Piece(seen, rest, scored, ids, aptr, local)
-            if keep is not None:
-                keep.append(piece)
+            local[np.repeat(scored & (n_authors > 0), n_slots)] = names.local[
+                np.repeat(scored, n_authors)
+            ]
+            local[aptr[private]] = len(names.ids) + np.arange(len(private))
+            ids = np.concatenate(
+                (names.ids.astype(np.int64), self.n_named + block.first_doc + private)
+            )
+            piece = _Piece(observed, withheld, scored, ids, aptr, local)
+            if cached is not None:
+                cached.append(piece)
             yield piece
-        self._kept = keep
+        self._cached = cached
 
     def spread(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Spread the observed words of a piece over its authors.
@@ -204,23 +211,23 @@ class _TestAuthors:
             Row of theta of each of the piece's authors, their theta, the tokens that each gains by
             topic, and the tokens that each explains.
         """
-        used = self.used
-        seen = piece.seen
-        mine = np.searchsorted(used, piece.ids)
-        cells, base = self.rows.gather(seen)
-        gained = np.zeros((len(mine), self.rows.topics))
+        present = self.present
+        observed = piece.observed
+        theta_rows = np.searchsorted(present, piece.ids)
+        cells, base = self.rows.gather(observed)
+        gained = np.zeros((len(theta_rows), self.rows.topics))
         explained = np.zeros(len(piece.local))
         # ids of documents that are not scored are in no row: whatever stands there is never read
-        own = self.theta[np.minimum(mine, len(used) - 1)]
+        theta = self.theta[np.minimum(theta_rows, len(present) - 1)]
         spread_authors(
-            RowCells(seen.indptr, cells, seen.counts),
+            RowCells(observed.indptr, cells, observed.counts),
             TopicWeights(base, self.rows.beta, self.rows.inverse),
             AuthorLists(piece.aptr, piece.local),
-            own,
+            theta,
             gained,
             explained,
         )
-        return mine, own, gained, explained
+        return theta_rows, theta, gained, explained
 
     def fold_in(self, threads: int, tol: float, inner: int) -> int:
         """Sweep over the observed words until the mixtures converge, and count the sweeps."""
@@ -230,14 +237,14 @@ class _TestAuthors:
         sweeps = 0
 
         def visit(piece: _Piece) -> tuple[_Piece, np.ndarray, np.ndarray]:
-            mine, _, gained, _ = self.spread(piece)
-            return piece, mine, gained
+            theta_rows, _, gained, _ = self.spread(piece)
+            return piece, theta_rows, gained
 
         while sweeps < inner and free.any():
             now = np.zeros_like(before)
-            for piece, mine, gained in in_order(visit, self.pieces(), threads):
+            for piece, theta_rows, gained in in_order(visit, self.pieces(), threads):
                 present = np.unique(piece.local)
-                now[mine[present]] += gained[present]
+                now[theta_rows[present]] += gained[present]
             sweeps += 1
             moved = np.abs(now - before)[free].sum()
             tokens = now[free].sum()
@@ -250,15 +257,17 @@ class _TestAuthors:
 
     def score(self, piece: _Piece) -> tuple[_Piece, np.ndarray, np.ndarray]:
         """Return the piece, and log-likelihood and tokens of the scored words of each document."""
-        _, own, _, explained = self.spread(piece)
+        _, theta, _, explained = self.spread(piece)
         total = np.zeros(len(piece.aptr) - 1)
         owner = np.repeat(np.arange(len(total)), np.diff(piece.aptr))
         np.add.at(total, owner, explained)
         mixed = np.zeros((len(total), self.rows.topics), np.float64)
         np.add.at(
-            mixed, owner, (explained / np.maximum(total[owner], 1e-300))[:, None] * own[piece.local]
+            mixed,
+            owner,
+            (explained / np.maximum(total[owner], 1e-300))[:, None] * theta[piece.local],
         )
-        return piece, *log_likelihood(self.rows, piece.rest, mixed.astype(np.float32))
+        return piece, *log_likelihood(self.rows, piece.withheld, mixed.astype(np.float32))
 
 
 def author_perplexity(
@@ -277,21 +286,26 @@ def author_perplexity(
     Parameters
     ----------
     model, corpus
-        What predicts, and what is predicted.
+        The author-topic model, and the store whose documents set aside it predicts.
     split
         Observed share of a document's words.
     known_only
         Authors of the model keep their mixtures.
     threads
-        The score does not depend on them.
+        Threads that work; the score does not depend on them.
     tol, inner
-        When the sweeps over the observed words stop, as of ``infer``.
+        Tolerance and largest number of the sweeps over the observed words, as of ``infer``.
     limit
-        Of the process; the mixtures may take half of it.
+        Memory limit of the process; the mixtures may take half of it.
 
     Raises
     ------
-    StoreError, InputError; DoesNotFit where the authors do not fit.
+    StoreError
+        If model or store is damaged.
+    InputError
+        If no document can be scored.
+    DoesNotFit
+        If the mixtures of the authors do not fit.
     """
     check_documents(corpus, ("heldout",))
     authors = _TestAuthors(model, corpus, split, known_only, limit or MemoryLimit.parse(None))
@@ -301,16 +315,16 @@ def author_perplexity(
     skipped = 0
     for piece, loglik, tokens in in_order(authors.score, authors.pieces(), threads):
         sums += loglik.sum(), tokens.sum()
-        docs = docs + int(piece.scored.sum())
-        skipped = skipped + int((~piece.scored).sum())
+        docs += int(piece.scored.sum())
+        skipped += int((~piece.scored).sum())
     if sums[1] == 0:
         raise InputError(
             "no document could be scored: each needs two different known words; check that "
             "model and documents share a vocabulary"
         )
     nats = float(-sums[0] / sums[1])
-    used = authors.used
-    alone = int((used >= authors.named).sum())
+    present = authors.present
+    private = int((present >= authors.n_named).sum())
     trained = int(authors.fixed.sum())
     return AuthorScore(
         perplexity=float(np.exp(nats)),
@@ -318,16 +332,14 @@ def author_perplexity(
         tokens=float(sums[1]),
         docs=docs,
         skipped=skipped,
-        authors=len(used),
+        authors=len(present),
         known=trained,
-        unnamed=alone,
+        unnamed=private,
         sweeps=sweeps,
         split=split,
     )
 
 
-# -- the scorer
-# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class AuthorScoreOptions:
     """Options of the scorer."""

@@ -42,12 +42,12 @@ TOPIC = "{topic:>4} {share:5.1p} %  [({mark}) ][{label}: ]{words: }"
 
 
 @dataclass(frozen=True)
-class OfAuthors(ModelView):
+class AuthorTableView(ModelView):
     """A view of a model's authors."""
 
     @cached_property
     def table(self) -> StoredTable:
-        """The table of authors: their tokens by topic.
+        """Read the table of authors, their tokens by topic.
 
         Raises
         ------
@@ -77,12 +77,12 @@ def prior_counts(table: StoredTable) -> np.ndarray:
 
 
 def mixtures(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """p(topic | author) of rows of the table, float64[n, K]."""
+    """Compute p(topic | author) of rows of the table, float64[n, K]."""
     with_prior = np.maximum(counts, 0.0).astype(np.float64) + prior
     return np.asarray(with_prior / np.maximum(with_prior.sum(1, keepdims=True), 1e-300))
 
 
-def author_id(names: Any, name: str) -> int:
+def find_author(names: Any, name: str) -> int:
     """Find the row of an author.
 
     Raises
@@ -103,7 +103,7 @@ def author_id(names: Any, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class AuthorsView(OfAuthors, heeds=("words", "topics")):
+class AuthorsView(AuthorTableView, heeds=("words", "topics")):
     """Authors and their topics."""
 
     title: ClassVar[str] = "Authors and their topics (--authors, --author)"
@@ -117,9 +117,11 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
     )
 
     def result(self) -> dict[str, Json]:
-        return self._of_author(self.author) if self.author is not None else self._of_topics()
+        if self.author is not None:
+            return self._describe_author(self.author)
+        return self._list_by_topic()
 
-    def _of_topics(self) -> dict[str, Json]:
+    def _list_by_topic(self) -> dict[str, Json]:
         """List the authors with most tokens of each requested topic, the largest topic first.
 
         Returns
@@ -157,7 +159,7 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
             )
         return {"model": shown.trained.name, "authors": table.n_rows, "topics": entries}
 
-    def _of_author(self, name: str) -> dict[str, Json]:
+    def _describe_author(self, name: str) -> dict[str, Json]:
         """List the largest topics of an author, and the authors with the most similar topics.
 
         Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.
@@ -175,9 +177,9 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         """
         shown = self.shown
         table = self.table
-        view = self.shown.view
+        view = shown.view
         n = self.words
-        author = author_id(table.names, name)
+        author = find_author(table.names, name)
         counts = table.gather(np.array([author]))
         prior = prior_counts(table)
         theta = view.shares(mixtures(counts, shown.trained.alpha))[0]
@@ -185,9 +187,10 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         best = Best(min(n + 1, table.n_rows), 1)
         tokens = np.zeros(table.n_rows)
         for first, rows in table.spans():
-            tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
+            sums = rows.sum(1, dtype=np.float64)
+            tokens[first : first + len(rows)] = sums
             like = np.sqrt(view.shares(mixtures(rows, prior))) @ root
-            # of held-out documents alone: nothing is known
+            # authors of held-out documents alone have no tokens
             best.add(first, np.where(sums < 0.5, -np.inf, like)[:, None])
         similar = (best.ids[:, 0] != author) & (best.scores[:, 0] > -1)
         rows = best.ids[similar, 0][:n]
@@ -208,25 +211,21 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         if self.author is not None:
-            near = "; ".join(
-                line for line in render_each("{author} {likeness:.3f}", result["nearest"])
-            )
-            topics = render_each(
-                TOPIC, [add_mark(t) for t in result["topics"] if t["share"] >= 0.005]
-            )
+            near = "; ".join(render_each("{author} {likeness:.3f}", result["nearest"]))
+            topics = render_each(TOPIC, [add_mark(t) for t in result["topics"] if t["share"] >= 0.005])
             return [
                 *render("{author}: {tokens:,.0f} tokens", result),
                 *topics,
                 f"nearest: {near or '-'}",
             ]
-        listed = [
+        described = [
             {
                 **add_mark(t),
                 "named": "; ".join(render_each("{author} {tokens:,.0f}", t["authors"])) or "-",
             }
             for t in result["topics"]
         ]
-        return render_each(f"{TOPIC}\n     {{named}}", listed)
+        return render_each(f"{TOPIC}\n     {{named}}", described)
 
 
 SHARPNESS = 4.0
@@ -270,17 +269,17 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
         dots = np.bincount(owner, weights * query[block.vocab][block.words], block.n_docs)
         norms = np.sqrt(np.bincount(owner, weights * weights, block.n_docs))
         rows = block.rows(AXIS)
-        who = rows.ids[rows.local]
+        author = rows.ids[rows.local]
         document = np.repeat(np.arange(block.n_docs), np.diff(rows.indptr))
         votes += np.bincount(
-            who, (dots / np.maximum(norms, 1e-300))[document] ** SHARPNESS, authors
+            author, (dots / np.maximum(norms, 1e-300))[document] ** SHARPNESS, authors
         )
-        documents += np.bincount(who, minlength=authors)
+        documents += np.bincount(author, minlength=authors)
     return votes, documents
 
 
 @dataclass(frozen=True)
-class ExpertsView(OfAuthors, heeds=("words",)):
+class ExpertsView(AuthorTableView, heeds=("words",)):
     """A ranking of the authors who know about a text."""
 
     title: ClassVar[str] = "Authors who know about a text (--experts)"
@@ -310,16 +309,16 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         InputError
             If no word is known, or the store has no authors.
         """
-        counts, about = self._words_of_text()
+        counts, about = self._count_words()
         if (
             isinstance(self.corpus, str)
             and self.corpus == "corpus.zarr"
             and not Path(self.corpus).exists()
         ):
-            return {"by": "topics", **about, "experts": self._by_topics(counts)}
-        return {"by": "documents", **about, "experts": self._by_documents(counts)}
+            return {"by": "topics", **about, "experts": self._rank_by_topics(counts)}
+        return {"by": "documents", **about, "experts": self._rank_by_documents(counts)}
 
-    def _words_of_text(self) -> tuple[np.ndarray, dict[str, float]]:
+    def _count_words(self) -> tuple[np.ndarray, dict[str, float]]:
         """Count the model's words in the text.
 
         Returns
@@ -340,26 +339,26 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         tokens = 0.0
         unknown = 0.0
         for some in run.source.documents():
-            tokens = tokens + float(some.tokens.sum())
-            unknown = unknown + float(some.unknown.sum())
+            tokens += float(some.tokens.sum())
+            unknown += float(some.unknown.sum())
             counts += np.bincount(some.words, some.counts, len(counts))
         if not counts.any():
             raise InputError("the text contains no word that the model knows")
         return counts, {"tokens": tokens, "oov_rate": unknown / tokens}
 
-    def _by_topics(self, counts: np.ndarray) -> list[dict[str, Any]]:
+    def _rank_by_topics(self, counts: np.ndarray) -> list[dict[str, Any]]:
         """Rank authors by p(w|a) = sum_k theta_a[k] p(w|k)."""
         ids = np.flatnonzero(counts)
         table = self.table
-        # [K, words]
         x = counts[ids]
-        p = self.shown.trained.probabilities(ids).T
+        p = self.shown.trained.probabilities(ids).T  # [K, words]
         best = Best(min(self.words, table.n_rows), 1)
         tokens = np.zeros(table.n_rows)
         prior = prior_counts(table)
         step = max(1, NEAR // max(len(ids), 1))
         for first, rows in table.spans():
-            tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
+            sums = rows.sum(1, dtype=np.float64)
+            tokens[first : first + len(rows)] = sums
             for a in range(0, len(rows), step):
                 loglik = np.log(np.maximum(mixtures(rows[a : a + step], prior) @ p, 1e-300)) @ x
                 best.add(first + a, np.where(sums[a : a + step] < 0.5, -np.inf, loglik)[:, None])
@@ -375,7 +374,7 @@ class ExpertsView(OfAuthors, heeds=("words",)):
             for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
         ]
 
-    def _by_documents(self, counts: np.ndarray) -> list[dict[str, Any]]:
+    def _rank_by_documents(self, counts: np.ndarray) -> list[dict[str, Any]]:
         """Rank authors by the documents that they wrote (``document_votes``)."""
         model = self.shown.trained
         store = self.store

@@ -36,7 +36,7 @@ PRIOR_COLUMN = "topics_are_prior"
 
 
 class CellTopics(NamedTuple):
-    """Hold the topics of cells.
+    """Topics of cells.
 
     Attributes
     ----------
@@ -55,11 +55,11 @@ class CellTopics(NamedTuple):
 
 def prior_mean(model: TopicModel) -> np.ndarray:
     """Return the topics of a cell without a known feature, float32[K], by number."""
-    prior: np.ndarray = TopicRows(model).prior[by_number(model)]
+    prior: np.ndarray = TopicRows(model).prior[order_by_number(model)]
     return prior.astype(np.float32)
 
 
-def cell_topics(job: Export) -> CellTopics:
+def infer_cell_topics(job: Export) -> CellTopics:
     """Infer the topics of all cells of the store: training, then held out."""
     numbers = np.array(job.numbers)
     run = Answers(InferConfig(job.model, job.corpus, edits=False))
@@ -82,7 +82,7 @@ def cell_topics(job: Export) -> CellTopics:
     )
 
 
-def rows_by_name(
+def reorder_by_name(
     row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float | np.ndarray
 ) -> tuple[np.ndarray, int]:
     """Order rows of ``values`` by the names in ``row_names``, ``unknown`` where there is none.
@@ -99,12 +99,12 @@ def rows_by_name(
     return rows, len(row_names) - places.null_count
 
 
-def by_number(model: TopicModel) -> np.ndarray:
+def order_by_number(model: TopicModel) -> np.ndarray:
     """Order the columns of a model by the numbers of their topics."""
     return np.argsort(model.column_ids)
 
 
-def settings(job: Export) -> dict[str, str | float | np.ndarray]:
+def collect_settings(job: Export) -> dict[str, str | float | np.ndarray]:
     """Collect the facts about the model that a reader of the file needs."""
     model = job.model
     origin = job.model.manifest
@@ -115,32 +115,29 @@ def settings(job: Export) -> dict[str, str | float | np.ndarray]:
         "seed": -1 if origin.seed is None else origin.seed,
         "passes": origin.passes or 0,
         "topic_ids": np.array(job.numbers),
-        "alpha": model.alpha[by_number(model)],
+        "alpha": model.alpha[order_by_number(model)],
         "beta": model.beta,
     }
 
 
-# -- AnnData
-# --------------------------------------------------------------------------------------------------
 def write_h5ad(job: Export) -> dict[str, Json]:
     """Write one AnnData file."""
     try:
         import h5py
     except ImportError:
         raise TopicsError("--format h5ad needs h5py: pip install 'topicstream[h5]'") from None
-    cells = cell_topics(job)
+    cells = infer_cell_topics(job)
     features = job.model.vocabulary.words
-    topics = job.model.topic_word[by_number(job.model)].T
+    topics = job.model.topic_word[order_by_number(job.model)].T
     inputs = () if job.into is None else (job.into,)
     with (
         written(job.path, force=job.force, inputs=inputs) as file,
-        open(
-            os.dup(file.fileno()), "r+b"
-        ) as place,  # which has no name yet, and HDF5 reads what it writes
+        # HDF5 reads what it writes, and the file has no name yet by which to open it again
+        open(os.dup(file.fileno()), "r+b") as place,
     ):
         if job.into is None:
             with h5py.File(place, "w") as data:
-                _encoded(data, "anndata", "0.1.0")
+                _set_encoding(data, "anndata", "0.1.0")
                 for axis, values in (("obs", cells.names), ("var", features)):
                     _write_names(data, axis, values)
                 _write_topics(data, cells, topics, job)
@@ -149,25 +146,25 @@ def write_h5ad(job: Export) -> dict[str, Json]:
                 raise InputError(f"--into {job.into}: is a folder; --out NAME.zarr goes with it")
             with open(job.into, "rb") as source:
                 shutil.copyfileobj(source, place)
-            with _opened(h5py, place, job.into) as data:
-                cells = _cells_for(data, cells, job)
-                topics = _rows_for(data, "var", features, topics, job.into)[0]
+            with _open_h5ad(h5py, place, job.into) as data:
+                cells = _reorder_cells(data, cells, job)
+                topics = _reorder_rows(data, "var", features, topics, job.into)[0]
                 _write_topics(data, cells, topics, job)
-    return _summary(cells, job)
+    return _summarize(cells, job)
 
 
 def write_zarr(job: Export) -> dict[str, Json]:
     """Write an AnnData folder in Zarr, or a copy of one with the topics."""
     import zarr  # a tenth of a second, for this format alone
 
-    cells = cell_topics(job)
+    cells = infer_cell_topics(job)
     features = job.model.vocabulary.words
-    topics = job.model.topic_word[by_number(job.model)].T
+    topics = job.model.topic_word[order_by_number(job.model)].T
     beside = temporary_path(job.path)
     try:
         if job.into is None:
             data = zarr.open_group(str(beside), mode="w")
-            _encoded(data, "anndata", "0.1.0")
+            _set_encoding(data, "anndata", "0.1.0")
             for axis, values in (("obs", cells.names), ("var", features)):
                 _write_names(data, axis, values)
         else:
@@ -175,8 +172,8 @@ def write_zarr(job: Export) -> dict[str, Json]:
                 raise InputError(f"--into {job.into}: no Zarr folder; --out NAME.h5ad goes with it")
             shutil.copytree(job.into, beside, symlinks=True)
             data = _open_zarr(zarr, beside, job.into)
-            cells = _cells_for(data, cells, job)
-            topics = _rows_for(data, "var", features, topics, job.into)[0]
+            cells = _reorder_cells(data, cells, job)
+            topics = _reorder_rows(data, "var", features, topics, job.into)[0]
         _write_topics(data, cells, topics, job)
         if job.into is not None:
             _consolidate(zarr, beside)
@@ -184,7 +181,7 @@ def write_zarr(job: Export) -> dict[str, Json]:
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    return _summary(cells, job)
+    return _summarize(cells, job)
 
 
 def _open_zarr(zarr: Any, copy: Path, place: str | Path) -> Any:
@@ -198,23 +195,23 @@ def _open_zarr(zarr: Any, copy: Path, place: str | Path) -> Any:
 
 def _consolidate(zarr: Any, copy: Path) -> None:
     """List the new arrays in the consolidated metadata of a copy, or drop what is outdated."""
-    listed = copy / ".zmetadata"
+    metadata_file = copy / ".zmetadata"
     root = copy / "zarr.json"
     about = json.loads(root.read_text()) if root.exists() else {}
-    if not listed.exists() and not about.get("consolidated_metadata"):
+    if not metadata_file.exists() and not about.get("consolidated_metadata"):
         return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that Zarr 3 has no specification of it yet
             zarr.consolidate_metadata(str(copy))
     except DAMAGE:  # types that are not known here
-        listed.unlink(missing_ok=True)
+        metadata_file.unlink(missing_ok=True)
         if about:
             about.pop("consolidated_metadata", None)
             root.write_text(json.dumps(about))
 
 
-def _summary(cells: CellTopics, job: Export) -> dict[str, Json]:
+def _summarize(cells: CellTopics, job: Export) -> dict[str, Json]:
     unknown = int(cells.are_prior.sum())
     return {
         "documents": len(cells.shares),
@@ -223,7 +220,7 @@ def _summary(cells: CellTopics, job: Export) -> dict[str, Json]:
     }
 
 
-def _opened(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
+def _open_h5ad(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
     try:
         return h5py.File(copy, "r+")
     except OSError:
@@ -232,20 +229,20 @@ def _opened(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
         ) from None
 
 
-def _cells_for(data: Any, cells: CellTopics, job: Export) -> CellTopics:
+def _reorder_cells(data: Any, cells: CellTopics, job: Export) -> CellTopics:
     """Order the topics of cells as the file names them.
 
     A cell that no store has gets the prior's mean.
     """
     assert job.into is not None
     numbers = np.arange(len(cells.names))
-    places, listed = _rows_for(data, "obs", cells.names, numbers, job.into, unknown=-1)
+    places, names = _reorder_rows(data, "obs", cells.names, numbers, job.into, unknown=-1)
     shares = cells.shares[places]
     shares[places < 0] = prior_mean(job.model)
-    return CellTopics(listed, shares, cells.are_prior[places] | (places < 0))
+    return CellTopics(names, shares, cells.are_prior[places] | (places < 0))
 
 
-def _rows_for(
+def _reorder_rows(
     data: Any,
     axis: str,
     names: pa.Array,
@@ -261,47 +258,45 @@ def _rows_for(
         The rows, and the file's names.
     """
     try:
-        listed = index_names(data[axis])
+        file_names = index_names(data[axis])
     except DAMAGE:
         raise InputError(
             f"--into {place}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad "
             f"without --into"
         ) from None
-    rows, n_known = rows_by_name(listed, names, values, unknown)
+    rows, n_known = reorder_by_name(file_names, names, values, unknown)
     if axis == "obs" and not n_known:  # the file was one of several
         file, mark = (pa.scalar(text, names.type) for text in (Path(place).name, ":"))
-        rows, n_known = rows_by_name(
-            pc.binary_join_element_wise(file, listed, mark), names, values, unknown
+        rows, n_known = reorder_by_name(
+            pc.binary_join_element_wise(file, file_names, mark), names, values, unknown
         )
     if not n_known:
         raise InputError(
             f"--into {place}: none of its {axis} names is known to the model (it has "
-            f"{listed[0]}, the model {names[0]})"
+            f"{file_names[0]}, the model {names[0]})"
         )
-    return rows, listed
+    return rows, file_names
 
 
 def _write_topics(data: Any, cells: CellTopics, topics: np.ndarray, job: Export) -> None:
     """Write the topics of cells and features, and the settings, into a group of HDF5 or Zarr."""
     _write_column(data["obs"], PRIOR_COLUMN, cells.are_prior)
     for group, name, values in (("obsm", "X_topic", cells.shares), ("varm", "topic", topics)):
-        _put(_mapping(data, group), name, values, "array")
-    uns = _mapping(data, "uns")
+        _replace_value(_open_mapping(data, group), name, values, "array")
+    uns = _open_mapping(data, "uns")
     if "topicstream" in uns:
         del uns["topicstream"]
-    facts = _mapping(uns, "topicstream")
-    for name, value in settings(job).items():
-        kind = (
-            "string"
-            if isinstance(value, str)
-            else "array"
-            if isinstance(value, np.ndarray)
-            else "numeric-scalar"
-        )
-        _put(facts, name, value, kind)
+    facts = _open_mapping(uns, "topicstream")
+    for name, value in collect_settings(job).items():
+        kind = "numeric-scalar"
+        if isinstance(value, str):
+            kind = "string"
+        elif isinstance(value, np.ndarray):
+            kind = "array"
+        _replace_value(facts, name, value, kind)
 
 
-def _put(group: Any, name: str, value: Any, kind: str) -> None:
+def _replace_value(group: Any, name: str, value: Any, kind: str) -> None:
     """Write a value into a group of HDF5 or Zarr, in the place of one that is there."""
     if name in group:
         del group[name]
@@ -315,24 +310,24 @@ def _put(group: Any, name: str, value: Any, kind: str) -> None:
         node[...] = texts
     else:
         node = group.create_array(name, data=np.asarray(value))
-    _encoded(node, kind, "0.2.0")
+    _set_encoding(node, kind, "0.2.0")
 
 
 def _write_names(data: Any, axis: str, names: pa.Array) -> None:
     """Write a data frame without columns."""
     frame = data.create_group(axis)
-    _encoded(frame, "dataframe", "0.2.0")
+    _set_encoding(frame, "dataframe", "0.2.0")
     frame.attrs["_index"] = "_index"
     _list_columns(frame, [])
-    _put(frame, "_index", names.to_pylist(), "string-array")
+    _replace_value(frame, "_index", names.to_pylist(), "string-array")
 
 
 def _write_column(frame: Any, name: str, values: np.ndarray) -> None:
     """Add a column to a data frame, or replace it."""
-    _put(frame, name, values, "array")
-    listed = [str(column) for column in frame.attrs.get("column-order", ())]
-    if name not in listed:
-        _list_columns(frame, [*listed, name])
+    _replace_value(frame, name, values, "array")
+    columns = [str(column) for column in frame.attrs.get("column-order", ())]
+    if name not in columns:
+        _list_columns(frame, [*columns, name])
 
 
 def _list_columns(frame: Any, names: list[str]) -> None:
@@ -341,12 +336,12 @@ def _list_columns(frame: Any, names: list[str]) -> None:
     frame.attrs["column-order"] = names if in_zarr else np.array(names, object if names else float)
 
 
-def _mapping(parent: Any, name: str) -> Any:
+def _open_mapping(parent: Any, name: str) -> Any:
     if name not in parent:
-        _encoded(parent.create_group(name), "dict", "0.1.0")
+        _set_encoding(parent.create_group(name), "dict", "0.1.0")
     return parent[name]
 
 
-def _encoded(thing: Any, kind: str, version: str) -> None:
+def _set_encoding(thing: Any, kind: str, version: str) -> None:
     thing.attrs["encoding-type"] = kind
     thing.attrs["encoding-version"] = version

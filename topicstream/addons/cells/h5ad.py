@@ -66,8 +66,10 @@ def read_cells(source: Input, group: Any, options: ReadOptions) -> Matrix:
             f"{name}: columns of obs belong to the cells, and with --transpose documents are "
             f"the features; leave out --meta"
         )
-    asked = options.fit(group.get("obs", ())).meta
-    meta = {c: _column(name, group, c, f, options.list_separator) for c, f in asked.items()}
+    meta_columns = options.fit(group.get("obs", ())).meta
+    meta = {
+        c: _read_column(name, group, c, f, options.list_separator) for c, f in meta_columns.items()
+    }
     return Matrix(matrix, by_cell, Side(len(cells), cells, meta), Side(len(features), features))
 
 
@@ -110,36 +112,35 @@ def _advise_layer(group: Any) -> str:
 
 def _read_tenx(source: Input, matrix: Any) -> tuple[pa.Array, pa.Array, Stored]:
     """Read names of cells and features, and the matrix, as 10x keeps them."""
-    cells = strings(matrix["barcodes"])
+    cells = read_strings(matrix["barcodes"])
     names = matrix["features/name" if "features" in matrix else "gene_names"]
-    features = unique_names(strings(names))
+    features = unique_names(read_strings(names))
     typed = "features/feature_type" in matrix
-    tell_kinds(source, strings(matrix["features/feature_type"]).to_pylist() if typed else [])
+    note_kinds(source, read_strings(matrix["features/feature_type"]).to_pylist() if typed else [])
     entries = Compressed(matrix["indptr"], matrix["indices"], matrix["data"], len(cells))
     return cells, features, (entries, True, matrix["shape"][:][::-1])
 
 
-def modality(group: Any, options: ReadOptions) -> tuple[Any, ReadOptions]:
-    """Select the modality of MuData that ``--layer`` names.
+def select_modality(group: Any, options: ReadOptions) -> tuple[Any, ReadOptions]:
+    """Select the select_modality of MuData that ``--layer`` names.
 
     A layer of it follows a slash.
 
     Returns
     -------
     tuple
-        The group to read, and the options without the modality.
+        The group to read, and the options without the select_modality.
     """
     name, _, layer = (options.layer or "").partition("/")
-    return (
-        (group["mod"][name], replace(options, layer=layer or None))
-        if name in group.get("mod", ())
-        else (group, options)
-    )
+    if name not in group.get("mod", ()):
+        return group, options
+    return group["mod"][name], replace(options, layer=layer or None)
 
 
-def tell_kinds(source: Input, kinds: Sequence[str]) -> None:
+def note_kinds(source: Input, kinds: Sequence[str]) -> None:
     """Note that features are of several kinds, as those of a multiome are."""
-    if len(distinct := sorted(set(kinds))) > 1:
+    distinct = sorted(set(kinds))
+    if len(distinct) > 1:
         source.note(
             f"features of several kinds ({', '.join(distinct)}; --vocab FILE keeps those it lists)",
             len(kinds),
@@ -161,7 +162,7 @@ def _read_matrix(node: Any) -> Stored:
     )
 
 
-def _column(name: str, group: Any, column: str, field: str, separator: str) -> pa.Array:
+def _read_column(name: str, group: Any, column: str, field: str, separator: str) -> pa.Array:
     """Read a column of ``obs`` as metadata ``column``."""
     frame = group.get("obs", {})
     if field not in frame:
@@ -169,10 +170,9 @@ def _column(name: str, group: Any, column: str, field: str, separator: str) -> p
         raise InputError(
             f"{name}: no column {field!r} in obs (it has {columns}); choose another --meta"
         )
-    # AnnData before 0.8
     node = frame[field]
-    old = frame.get("__categories", {})
-    array = coded(old[field], node) if field in old else obs_column(node)
+    old = frame.get("__categories", {})  # of AnnData before 0.8
+    array = decode_categories(old[field], node) if field in old else obs_column(node)
     return as_metadata(array, column, f"{name}: obs column {field!r}", separator)
 
 
@@ -183,27 +183,30 @@ def obs_column(node: Any) -> pa.Array:
     """
     if not hasattr(node, "shape"):
         if "codes" in node:
-            return coded(node["categories"], node["codes"])
+            return decode_categories(node["categories"], node["codes"])
         return pc.if_else(pa.array(node["mask"][:]), None, obs_column(node["values"]))
     values = np.asarray(node[:])
-    return strings(node) if values.dtype.kind in "OSUT" else pa.array(values, from_pandas=True)
+    return read_strings(node) if values.dtype.kind in "OSUT" else pa.array(values, from_pandas=True)
 
 
-def coded(categories: Any, codes: Any) -> pa.Array:
+def decode_categories(categories: Any, codes: Any) -> pa.Array:
     """Look up categories by their codes, where a code below 0 is none."""
     places = np.asarray(codes[:], np.int64)
-    return strings(categories).take(pa.array(places, mask=places < 0))
+    return read_strings(categories).take(pa.array(places, mask=places < 0))
 
 
-def strings(node: Any) -> pa.Array:
+def read_strings(node: Any) -> pa.Array:
     """Convert an array of names, bytes or numbers (perhaps with a mask) to large_string."""
     values = node if hasattr(node, "shape") else node["values"]
     parts = [pa.array([], TEXT)]
     for first in range(0, values.shape[0], NAMES_AT_ONCE):
-        listed = np.asarray(values[first : first + NAMES_AT_ONCE]).astype(object).tolist()
+        values_of_part = np.asarray(values[first : first + NAMES_AT_ONCE]).astype(object).tolist()
         parts.append(
             pa.array(
-                [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in listed],
+                [
+                    v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v)
+                    for v in values_of_part
+                ],
                 TEXT,
             )
         )
@@ -215,7 +218,7 @@ def index_names(frame: Any) -> pa.Array:
 
     A name that occurs again gets -1, -2, ... as in AnnData's ``var_names_make_unique``.
     """
-    return unique_names(strings(frame[frame.attrs.get("_index", "_index")]))
+    return unique_names(read_strings(frame[frame.attrs.get("_index", "_index")]))
 
 
 class H5AD(MatrixReader):
@@ -231,9 +234,9 @@ class H5AD(MatrixReader):
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         problem = "not AnnData or 10x that can be read ({})"
         options = replace(options, transpose=options.turned)
-        with _opened(source) as file:
+        with _open_group(source) as file:
             try:
-                group, options = modality(file, options)
+                group, options = select_modality(file, options)
                 matrix = read_cells(source, group, options)
                 problem = "cannot be read ({}); the file is damaged"
                 if "obs" in group and not options.transpose:
@@ -245,7 +248,7 @@ class H5AD(MatrixReader):
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[Any]:
+def _open_group(source: Source) -> Iterator[Any]:
     """Open the file or Zarr folder as a group."""
     if source.path is not None and source.path.is_dir():
         import zarr  # a tenth of a second, for folders alone

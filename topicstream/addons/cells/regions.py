@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.addons.cells.exchange import by_number
+from topicstream.addons.cells.exchange import order_by_number
 from topicstream.base.errors import InputError
 from topicstream.base.files.outputs import written
 from topicstream.base.files.ownership import is_listed, remove_file
@@ -41,7 +41,10 @@ class Region(NamedTuple):
 def parse_region(name: str) -> Region:
     """Read a region as programs name it: ``chr1:100-600``, ``chr1-100-600``, ``chr1_100_600``.
 
-    Raises InputError for any other name.
+    Raises
+    ------
+    InputError
+        For any other name.
     """
     match = _REGION.fullmatch(name)
     if match is None or int(match["start"]) >= int(match["end"]):
@@ -102,7 +105,7 @@ def choose_regions(scores: np.ndarray, most: int | None) -> np.ndarray:
 def write_bed(job: Export) -> dict[str, Json]:
     """Write a BED file for each topic: chromosome, start, end, name and score (0 to 1000)."""
     regions = [parse_region(str(name)) for name in job.model.vocabulary.words.to_pylist()]
-    scores = score_regions(job.model.topic_word[by_number(job.model)].astype(np.float64))
+    scores = score_regions(job.model.topic_word[order_by_number(job.model)].astype(np.float64))
     sizes: dict[str, int] = {}
     names = {f"topic_{number}.bed" for number in job.numbers}
     for number, of_topic in zip(job.numbers, scores, strict=True):

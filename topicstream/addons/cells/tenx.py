@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from topicstream.addons.cells.h5ad import tell_kinds
+from topicstream.addons.cells.h5ad import note_kinds
 from topicstream.ingestion.open.names import CELLS, FEATURES, MATRIX, matrix_file
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
@@ -37,9 +37,11 @@ class TenX(MatrixReader):
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         options = replace(options, transpose=options.turned)
-        cells = pa.array([fields[0] for fields in _columns(_part(source, CELLS), options)], TEXT)
+        cells = pa.array(
+            [fields[0] for fields in _read_table(_find_part(source, CELLS), options)], TEXT
+        )
         features = feature_names(source, options)
-        path = _part(source, MATRIX)
+        path = _find_part(source, MATRIX)
         with Source(str(path), path, key=source.key, strict=source.strict) as file:
             header = MatrixMarket().header(file)
             if (header.documents, header.words) != (len(features), len(cells)):
@@ -55,7 +57,7 @@ class TenX(MatrixReader):
             source.damage = file.damage
 
 
-def _part(source: Source, names: tuple[str, ...]) -> Path:
+def _find_part(source: Source, names: tuple[str, ...]) -> Path:
     path = None if source.path is None else matrix_file(source.path, names)
     if path is None:
         kinds = ", ".join(kind[0] for kind in (MATRIX, CELLS, FEATURES))
@@ -67,10 +69,12 @@ def _part(source: Source, names: tuple[str, ...]) -> Path:
     return path
 
 
-def _columns(path: Path, options: ReadOptions) -> list[list[str]]:
+def _read_table(path: Path, options: ReadOptions) -> list[list[str]]:
     """Split each line of a table without a header into its fields."""
     with Source(str(path), path) as source:
-        lines = [line for _, part in lines_of(source, options) for line in part]
+        lines: list[bytes] = []
+        for _, part in lines_of(source, options):
+            lines += part
     return [line.decode("utf-8", "replace").rstrip("\r").split("\t") for line in lines]
 
 
@@ -79,11 +83,11 @@ def feature_names(source: Source, options: ReadOptions) -> pa.Array:
 
     A gene that occurs again gets -1, -2, ... as in AnnData.
     """
-    path = _part(source, FEATURES)
-    rows = _columns(path, options)
+    path = _find_part(source, FEATURES)
+    rows = _read_table(path, options)
     if path.name.endswith(("peaks.bed", "peaks.bed.gz")):  # perhaps behind GEO's prefix
         return pa.array([f"{row[0]}:{row[1]}-{row[2]}" for row in rows if len(row) > 2], TEXT)
-    tell_kinds(source, [row[2] for row in rows if len(row) > 2])
+    note_kinds(source, [row[2] for row in rows if len(row) > 2])
     return unique_names(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT))
 
 

@@ -53,14 +53,14 @@ class MaxEnt(Method):
         self.classifier.load()
 
     def shares(self, docs: Documents) -> np.ndarray:
-        has = self.classifier
+        classifier = self.classifier
         root = self.classifier.features == "root"
-        cells, weights = has.of(docs.words)
+        cells, weights = classifier.gather(docs.words)
         x = csr_array(
-            (docs.scale_counts(has.length, root), cells, docs.indptr),
+            (docs.scale_counts(classifier.length, root), cells, docs.indptr),
             shape=(len(docs), len(weights)),
         )
-        z = (x @ weights + has.bias) / np.float32(self.temperature)
+        z = (x @ weights + classifier.bias) / np.float32(self.temperature)
         z -= z.max(axis=1, keepdims=True)
         np.exp(z, out=z)
         z /= z.sum(axis=1, keepdims=True)

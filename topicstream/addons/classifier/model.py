@@ -107,11 +107,9 @@ def describe_classifier(model: TopicModel) -> dict[str, Any] | None:
     ``stale`` is True if the topics have changed since.
     """
     record = read_classifier(model.path) if model.path is not None else None
-    return (
-        None
-        if record is None
-        else {**plain(record.facts), "stale": record.topics != _Topics.of_model(model)}
-    )
+    if record is None:
+        return None
+    return {**plain(record.facts), "stale": record.topics != _Topics.of_model(model)}
 
 
 class Classifier:
@@ -167,7 +165,7 @@ class Classifier:
         if self.weights is None:
             self.weights = self._stored.gather(np.arange(self._stored.n_rows - 1))
 
-    def of(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def gather(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Find the weights of words, in memory or on disk.
 
         Returns

@@ -21,7 +21,9 @@ class TrainOption:
     )
 
 
-def learn(config: TrainConfig, options: TrainOption) -> tuple[dict[str, Any], list[str]]:
+def train_finished_model(
+    config: TrainConfig, options: TrainOption
+) -> tuple[dict[str, Any], list[str]]:
     """Train the classifier of a finished model within the limits of the training."""
     from topicstream.addons.classifier.command import lines  # most trainings learn none
     from topicstream.addons.classifier.config import ClassifierConfig
@@ -32,4 +34,6 @@ def learn(config: TrainConfig, options: TrainOption) -> tuple[dict[str, Any], li
     return learned, lines(learned)
 
 
-TRAIN = CommandOptions(TrainOption, lambda options: options.classifier, learn, "--classifier")
+TRAIN = CommandOptions(
+    TrainOption, lambda options: options.classifier, train_finished_model, "--classifier"
+)

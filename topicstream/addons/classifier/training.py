@@ -49,10 +49,13 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.parallel import in_order
 
 BATCH = 256
+"""Documents of a step at most."""
 BATCHES = 32
-"""Documents of a step at most; steps of a pass at least, where there are as many documents."""
+"""Steps of a pass at least, where there are as many documents."""
 QUIET = 2
+"""Passes in a row that must change the loss little before the fit ends."""
 TEMPERATURES = 0.2, 5.0
+"""Bounds of the temperature."""
 
 
 @dataclass(frozen=True)
@@ -162,18 +165,20 @@ def _descend(
 
     A word's penalty is spread over the documents that have it.
     """
-    used, column = np.unique(x.indices, return_inverse=True)
-    x = csr_array((x.data, column.astype(np.int32), x.indptr), shape=(x.shape[0], len(used)))
-    rows = weights[used]
-    residual, nats = _residual(x @ rows + weights[-1], theta)
+    word_ids, column = np.unique(x.indices, return_inverse=True)
+    x = csr_array((x.data, column.astype(np.int32), x.indptr), shape=(x.shape[0], len(word_ids)))
+    used_weights = weights[word_ids]
+    residual, nats = _residual(x @ used_weights + weights[-1], theta)
     slope = x.T @ residual
-    slope += rows * (np.bincount(column) * penalty[used]).astype(np.float32)[:, None]
-    for where, of in (
-        (used, slope),
+    slope += used_weights * (np.bincount(column) * penalty[word_ids]).astype(np.float32)[:, None]
+    for rows_of_step, gradient in (
+        (word_ids, slope),
         (np.array([len(weights) - 1]), residual.sum(axis=0, keepdims=True)),
     ):
-        squares[where] += np.einsum("wk,wk->w", of, of) / of.shape[1]
-        weights[where] -= of * (step / np.sqrt(squares[where])).astype(np.float32)[:, None]
+        squares[rows_of_step] += np.einsum("wk,wk->w", gradient, gradient) / gradient.shape[1]
+        weights[rows_of_step] -= (
+            gradient * (step / np.sqrt(squares[rows_of_step])).astype(np.float32)[:, None]
+        )
     return nats
 
 
@@ -205,7 +210,7 @@ def best_temperature(logits: np.ndarray, theta: np.ndarray) -> float:
 
 
 def label_divergence(logits: np.ndarray, theta: np.ndarray, temperature: float) -> float:
-    """Mean KL(theta || softmax(logits / temperature)) over the documents, in nats."""
+    """Average KL(theta || softmax(logits / temperature)) over the documents, in nats."""
     z = logits.astype(np.float64) / temperature
     z -= z.max(axis=1, keepdims=True)
     logp = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
@@ -214,8 +219,9 @@ def label_divergence(logits: np.ndarray, theta: np.ndarray, temperature: float) 
 
 
 ASIDE = 20
+"""Every ``ASIDE``-th document chooses the temperature."""
 MOST_ASIDE = 2000
-"""Every so-many-th document chooses the temperature; so many at most."""
+"""Documents at most that choose the temperature."""
 LEAST_EXAMPLES = 16 << 20
 """Bytes of documents to learn from that a memory limit must leave room for."""
 PIECE = 1 << 12
@@ -258,9 +264,9 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     opened, folder = _open_model(model)
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     store = select_learned(store, opened.manifest.sample)
-    every, left = _plan(opened, store, config)
+    every, memory_left = _plan_examples(opened, store, config)
     plan = plan_inference(
-        opened, left, config.threads or default_threads(), owned=opened is not model
+        opened, memory_left, config.threads or default_threads(), owned=opened is not model
     )
     with lock(folder, "writing to"):
         if plan.load:
@@ -268,7 +274,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
         length = (
             0.0 if config.features == "counts" else float(store.n_tokens / max(store.n_docs, 1))
         )
-        examples, aside = _set_aside(_labelled(opened, store, plan, config, every, length))
+        examples, aside = _set_aside(_label_documents(opened, store, plan, config, every, length))
         if opened is not model:
             opened.phi = None
         fitted = fit_softmax(
@@ -292,7 +298,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
             temperature=chosen,
             variance=float(config.variance),
         )
-        pieces = (weights[at : at + PIECE] for at in range(0, len(weights), PIECE))
+        pieces = (weights[first : first + PIECE] for first in range(0, len(weights), PIECE))
         save_classifier(opened, pieces, chosen, length, facts)
     return {"model": str(folder), **asdict(facts), "seconds": time.perf_counter() - begin}
 
@@ -316,7 +322,9 @@ def _open_model(model: str | Path | TopicModel) -> tuple[TopicModel, Path]:
     return opened, opened.path
 
 
-def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[int, MemoryLimit]:
+def _plan_examples(
+    model: TopicModel, store: Corpus, config: ClassifierConfig
+) -> tuple[int, MemoryLimit]:
     """Plan how many documents to learn from.
 
     Returns
@@ -334,19 +342,14 @@ def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[i
     batch = 3 * Array((BATCH + rows, topics), np.float32).nbytes
     examples = 2 * (8 * cells + (4 * topics + 16) * docs)  # twice: while they are put together
     some = min(examples, LEAST_EXAMPLES)
-    fixed = {
-        "words": BYTES_PER_WORD * model.n_words,
-        "weights": weights,
-        "batch": batch,
-        "examples": some,
-    }
-    each = {"labelling": thread_bytes(topics, LEAST_DOCS, 1)}
-    free = plan_memory("the classifier", config.memory, 1, fixed, each).free + some
+    fixed = {"words": BYTES_PER_WORD * model.n_words, "weights": weights, "batch": batch, "examples": some}
+    per_thread = {"labelling": thread_bytes(topics, LEAST_DOCS, 1)}
+    free = plan_memory("the classifier", config.memory, 1, fixed, per_thread).free + some
     every = max(-(-examples // free), -(-docs // config.documents) if config.documents else 1)
     return every, MemoryLimit(config.memory.bytes - examples // every, config.memory.stated)
 
 
-def _labelled(
+def _label_documents(
     model: TopicModel,
     corpus: Corpus,
     plan: InferencePlan,
@@ -359,20 +362,22 @@ def _labelled(
     method = BP(TopicRows(model))
     root = config.features == "root"
 
-    def chosen() -> Iterator[Documents]:
-        seen = 0
+    def every_nth() -> Iterator[Documents]:
+        """Yield the chosen documents that have a known word."""
+        documents_before = 0
         for docs in source.documents():
-            number = np.arange(seen, seen + len(docs))
-            seen += len(docs)
-            kept = np.flatnonzero((number % every == 0) & (np.diff(docs.indptr) > 0))
-            if len(kept):
-                yield docs.take(kept)
+            number = np.arange(documents_before, documents_before + len(docs))
+            documents_before += len(docs)
+            chosen = np.flatnonzero((number % every == 0) & (np.diff(docs.indptr) > 0))
+            if len(chosen):
+                yield docs.take(chosen)
 
     def label(docs: Documents) -> tuple[Documents, np.ndarray]:
+        """Return documents with their features, and theta."""
         theta = method.shares(docs)
         return replace(docs, counts=docs.scale_counts(length, root)), theta
 
-    labelled = list(in_order(label, chosen(), plan.threads))
+    labelled = list(in_order(label, every_nth(), plan.threads))
     if not labelled:
         raise InputError(f"{corpus.path}: no training document has a word that the model knows")
     indptr = np.concatenate([[0], *(np.diff(docs.indptr) for docs, _ in labelled)]).cumsum()
@@ -390,6 +395,6 @@ def _set_aside(examples: Examples) -> tuple[Examples, Examples]:
     number = np.arange(len(examples))
     if len(examples) < 2 * ASIDE:
         return examples, examples
-    out = number[number % ASIDE == ASIDE - 1][:MOST_ASIDE]
-    rest = np.setdiff1d(number, out)
-    return examples.select(rest), examples.select(out)
+    aside = number[number % ASIDE == ASIDE - 1][:MOST_ASIDE]
+    others = np.setdiff1d(number, aside)
+    return examples.select(others), examples.select(aside)

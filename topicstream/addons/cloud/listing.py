@@ -38,12 +38,12 @@ def is_readable(key: str) -> bool:
 
 @dataclass(frozen=True)
 class Dialect:
-    """The words in which a provider's lists are asked for and answered.
+    """A provider's names for the parts of a request for a list, and of its answer.
 
     Attributes
     ----------
     query
-        What every page is asked with.
+        Parameters of every request.
     most
         The parameter that limits the objects of a page.
     entry, key, size, e_tag
@@ -106,7 +106,10 @@ def list_all_keys(
     list of Entry or None
         None where lists cannot be signed with the credentials of the environment.
 
-    Raises the error of obstore where a list cannot be read, or begins again and again.
+    Raises
+    ------
+    obstore.exceptions.GenericError
+        Where a list cannot be read, or begins again and again.
     """
     dialect = AZURE if isinstance(store, library.store.AzureStore) else AMAZON
     entries: list[Entry] = []
@@ -132,8 +135,11 @@ def list_all_keys(
 def parse_page(library: Any, answer: bytes) -> ElementTree.Element:
     """Parse a page of a list, without the namespaces of its names.
 
-    Raises the error of obstore where a page was cut short, is larger than any list, or declares
-    entities, which lists have none of.
+    Raises
+    ------
+    obstore.exceptions.GenericError
+        Where a page was cut short, is larger than any list, or declares entities, which no list
+        has.
     """
     failed = library.exceptions.GenericError
     if len(answer) > MOST_BYTES or b"<!DOCTYPE" in answer:

@@ -74,7 +74,7 @@ class Current(msgspec.Struct, frozen=True):
     schema: Literal[1] = 1
 
 
-def current_at(address: str) -> tuple[Current | None, Any]:
+def read_current(address: str) -> tuple[Current | None, Any]:
     """Read what is published at an address, None if nothing is.
 
     Returns
@@ -113,7 +113,7 @@ def resolve_mirror(place: T) -> T | Path:
         return place
     address = address.rstrip("/")
     try:
-        current, _ = current_at(address)
+        current, _ = read_current(address)
         source = address if current is None else f"{address}/versions/{current.version}"
         manifest, _ = get_object(f"{source}/manifest.json")
         kind = json.loads(manifest)["kind"]
@@ -124,9 +124,9 @@ def resolve_mirror(place: T) -> T | Path:
         raise StoreError(
             f"{address}/manifest.json: is the manifest of neither a corpus store nor a model"
         ) from None
-    scheme, _, rest = address.partition("://")
+    scheme, _, below_scheme = address.partition("://")
     version = hashlib.sha256(manifest).hexdigest() if current is None else current.version
-    folder = cache_folder() / scheme / f"{rest}@{version[:16]}"
+    folder = cache_folder() / scheme / f"{below_scheme}@{version[:16]}"
     ADDRESSES[str(folder)] = address
     if ".." in folder.parts:
         raise InputError(f"{address}: contains ..; name the object by its key")
@@ -182,7 +182,7 @@ def fetch_ahead(paths: Iterable[str | os.PathLike[str]]) -> None:
     """
     for path in paths:
         place = Path(os.path.abspath(path))
-        home = None if place in _COMING or place.exists() else _home_of(place)
+        home = None if place in _COMING or place.exists() else _find_mirror(place)
         if home is not None:
             name = place.relative_to(home).as_posix()
             _COMING[place] = AHEAD.submit(_fetch_to_stay, home, name)
@@ -213,7 +213,7 @@ def fetch_missing(path: str | os.PathLike[str]) -> int | None:
         If it cannot be read.
     """
     place = Path(os.path.abspath(path))
-    home = _home_of(place)
+    home = _find_mirror(place)
     if home is None:
         return None
     coming = _COMING.pop(place, None)
@@ -226,7 +226,7 @@ def fetch_missing(path: str | os.PathLike[str]) -> int | None:
     return _fetch(home, place.relative_to(home).as_posix())
 
 
-def _home_of(place: Path) -> Path | None:
+def _find_mirror(place: Path) -> Path | None:
     """Find the mirror that a path lies in."""
     if not place.is_relative_to(cache_folder()):
         return None
@@ -244,7 +244,7 @@ def _fetch(home: Path, name: str) -> int:
         with open(beside, "xb") as file:
             size = download(f"{places().origin(home)}/{name}", file)
         fd = os.open(beside, os.O_RDONLY | os.O_CLOEXEC)
-        if not _CHUNK.fullmatch(name) or _ROOM.takes(size, home):
+        if not _CHUNK.fullmatch(name) or _ROOM.reserve(size, home):
             os.replace(beside, place)
         return fd
     except Absent as e:
@@ -270,13 +270,18 @@ class _Room:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._home = Path()
-        self._left = 0
+        self._free = 0
         self._others = list[Path]()
 
-    def takes(self, size: int, home: Path) -> bool:
-        """Return True if a chunk stays, after making room in other mirrors.
+    def reserve(self, size: int, home: Path) -> bool:
+        """Make room for a chunk in other mirrors, and return whether it may stay.
 
-        ``home`` is its mirror.
+        Parameters
+        ----------
+        size
+            Bytes of the chunk.
+        home
+            Its mirror.
         """
         with self._lock:
             if home != self._home:
@@ -286,17 +291,18 @@ class _Room:
                     if m.is_file() and remote_address(m.read_text(errors="replace"))
                 )
                 mirrors = sorted((m.parent for m in marks), key=lambda p: p.stat().st_mtime)
-                used = sum(of_chunk for mirror in mirrors for _, of_chunk in _chunks(mirror))
-                self._left = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE)) - used
+                self._free = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE))
+                for mirror in mirrors:
+                    self._free -= sum(chunk_size for _, chunk_size in _chunks(mirror))
                 self._home = home
                 self._others = [mirror for mirror in mirrors if mirror != home]
-            while self._left < size and self._others:
-                for path, of_chunk in _chunks(self._others.pop(0)):
+            while self._free < size and self._others:
+                for path, chunk_size in _chunks(self._others.pop(0)):
                     path.unlink(missing_ok=True)
-                    self._left += of_chunk
-            stays = size <= self._left
-            self._left -= size if stays else 0
-            return stays
+                    self._free += chunk_size
+            fits = size <= self._free
+            self._free -= size if fits else 0
+            return fits
 
 
 _ROOM = _Room()

@@ -29,8 +29,8 @@ from topicstream.addons.cloud.mirror import (
     LISTING,
     Current,
     Kind,
-    current_at,
     is_published,
+    read_current,
 )
 from topicstream.addons.cloud.remote import POOL, Changed, list_below, put_object
 from topicstream.base.errors import Busy, NotOurs, StoreError, TopicsError, UsageError
@@ -70,7 +70,7 @@ def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
             f"{address}: stores and models are published to s3://, gs:// or az://; elsewhere "
             f"copy the folder"
         )
-    current, condition = current_at(address)
+    current, condition = read_current(address)
     if current is not None and current.kind != kind:
         raise NotOurs(
             f"{address}: is {KINDS[current.kind]}, not {KINDS[kind]}; name another address"
@@ -161,12 +161,12 @@ def publish(
         listing = json.dumps(hashes).encode()
         version = hashlib.sha256(listing).hexdigest()[:32]
         below = f"{address}/versions/{version}/"
-        uploaded = {listed.removeprefix(below) for listed in list_below(below)}
+        uploaded = {address_of_file.removeprefix(below) for address_of_file in list_below(below)}
         missing = [name for name in sizes if name not in uploaded]
-        for done, _ in enumerate(
+        for number, _ in enumerate(
             POOL.map(lambda name: put_object(below + name, place / name), missing), 1
         ):
-            listener(progress).step("uploading", done, len(missing), "files")
+            listener(progress).step("uploading", number, len(missing), "files")
         if _sha256(place / "manifest.json") != hashes["manifest.json"]:
             raise changed
     except FileNotFoundError:  # listed just now: a compaction or another run has removed it
@@ -195,12 +195,12 @@ def _replace(address: str, new: Current, condition: Any) -> None:
     try:
         put_object(f"{address}/{CURRENT}", msgspec.json.encode(new), condition)
     except Changed:
-        now, _ = current_at(address)
-        if now != new:
+        winner, _ = read_current(address)
+        if winner != new:
             other = (
                 "another publisher"
-                if now is None
-                else f"another publisher, of version {now.version},"
+                if winner is None
+                else f"another publisher, of version {winner.version},"
             )
             raise Busy(
                 f"{address}: {other} was faster; version {new.version} is uploaded but not "

@@ -26,8 +26,9 @@ from topicstream.base.errors import InputError, UsageError
 T = TypeVar("T")
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
 HEAD = 128 << 10
+"""Bytes of the first request, of a file whose format may only be detected."""
 PART = 8 << 20
-"""Bytes of the first request, which may only be looked at, and of each further one at most."""
+"""Bytes of each further request at most."""
 STREAMED = 1 << 20
 """Bytes of an object that are in memory while it is downloaded to a file."""
 MOST_SOON = 32
@@ -41,8 +42,9 @@ raw input it is the first bytes of objects and two or three parts.
 RETRY: dict[str, Any] = {"max_retries": 5}
 """Options of obstore: how often it repeats a request that fails or an answer that breaks off."""
 PATIENCE = 180.0
+"""Seconds after which a busy server is given up."""
 LONGEST_PAUSE = 10.0
-"""Seconds after which a busy server is given up, and between two requests to it."""
+"""Seconds at most between two requests to a busy server."""
 REPEATS = 5
 """Further requests after answers that broke off."""
 
@@ -61,7 +63,7 @@ class Waiters(Executor):
         self._lock = Lock()
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Call it in one of the threads."""
+        """Call a function in one of the threads."""
         future: Future[T] = Future()
         self._calls.put((future, partial(function, *args, **kwargs)))
         with self._lock:
@@ -80,11 +82,11 @@ class Waiters(Executor):
 
 
 POOL = Waiters(8)
-"""Fetches parts ahead, fetches and stores objects that are all at hand, and asks while the main
-thread waits.
+"""Threads that fetch the next part of a file, fetch and store whole objects, and call obstore for
+the main thread.
 """
 AHEAD = Waiters(THREADS)
-"""Fetches objects that are opened soon, so that what is asked for now does not wait for them."""
+"""Threads that fetch objects which are opened soon; requests of the moment do not wait for them."""
 FETCHED: deque[int] = deque(maxlen=1 << 20)
 """Bytes of each answer since ``traffic`` was called."""
 _FAULTS = (
@@ -208,7 +210,7 @@ def download(address: str, file: BinaryIO) -> int:
         file.truncate()
         return sum(map(file.write, library.get(*place).stream(min_chunk_size=STREAMED)))
 
-    size = _ask(address, write)
+    size = _call_store(address, write)
     FETCHED.append(size)
     return size
 
@@ -221,8 +223,8 @@ def get_object(address: str) -> tuple[bytes, dict[str, Any]]:
     Absent, InputError
         If there is no such object, or it cannot be read.
     """
-    answer = _ask(address, lambda library, *place: library.get(*place))
-    content = bytes(_ask(address, lambda *_: answer.bytes()))
+    answer = _call_store(address, lambda library, *place: library.get(*place))
+    content = bytes(_call_store(address, lambda *_: answer.bytes()))
     FETCHED.append(len(content))
     return content, {name: answer.meta[name] for name in ("e_tag", "version") if answer.meta[name]}
 
@@ -243,7 +245,7 @@ def put_object(address: str, content: bytes | Path, condition: Any = "overwrite"
     InputError
         Where the object cannot be stored.
     """
-    _ask(
+    _call_store(
         address,
         lambda library, *place: library.put(
             *place, content, mode=condition, chunk_size=PART, max_concurrency=2
@@ -265,19 +267,19 @@ def list_below(address: str) -> list[str]:
     if address.startswith("http"):
         return []
     root = _split(address)[0]
-    entries = [entry for entry in _ask(address, _list_entries) if entry["size"]]
+    entries = [entry for entry in _call_store(address, _list_entries) if entry["size"]]
     unreadable = sorted(entry["path"] for entry in entries if not is_readable(entry["path"]))
     if unreadable:
         if len(unreadable) == len(entries):
             raise InputError(f"{address}: {_describe_odd_keys(unreadable[0])}; rename that object")
         UNREADABLE[f"{root}/{unreadable[0]}"] = len(unreadable)
-    listed = {f"{root}/{entry['path']}": entry for entry in entries if is_readable(entry["path"])}
-    for name, entry in listed.items():
+    entry_of = {f"{root}/{entry['path']}": entry for entry in entries if is_readable(entry["path"])}
+    for name, entry in entry_of.items():
         etag = entry["e_tag"] or ""
         if etag and not etag.endswith('"'):  # Azure lists it without the quotes that it is asked by
             etag = f'"{etag}"'
         _LISTED[name] = (int(entry["size"]), etag)
-    return sorted(listed)
+    return sorted(entry_of)
 
 
 def _list_entries(library: Any, store: Any, folder: str) -> list[Entry]:
@@ -320,36 +322,36 @@ def unreadable_objects() -> dict[str, int]:
 
 
 def _split(address: str) -> tuple[str, str]:
-    """``scheme://bucket`` and the key, which may have any characters."""
-    scheme, _, rest = address.partition("://")
-    if _SECRET.search(rest) or ("?" in rest and scheme.startswith("http")):
+    """Split an address into ``scheme://bucket`` and the key, which may have any characters."""
+    scheme, _, below_scheme = address.partition("://")
+    if _SECRET.search(below_scheme) or ("?" in below_scheme and scheme.startswith("http")):
         raise InputError(
             f"{address.partition('?')[0]}?...: addresses with a query are not supported; "
             f"download the file first (curl -O)"
         )
-    place, _, key = rest.partition("/")
+    place, _, key = below_scheme.partition("/")
     return f"{scheme}://{place}", key.strip("/")
 
 
-def _ask(address: str, call: Callable[[Any, Any, str], T], doing: str = "read") -> T:
+def _call_store(address: str, call: Callable[[Any, Any, str], T], action: str = "read") -> T:
     """Call obstore with a store and a key, and turn errors into one line.
 
-    A signal reaches Python between two calls. So the main thread lets another one ask, and waits
-    for it, which a signal ends.
+    Python handles signals between two calls, and a call of obstore may take long. So the main
+    thread has a thread of the pool make the call and waits for it, which a signal interrupts.
     """
     (root, key) = _split(address)
     library = _library()
 
     def ask() -> T:
-        return _repeat(partial(call, library, _store(root), key), doing)
+        return _repeat(partial(call, library, _store(root), key), action)
 
     try:
         return POOL.submit(ask).result() if current_thread() is main_thread() else ask()
     except (FileNotFoundError, ValueError, library.exceptions.BaseError) as error:
-        raise _refusal(address, error, doing) from None
+        raise _translate_error(address, error, action) from None
 
 
-def _repeat(call: Callable[[], T], doing: str) -> T:
+def _repeat(call: Callable[[], T], action: str) -> T:
     """Call obstore until a server that is busy answers, for some minutes.
 
     obstore repeats a request a few times within seconds; a server that is overloaded needs longer.
@@ -366,28 +368,29 @@ def _repeat(call: Callable[[], T], doing: str) -> T:
             text = str(error)
             broken += bool(_BROKEN.search(text))
             busy = _BUSY.search(text) and time.monotonic() - began + pause < PATIENCE
-            reads = doing == "read" and _BROKEN.search(text) and broken <= REPEATS
+            reads = action == "read" and _BROKEN.search(text) and broken <= REPEATS
             if not (busy or reads):
                 raise
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _refusal(address: str, error: Exception, doing: str) -> InputError:
+def _translate_error(address: str, error: Exception, action: str) -> InputError:
     """Translate an error of obstore to one line.
 
     It repeats nothing of obstore's own text, which may hold what was sent.
     """
     kind = type(error).__name__
     answer = f"{kind}: {error}"
-    if bad := _BAD_KEY.search(answer):
+    bad_key = _BAD_KEY.search(answer)
+    if bad_key:
         return InputError(
-            f"{address}: {_describe_odd_keys(bad[1])}; rename that object, or name others"
+            f"{address}: {_describe_odd_keys(bad_key[1])}; rename that object, or name others"
         )
     if isinstance(error, ValueError):
         raise error
     if kind in ("PreconditionError", "AlreadyExistsError"):
-        return Changed(f"{address}: changed while it was {doing}; run the command again")
+        return Changed(f"{address}: changed while it was {action}; run the command again")
     meaning = next((meaning for pattern, meaning in _FAULTS if re.search(pattern, answer)), None)
     absent = kind == "FileNotFoundError"
     if meaning is None and absent and address in _LISTED:
@@ -404,7 +407,7 @@ def _refusal(address: str, error: Exception, doing: str) -> InputError:
             answer,
         )
         meaning = (
-            f"cannot be {doing} ({status[0].strip() if status else kind}); check the network, "
+            f"cannot be {action} ({status[0].strip() if status else kind}); check the network, "
             f"the endpoint and the region"
         )
     return (Absent if absent or meaning.startswith("access") else InputError)(
@@ -436,14 +439,16 @@ def version_of(address: str) -> tuple[int, str]:
 def _ask_version(address: str) -> tuple[int, str]:
     """Ask for size and ETag of an object."""
     try:
-        meta = _ask(address, lambda library, *place: library.head(*place))
+        meta = _call_store(address, lambda library, *place: library.head(*place))
     except Absent:
         raise
     except InputError as refusal:
         # an answer to HEAD has no text that says why
         options = {"range": (0, 1)}
         try:
-            meta = _ask(address, lambda library, *place: library.get(*place, options=options).meta)
+            meta = _call_store(
+                address, lambda library, *place: library.get(*place, options=options).meta
+            )
         except InputError as reason:
             raise (reason if "status code" not in str(reason) else refusal) from None
     return int(meta["size"]), meta["e_tag"] or ""
@@ -474,7 +479,7 @@ def _fetch_range(address: str, etag: str, start: int, stop: int) -> bytes:
     options: dict[str, Any] = {"range": (start, stop)}
     if etag and not etag.startswith("W/"):
         options["if_match"] = etag
-    data: bytes = _ask(
+    data: bytes = _call_store(
         address, lambda library, *place: library.get(*place, options=options).bytes()
     )
     FETCHED.append(len(data))

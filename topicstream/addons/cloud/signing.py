@@ -34,9 +34,9 @@ def sign_list(library: Any, store: Any, query: dict[str, str], options: Any) -> 
     store
         Its store of the bucket.
     query
-        What is asked of the bucket.
+        Parameters of the request.
     options
-        Of obstore's stores.
+        Options of obstore's stores.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def sign_list(library: Any, store: Any, query: dict[str, str], options: Any) -> 
     if isinstance(store, library.store.AzureStore):
         return _sign_azure(store.config, query)
     bucket = store.config["bucket"]
-    asked = urlencode(query, quote_via=quote, safe="")
+    query_text = urlencode(query, quote_via=quote, safe="")
     if isinstance(store, library.store.S3Store):
         address = _s3_endpoint(bucket)
         scheme = "s3"
@@ -60,7 +60,7 @@ def sign_list(library: Any, store: Any, query: dict[str, str], options: Any) -> 
         config = {}
         endpoint = "base_url"
     # what obstore appends as the key becomes the value of a parameter that servers ignore
-    place = f"{address}?{asked}&x-id="
+    place = f"{address}?{query_text}&x-id="
     if _is_set(skip):
         return Request(place)
     try:
@@ -79,7 +79,7 @@ def _setting(*names: str) -> str:
 
 
 def _is_set(name: str) -> bool:
-    """Return True if a variable says yes."""
+    """Return True if a variable is 1 or true."""
     return os.environ.get(name, "").lower() in ("1", "true")
 
 
