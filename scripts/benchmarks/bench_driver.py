@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster
 from distributed.core import Server
 from distributed.protocol.pickle import dumps
 
-from topicstream.addons.cluster.executor import DaskWorkers, deal
+from topicstream.addons.cluster.executor import DaskWorkers, assign_blocks
 from topicstream.addons.cluster.member import Answer
 from topicstream.corpus.reader import Corpus
 from topicstream.training.executor import Report
@@ -112,7 +112,7 @@ def main() -> None:
             driver.watch.cancel()
             process.kill()
             grid = corpus.grid(max(1, int(corpus.n_cells / (3.8 * width))), 1 << 30)
-            owners = deal(grid.cells, width, members)
+            owners = assign_blocks(grid.cells, width, members)
             uneven = []
             weights = []
             for first in range(0, len(grid), width):

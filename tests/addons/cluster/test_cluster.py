@@ -421,7 +421,7 @@ def test_members_of_one_worker_share_its_limit(tmp_path):
     )
     alone = Allowance(MemoryLimit.parse("2G"), 0)
     assert member.find_room(alone, worker) == replace(alone, threads=2, folder=str(tmp_path))
-    first.held = 300 << 20
+    first.table_bytes = 300 << 20
     room = member.find_room(alone, worker)
     assert room.process == alone.process + (300 << 20)
     assert room.limit == alone.limit and room.threads == 2
@@ -430,7 +430,7 @@ def test_members_of_one_worker_share_its_limit(tmp_path):
 def held_by_members(dask_worker):
     """Bytes that the members of a worker hold, and what a third one would count."""
     plugins = dask_worker.plugins.values()
-    held = [plugin.held for plugin in plugins if isinstance(plugin, member.Member)]
+    held = [plugin.table_bytes for plugin in plugins if isinstance(plugin, member.Member)]
     room = member.find_room(Allowance(MemoryLimit.parse("2G"), 1), dask_worker)
     return held, room.process - Allowance(MemoryLimit.parse("2G"), 1).process
 
@@ -456,5 +456,5 @@ def test_the_members_of_the_start_anchors_know_of_each_other(corpus, client, tmp
 
 def test_rounds_are_dealt_evenly():
     cells = np.array([5, 4, 3, 3, 3, 6, 1, 1])
-    owners = cluster_module.deal(cells, 4, 2)
+    owners = cluster_module.assign_blocks(cells, 4, 2)
     assert np.bincount(owners[:4], cells[:4]).tolist() == [8, 7] and set(owners[4:]) == {0, 1}

@@ -359,7 +359,7 @@ def fake(raises=None, limit=0, paths=(), **given):
     """
 
     async def set_resources(**resources):
-        assert resources == scheduler.ONE
+        assert resources == scheduler.RESOURCE
 
     class Client:
         gone = False

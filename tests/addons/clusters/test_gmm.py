@@ -24,7 +24,7 @@ from topicstream.addons.clusters.gaussian_density import (
     densities,
     log_density,
 )
-from topicstream.addons.clusters.gmm import KAPPA, nearest_means
+from topicstream.addons.clusters.gmm import KAPPA, assign_to_means
 from topicstream.addons.clusters.model import GaussianModel
 from topicstream.addons.clusters.split_merge import split_and_merge
 from topicstream.base.errors import DoesNotFit, InputError, UsageError
@@ -163,7 +163,7 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
     alpha = 10 / 3
     centred = x - x.mean(0)
     start = split_and_merge(
-        centred, nearest_means(centred, 3, 1), 3, gaussians.Prior(np.zeros(5), cov, KAPPA)
+        centred, assign_to_means(centred, 3, 1), 3, gaussians.Prior(np.zeros(5), cov, KAPPA)
     )
     r = np.eye(3)[start]
     posts = [twin.posterior(x, column, prior) for column in r.T]  # the sample is all of them
@@ -336,7 +336,7 @@ def test_moves_leave_the_plateaus_of_k_means(components, n, covariance):
         prior = gaussians.Prior(
             np.zeros(n), spread if covariance == "diag" else np.diag(spread), 0.01
         )
-        groups = nearest_means(points, components, seed)
+        groups = assign_to_means(points, components, seed)
         by_means.append(adjusted_rand_score(of, groups))
         found.append(adjusted_rand_score(of, split_and_merge(points, groups, components, prior)))
     assert min(by_means) < 0.95 and min(found) > 0.99

@@ -44,7 +44,7 @@ SILENCE = 8.0
 SLOT = 64  # bytes that an array of block state is rounded up to
 
 
-def deal(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
+def assign_blocks(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
     """Assign each block to a member, int64[blocks].
 
     In each round the largest blocks come first, each to the member that has least.
@@ -92,7 +92,7 @@ class DaskWorkers(Executor):
         self.folder = remote.folder.absolute()
         self.run = f"topics-{uuid.uuid4().hex[:12]}"
         self.roster = tuple(cluster.machines)
-        owners = deal(job.grid.cells, job.layout.round_blocks, len(self.roster))
+        owners = assign_blocks(job.grid.cells, job.layout.round_blocks, len(self.roster))
         state = state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)
         self.room = state * np.bincount(owners, minlength=len(self.roster))
         order = JoinOrder(
@@ -106,9 +106,9 @@ class DaskWorkers(Executor):
         )
         self.changes: list[Change] = []  # of the round that the next question ends, by table
         self.assignment: Assignment | None = None
-        # rows that members do not have, or that only they have
+        # where the rows are newer: with the driver, with the members, or nowhere
         self.newer: Literal["here", "there"] | None = None
-        # of the pass
+        # of the present pass
         self.began = time.monotonic()
         self.visited = 0
         self.about = dict[str, Any]()
@@ -124,23 +124,24 @@ class DaskWorkers(Executor):
             raise error
         self.watch: asyncio.Task[list[str]] = self.client.sync(self._start_watch)
 
-    # -- talking to members
-    # ----------------------------------------------------------------------------------------
+    # questions to members
+
     async def _start_watch(self) -> asyncio.Task[list[str]]:
-        if lost := await self._lost():
+        silent = await self._find_silent()
+        if silent:
             raise TopicsError(
-                f"--scheduler: worker {', '.join(lost)} cannot be reached from here; run the "
+                f"--scheduler: worker {', '.join(silent)} cannot be reached from here; run the "
                 f"command in the network of the workers"
             )
-        return asyncio.create_task(self._silent())
+        return asyncio.create_task(self._wait_for_silence())
 
-    async def _silent(self) -> list[str]:
+    async def _wait_for_silence(self) -> list[str]:
         """Wait until members are silent, and return their addresses."""
-        while not (lost := await self._lost()):
+        while not (silent := await self._find_silent()):
             await asyncio.sleep(BETWEEN)
-        return lost
+        return silent
 
-    async def _lost(self) -> list[str]:
+    async def _find_silent(self) -> list[str]:
         """List the members that do not answer."""
         silent = list(self.roster)
         for _ in range(2):  # after a sleep of this machine the first answer comes too late
@@ -155,11 +156,11 @@ class DaskWorkers(Executor):
             ]
         return silent
 
-    def _ask(self, address: str, handler: str, **given: Any) -> Awaitable[Any]:
-        call: Awaitable[Any] = getattr(self.client.rpc(address), f"{self.run}-{handler}")(**given)
+    def _ask(self, address: str, handler: str, **message: Any) -> Awaitable[Any]:
+        call: Awaitable[Any] = getattr(self.client.rpc(address), f"{self.run}-{handler}")(**message)
         return call
 
-    def _ask_all(self, question: str, *given: Any, members: int | None = None) -> list[Answer]:
+    def _ask_all(self, question: str, *arguments: Any, members: int | None = None) -> list[Answer]:
         """Ask all members, or the first few, the same question at once (see ``Member.ask``).
 
         Raises
@@ -169,16 +170,15 @@ class DaskWorkers(Executor):
         """
 
         async def ask() -> list[Answer]:
-            # once, not for each
-            message = {
+            message = {  # pickled once, not for each member
                 "question": question,
-                "given": dumps(given),
+                "arguments": dumps(arguments),
                 "changes": dumps(changes),
             }
             calls = [self._ask(address, "ask", **message) for address in self.roster[:members]]
             answers = asyncio.gather(*calls)
-            # it is known by then
-            answers.add_done_callback(lambda done: done.cancelled() or done.exception())
+            # retrieves an error: asyncio would warn of one that nobody awaits
+            answers.add_done_callback(lambda future: future.cancelled() or future.exception())
             await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
             try:
                 if answers.done() and all(answer is not None for answer in answers.result()):
@@ -186,9 +186,9 @@ class DaskWorkers(Executor):
             except (TimeoutError, CommClosedError, ConnectionError, WorkersLost):
                 pass
             answers.cancel()
-            gone = self.watch.result() if self.watch.done() else await self._lost()
-            who = ", ".join(gone) or "the connection between two workers"
-            raise WorkersLost(f"--scheduler: lost {who}", gone)
+            gone = self.watch.result() if self.watch.done() else await self._find_silent()
+            addresses = ", ".join(gone) or "the connection between two workers"
+            raise WorkersLost(f"--scheduler: lost {addresses}", gone)
 
         changes = self.changes
         self.changes = []
@@ -201,8 +201,8 @@ class DaskWorkers(Executor):
             raise (_full_disk(e) if exit_code_of(e) == DoesNotFit.exit_code else e) from None
         return answered
 
-    # -- the pass
-    # ----------------------------------------------------------------------------------------------
+    # the pass
+
     def begin(self, blocks: np.ndarray) -> None:
         self.blocks = blocks
         self.assignment = None
@@ -210,17 +210,17 @@ class DaskWorkers(Executor):
         self.visited = 0
         self.about = {}
 
-    def _begin(self, assignment: Assignment) -> None:
+    def _start_pass(self, assignment: Assignment) -> None:
         """Start the pass on all members, sending the tables that they lack."""
         if self.newer == "here":
             with owned.scratch(self.folder, "tables") as place:
                 self._ask_all("tables.load", place, *self.tables.save(place, True))
         self.assignment = assignment
         self._ask_all(
-            "begin", self.blocks, replace(assignment, targets={}), self._free(assignment.new)
+            "begin", self.blocks, replace(assignment, targets={}), self._free_offset(assignment.new)
         )
 
-    def _free(self, memory: BlockMemory | None) -> int:
+    def _free_offset(self, memory: BlockMemory | None) -> int:
         """Return the offset where members may write.
 
         It lies after everything written, including what lost members may still write.
@@ -231,7 +231,7 @@ class DaskWorkers(Executor):
 
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         if self.assignment is None:
-            self._begin(assignment)
+            self._start_pass(assignment)
         reports: dict[int, Report] = {}
         answers = self._ask_all("visit", group, dict(assignment.params))
         for answer in answers:
@@ -240,7 +240,7 @@ class DaskWorkers(Executor):
                     assignment.new.index[group[place]] = rows
         self.newer = "there"
         self.visited += len(group)
-        self.about = self._effort(answers)
+        self.about = self._sum_effort(answers)
         return [reports[place] for place in range(len(group))]
 
     def apply(
@@ -256,20 +256,20 @@ class DaskWorkers(Executor):
         self.assignment = None
         self.newer = "there"
         answers_by_member = self._ask_all("tables.finish_pass", phase)
-        self.about = self._effort(answers_by_member)
+        self.about = self._sum_effort(answers_by_member)
         answers: list[dict[str, FinishedTable]] = [answer.value for answer in answers_by_member]
         for address, answer in zip(self.roster, answers, strict=True):
             if any(
-                own.totals.tobytes() != answer[name].totals.tobytes()
-                for name, own in answers[0].items()
+                first.totals.tobytes() != answer[name].totals.tobytes()
+                for name, first in answers[0].items()
             ):
                 raise TopicsError(
                     f"--scheduler: worker {address} made different topics from "
                     f"{self.roster[0]}; the last checkpoint is intact, report this"
                 )
-        for name, settled in answers[0].items():
+        for name, finished in answers[0].items():
             table = self.tables.current[name]
-            table.totals[:] = settled.totals
+            table.totals[:] = finished.totals
             table.scale = 1.0
         for table in self.tables.successors.values():
             table.totals[:] = 0.0
@@ -292,7 +292,7 @@ class DaskWorkers(Executor):
             self._ask_all("sync")
             self.gather()
 
-    def _effort(self, answers: Sequence[Answer]) -> dict[str, Json]:
+    def _sum_effort(self, answers: Sequence[Answer]) -> dict[str, Json]:
         """Sum up the work of the pass, as members report it."""
         working = np.array([answer.working for answer in answers])
         seconds = time.monotonic() - self.began

@@ -135,7 +135,7 @@ def find_room(allowance: Allowance, worker: Worker) -> Allowance:
         allowance,
         threads=allowance.threads or worker.state.nthreads,
         folder=str(worker.local_directory),
-        process=allowance.process + sum(other.held for other in others),
+        process=allowance.process + sum(other.table_bytes for other in others),
     )
 
 
@@ -143,10 +143,10 @@ class Member(WorkerPlugin):
     """The plugin of one run in one worker."""
 
     assignment: Assignment
-    heard: float
+    last_heard: float
     """Time of the driver's last question."""
-    held = 0
-    """Bytes that it has between two visits: tables and vocabulary."""
+    table_bytes = 0
+    """Bytes of tables and vocabulary, which it holds between visits too."""
 
     def __init__(self, order: JoinOrder, worker: Worker) -> None:
         self.order = order
@@ -155,7 +155,7 @@ class Member(WorkerPlugin):
 
     async def setup(self, worker: Worker) -> None:
         """Register the handlers of the questions (Dask calls it)."""
-        self.heard = time.monotonic()
+        self.last_heard = time.monotonic()
         for handler in (self.ping, self.ask, self.receive, self.leave):
             worker.handlers[f"{self.order.run}-{handler.__name__}"] = handler
         self.watch = asyncio.create_task(self._watch())
@@ -171,18 +171,24 @@ class Member(WorkerPlugin):
 
     async def _watch(self) -> None:
         """End when the driver is gone."""
-        while time.monotonic() - self.heard < FORGOTTEN:
+        while time.monotonic() - self.last_heard < FORGOTTEN:
             await asyncio.sleep(FORGOTTEN / 10)
         asyncio.get_running_loop().create_task(self.worker.plugin_remove(self.order.place))
 
     async def work(self, function: Callable[..., T], *args: Any) -> T:
-        """Run in the member's thread, one thing after the other."""
+        """Run a function in the member's thread, after those before it."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, function, *args)
 
-    # -- made and ended
-    # --------------------------------------------------------------------------------------------
+    # begin and end of the membership
+
     def open(self) -> None:
-        """Make tables and threads within a plan of this worker. DoesNotFit ..."""
+        """Make tables and threads within a plan of this worker.
+
+        Raises
+        ------
+        DoesNotFit
+            If they do not fit the worker.
+        """
         order = self.order
         worker = self.worker
         job = self.order.job
@@ -196,7 +202,7 @@ class Member(WorkerPlugin):
             plan = make_plan(work_of_member(job, len(order.roster)), room)
         except DoesNotFit as e:
             raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
-        self.held = sum(plan.memory.parts.get(part, 0) for part in ("tables", "vocabulary"))
+        self.table_bytes = sum(plan.memory.parts.get(part, 0) for part in ("tables", "vocabulary"))
         self.workers = Workers(plan.threads)
         self.tables = RunTables(
             job.engine, n_w, self.workers, folder if plan.place.tables_on_disk else None
@@ -227,39 +233,40 @@ class Member(WorkerPlugin):
         return {name: sums for name, sums in collectors.items() if sums is not None}
 
     def close(self) -> None:
-        """Give everything back."""
+        """Write block state to the disk, and release memory, threads and files."""
         self.sync()
-        self._forget()
+        self._end_pass()
         self.executor.release()
         self.workers.close()
         self.tables.close()
 
-    def _forget(self) -> None:
+    def _end_pass(self) -> None:
         """End a pass that is under way."""
         self.executor.end()
         for memory in self.memories:
             memory.close()
 
-    # -- questions
-    # ----------------------------------------------------------------------------------------------
+    # questions of the driver and of other members
+
     async def ping(self) -> bool:
         """Answer that the member is there."""
-        self.heard = time.monotonic()
+        self.last_heard = time.monotonic()
         return True
 
     async def leave(self) -> str:
         """End the membership: the run is over."""
         return str((await self.worker.plugin_remove(self.order.place))["status"])
 
-    async def ask(self, question: str, given: bytes, changes: bytes) -> dict[str, bytes]:
+    async def ask(self, question: str, arguments: bytes, changes: bytes) -> dict[str, bytes]:
         """End the current round with these changes, then call a method by its name.
 
         Messages that it leaves for other members are sent to them. Both run in the member's thread.
         """
-        if ended := loads(changes):
-            entered = await self.work(self.sum_owned_rows, ended)
+        ended_round = loads(changes)
+        if ended_round:
+            entered = await self.work(self.sum_owned_rows, ended_round)
             await self._exchange(entered)
-        value = await self.work(self._answer, question, given)
+        value = await self.work(self._answer, question, arguments)
         await self._send(self.outbox)
         self.outbox = []
         return {"answer": dumps(Answer(value, self.working, self.sent))}
@@ -277,8 +284,8 @@ class Member(WorkerPlugin):
         self.entered = {}
         await self.work(self.apply_rows, all_entered)
 
-    def _answer(self, question: str, given: bytes) -> Any:
-        return attrgetter(question)(self)(*loads(given))  # block state is a file that is opened
+    def _answer(self, question: str, arguments: bytes) -> Any:
+        return attrgetter(question)(self)(*loads(arguments))  # block state is a file that is opened
 
     async def receive(self, sender: int, sent: Any) -> bool:
         """Handle a message from another member: its summed rows, or deltas of its blocks.
@@ -302,7 +309,7 @@ class Member(WorkerPlugin):
         ``free`` is the offset where the first member may write block state, followed by the second,
         and so on.
         """
-        self._forget()
+        self._end_pass()
         self.assignment = assignment.for_tables(self.tables)
         self.memories = [
             memory for memory in (assignment.old, assignment.new) if memory is not None
@@ -326,8 +333,8 @@ class Member(WorkerPlugin):
         for memory in self.memories:
             memory.sync()
 
-    # -- rounds
-    # ----------------------------------------------------------------------------------------------
+    # rounds
+
     def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> list[Visited]:
         """Visit this member's blocks of a round, and queue their deltas for other members."""
         began = time.monotonic()
@@ -350,16 +357,13 @@ class Member(WorkerPlugin):
             for name, sums in self.sums.items()
             if name in targets and places
         ]
+        summed_by_owners = [name for name in targets if name not in self.sums]
         for other in range(members):
-            chosen = {
-                name: partial(targets[name].spans, owner=other, members=members)
-                for name in targets
-                if name not in self.sums
-            }
-            parts = [] if other == self.number else [(n, place) for n in chosen for place in places]
-            self.outbox.append(
-                [*packed, *((n, place, *rounds[n].part(place, chosen[n])) for n, place in parts)]
-            )
+            message = list(packed)
+            for name in summed_by_owners if other != self.number else ():
+                spans = partial(targets[name].spans, owner=other, members=members)
+                message += [(name, place, *rounds[name].part(place, spans)) for place in places]
+            self.outbox.append(message)
         self.working += time.monotonic() - began
         return [
             (place, report, None if new is None else new.index[group[place]].copy())
@@ -385,11 +389,11 @@ class Member(WorkerPlugin):
                 target.apply_sums(sums, shrunk(target, blend))
                 deltas.clear()
                 continue
-            own = target.add_owned(
+            rows = target.add_owned(
                 deltas, shrunk(target, blend), hold, self.number, len(self.order.roster)
             )
-            if own is not None:
-                entered[name] = own
+            if rows is not None:
+                entered[name] = rows
         self.working += time.monotonic() - began
         return entered
 
@@ -400,14 +404,14 @@ class Member(WorkerPlugin):
                 [entered[i][name] for i in range(len(self.order.roster))], self.number
             )
 
-    async def _send(self, given: Sequence[Any]) -> None:
+    async def _send(self, messages: Sequence[Any]) -> None:
         """Send every other member its message, and return once all have it."""
         calls = []
-        for number, (address, own) in enumerate(zip(self.order.roster, given, strict=False)):
+        for number, (address, message) in enumerate(zip(self.order.roster, messages, strict=False)):
             if number != self.number:
                 receive = getattr(self.worker.rpc(address), f"{self.order.run}-receive")
-                calls.append(receive(sender=self.number, sent=to_serialize(own)))
-                self.sent += size_of(own)
+                calls.append(receive(sender=self.number, sent=to_serialize(message)))
+                self.sent += size_of(message)
         if not all(await asyncio.gather(*calls)):
             raise WorkersLost("--scheduler: a member is gone")
 
@@ -416,11 +420,8 @@ def size_of(value: Any) -> int:
     """Count the bytes of the arrays in a value."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
-    inside = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list | tuple)
-        else ()
-    )
-    return sum(map(size_of, inside))
+    if isinstance(value, dict):
+        return sum(map(size_of, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(size_of, value))
+    return 0

@@ -42,11 +42,12 @@ UNWATCHED = {
 takes 3 % of a core.
 """
 PATIENCE = 10.0
+"""Seconds in which a scheduler must answer and a first worker be there."""
 ANSWER = 60.0
+"""Seconds in which a worker must describe itself; it may have to compile first."""
 LOOK = 30.0
-"""Seconds in which a scheduler must answer and a first worker be there; in which a worker says what
-it is (it may compile); after which it is looked for workers that have come."""
-ONE = {"topicstream": 1}
+"""Seconds between two searches for workers that have come."""
+RESOURCE = {"topicstream": 1}
 """Resource of each worker. A task takes all threads and memory, so a worker runs one at a time."""
 
 
@@ -77,25 +78,25 @@ async def describe(version: str, arithmetic: str, paths: list[str], dask_worker:
         If it has another version of this package, or other bits (``self_test``), or cannot read one
         of the paths.
     """
-    who = f"--scheduler: worker {dask_worker.contact_address}"
+    worker = f"--scheduler: worker {dask_worker.contact_address}"
     if version != __version__:
         raise UsageError(
-            f"{who} has topicstream {__version__}, the command {version}; install the same"
+            f"{worker} has topicstream {__version__}, the command {version}; install the same"
         )
     if arithmetic != self_test():
         raise UsageError(
-            f"{who} has another instruction set than the command's machine, and would give "
+            f"{worker} has another instruction set than the command's machine, and would give "
             f"other bits; "
             "start the command and all workers on processors of one kind"
         )
     for path in paths:
         if not os.access(path, os.R_OK):
             raise UsageError(
-                f"{who} cannot read {path}; put it on a file system that all machines share"
+                f"{worker} cannot read {path}; put it on a file system that all machines share"
             )
     return_freed_memory()
-    if not ONE.keys() <= dask_worker.state.total_resources.keys():
-        await dask_worker.set_resources(**ONE)
+    if not RESOURCE.keys() <= dask_worker.state.total_resources.keys():
+        await dask_worker.set_resources(**RESOURCE)
         # tasks that no worker could take the scheduler gives only to one that starts to run
         running = dask_worker.status
         dask_worker.status = type(running).paused
@@ -108,14 +109,14 @@ async def describe(version: str, arithmetic: str, paths: list[str], dask_worker:
 
 
 class DaskCluster(Cluster):
-    """Workers of Dask that have been asked what they are and suit.
+    """Workers of Dask that have described themselves and suit.
 
     Attributes
     ----------
     client
         ``distributed.Client``.
     machines
-        Address of each worker -> what it said.
+        The description of each worker by its address.
     """
 
     executor = "dask"
@@ -145,7 +146,7 @@ class DaskCluster(Cluster):
         from distributed import Client, LocalCluster
 
         for name in ("distributed", "distributed.client"):
-            # what they say of lost connections, we say ourselves
+            # lost connections are reported by our own messages
             logging.getLogger(name).setLevel(logging.CRITICAL)
         with ExitStack() as stack:
             if isinstance(scheduler, Client):
@@ -159,7 +160,7 @@ class DaskCluster(Cluster):
                         memory_limit=0,
                         dashboard_address=":0",
                         silence_logs=logging.CRITICAL,
-                        **_local(str(scheduler)),
+                        **_parse_local(str(scheduler)),
                     )
                     client = stack.enter_context(Client(stack.enter_context(local_cluster)))
                     client.run(_ignore_interrupts)
@@ -169,7 +170,7 @@ class DaskCluster(Cluster):
                         f"({type(e).__name__}); run the same command again"
                     ) from None
             else:
-                address = _address(str(scheduler))
+                address = _read_address(str(scheduler))
                 try:
                     client = stack.enter_context(Client(address, timeout=PATIENCE))
                 except TypeError as e:  # Dask finds no certificates
@@ -204,7 +205,7 @@ class DaskCluster(Cluster):
                 f"workers after "
                 f"{PATIENCE:g} s; start workers, then run the same command again"
             ) from None
-        self.machines: Mapping[str, Machine] = self._look()
+        self.machines: Mapping[str, Machine] = self._describe_workers()
         if len(self.machines) < self.least:
             raise TopicsError(
                 f"--scheduler {client.scheduler.address}: {len(self.machines)} of {self.least} "
@@ -222,7 +223,7 @@ class DaskCluster(Cluster):
         """
         self.lost.update(addresses)
         if len(self.addresses) >= self.least:
-            self.machines = self._look()
+            self.machines = self._describe_workers()
         if len(self.addresses) < self.least:
             raise WorkersLost(
                 f"--scheduler: {len(self.addresses)} workers are left, and --workers-min is "
@@ -231,7 +232,7 @@ class DaskCluster(Cluster):
                 "--scheduler"
             )
 
-    def _look(self) -> Mapping[str, Machine]:
+    def _describe_workers(self) -> Mapping[str, Machine]:
         """Ask every worker to describe itself, and leave out those that do not answer.
 
         Raises
@@ -247,7 +248,7 @@ class DaskCluster(Cluster):
                 for address in addresses
             )
             return await asyncio.gather(
-                *(asyncio.wait_for(each, ANSWER) for each in answers), return_exceptions=True
+                *(asyncio.wait_for(answer, ANSWER) for answer in answers), return_exceptions=True
             )
 
         addresses = self.addresses
@@ -285,7 +286,7 @@ class DaskCluster(Cluster):
 
     @property
     def least_threads(self) -> int:
-        """The least number of threads that Dask gives a worker."""
+        """Return the least number of threads that Dask gives a worker."""
         return min(machine.threads for machine in self.machines.values())
 
     def memory(self, limit: MemoryLimit) -> int:
@@ -305,7 +306,7 @@ class DaskCluster(Cluster):
                 raise DoesNotFit(
                     f"--mem-limit {limit}: Dask allows worker {tightest} "
                     f"{format_bytes(by_dask)}; start workers with "
-                    # Dask's GB is decimal
+                    # MiB, because Dask's GB is decimal
                     f"--memory-limit {-(-limit.bytes >> 20)}MiB or more, or lower --mem-limit"
                 )
             return limit.bytes
@@ -341,7 +342,9 @@ class DaskCluster(Cluster):
             "memory)"
         )
         futures = [
-            self.client.submit(_unpickled, pickled, item, pure=False, priority=-i, resources=ONE)
+            self.client.submit(
+                _run_pickled, pickled, item, pure=False, priority=-i, resources=RESOURCE
+            )
             for i, item in enumerate(items)
         ]
         try:
@@ -352,7 +355,7 @@ class DaskCluster(Cluster):
                     except TimeoutError:
                         # those that have come take tasks, too
                         before = self.machines
-                        self.machines = self._look()
+                        self.machines = self._describe_workers()
                         if not (before or self.machines):  # nor do they start again
                             raise TopicsError(
                                 f"{no_worker}; start workers, then run the same command again"
@@ -372,11 +375,11 @@ class DaskCluster(Cluster):
             self.client.cancel(futures)
 
 
-def _unpickled(pickled: bytes, item: Any) -> Any:
-    """Do a task.
+def _run_pickled(pickled: bytes, item: Any) -> Any:
+    """Unpickle a task and run it.
 
-    Dask keeps its arguments as long as its result: what they are unpickled to, such as a model,
-    goes before.
+    Dask keeps the arguments of a task as long as its result. Unpickled here, a model among them is
+    freed when the task ends.
     """
     from distributed import get_worker
     from distributed.protocol.pickle import loads
@@ -407,7 +410,7 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _address(scheduler: str) -> str:
+def _read_address(scheduler: str) -> str:
     """Return an address, or the one that a scheduler's file names.
 
     Raises
@@ -426,7 +429,7 @@ def _address(scheduler: str) -> str:
         ) from None
 
 
-def _local(scheduler: str) -> dict[str, int]:
+def _parse_local(scheduler: str) -> dict[str, int]:
     count = scheduler.removeprefix("local:")
     if not count.isdigit() or not 1 <= int(count) <= 1024:
         raise UsageError(f"--scheduler {scheduler}: give a number of processes, such as local:2")

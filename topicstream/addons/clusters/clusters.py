@@ -173,12 +173,11 @@ def allocation_bound(sizes: np.ndarray, alpha: np.ndarray) -> float:
     ``sizes`` and ``alpha`` are float64[K].
     """
     counts = np.maximum(sizes, 0.0) + alpha
-    mass, prior = (np.cumsum(x)[-1:] for x in (counts, alpha))
-    return float(
-        (np.cumsum(log_gamma(counts) - log_gamma(alpha))[-1] - log_gamma(mass) + log_gamma(prior))[
-            0
-        ]
-    )
+    # cumsum adds one by one: the same bits on every processor
+    mass = np.cumsum(counts)[-1:]
+    prior = np.cumsum(alpha)[-1:]
+    of_topics = np.cumsum(log_gamma(counts) - log_gamma(alpha))[-1]
+    return float((of_topics - log_gamma(mass) + log_gamma(prior))[0])
 
 
 def log_shares(sizes: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -250,12 +249,12 @@ class ClusterEngine(SteppingEngine):
 
     @property
     def most(self) -> int:
-        """L."""
+        """Return L, the most clusters of a point."""
         return min(int(self.options.sparsity), self.shape.topics)
 
     @property
     def rule(self) -> Rule:
-        """The rule of every table."""
+        """Return the rule of every table."""
         return Rule.BLEND if self.stochastic else Rule.ADD
 
     @property
@@ -285,14 +284,14 @@ class ClusterEngine(SteppingEngine):
 
     @property
     def layout(self) -> Layout:
-        """Scores of a block take 32 MB."""
+        """Layout with blocks whose scores take 32 MB."""
         docs = min(1 << 16, max(1 << 10, (1 << 22) // self.shape.topics))
         if self.stochastic:
             docs = -(-int(self.options.block_docs) // ROUND)
         return Layout(super().layout.block_cells, docs, ROUND)
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """Responsibilities and changes of the points."""
+        """Declare responsibilities and changes of the points."""
         topics = self.shape.topics
         width = min(2 * self.most, self.shape.topics)
         return {
@@ -331,23 +330,23 @@ class ClusterEngine(SteppingEngine):
         out.stats["docs"][0] = np.count_nonzero(nonempty)
         old = state or {"cluster": cluster, "share": np.zeros_like(share)}
         before = ClusterShares(*(old[name].reshape(n, most) for name in ("cluster", "share")))
-        count, which, by, sizes = (
+        count, changed, change, sizes = (
             out.array(name) for name in ("changed", "changed clusters", "changes", "changed sizes")
         )
         sizes[:] = 0.0
-        changes(topics, before, ClusterShares(cluster, share), count, which, by, sizes)
+        changes(topics, before, ClusterShares(cluster, share), count, changed, change, sizes)
         delta = out.delta["sizes"]
         delta[:] = 0.0
         delta[0, :topics] = sizes
         delta[1, :topics] = sizes - delta[0, :topics]
-        return count, which, by
+        return count, changed, change
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         end.params["sizes"][:] = np.maximum(end.totals["sizes"][: self.shape.topics], 0.0)
         record: dict[str, float] = {"empty": int((end.params["sizes"] < 0.5).sum())}
         return record | {"rho": self._rho(end.params)} if self.stochastic else record
 
-    def bound_of(self, end: PassEnd, data: float) -> dict[str, float]:
+    def compute_bound(self, end: PassEnd, data: float) -> dict[str, float]:
         """Compute the bound of a memoized pass from its data term.
 
         The record also says by how much it fell, if it did.

@@ -16,9 +16,7 @@ import pyarrow.compute as pc
 from topicstream.base.errors import InputError, UsageError
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.options import ReadOptions
-from topicstream.ingestion.parse.documents import (
-    as_metadata,
-)
+from topicstream.ingestion.parse.documents import as_metadata
 from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile
 from topicstream.ingestion.parse.vectors import (
@@ -53,14 +51,14 @@ class Vectors(Reader):
                         f"{source.name}: no column '{name}'; choose one of {', '.join(names)[:300]}"
                     )
             for first, rows in row_batches(source, file, list(dict.fromkeys(columns)), options):
-                lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
+                lengths = np.sum([_count_numbers(rows[name]) for name in fields], axis=0)
                 width = width or int(lengths[np.argmax(lengths > 0)])  # the first rows may be null
                 check_width(width, source.name)
                 source.words = coordinate_names(width)
-                yield _batch(source, options, fields, width, first, rows)
+                yield _build_batch(source, options, fields, width, first, rows)
 
 
-def _batch(
+def _build_batch(
     source: Source,
     options: ReadOptions,
     fields: list[str],
@@ -69,7 +67,7 @@ def _batch(
     rows: pa.RecordBatch,
 ) -> pa.RecordBatch:
     """Build a batch of the rows that have vectors of this width."""
-    lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
+    lengths = np.sum([_count_numbers(rows[name]) for name in fields], axis=0)
     id_column = options.id_column(rows.schema.names)
     bad = lengths != width
     for row in np.flatnonzero(bad).tolist():
@@ -80,7 +78,7 @@ def _batch(
         )
         source.reject(first + row + 1, f"row {first + row}: {reason}")
     rows = rows.filter(pa.array(~bad))
-    x = np.column_stack([_numbers(rows[name], width) for name in fields])
+    x = np.column_stack([_read_numbers(rows[name], width) for name in fields])
 
     def text(name: str, column: str) -> pa.Array:
         return as_metadata(
@@ -97,7 +95,7 @@ def _batch(
     )
 
 
-def _numbers(array: pa.Array, width: int) -> np.ndarray:
+def _read_numbers(array: pa.Array, width: int) -> np.ndarray:
     """Read a column without null lists as float64[R, n], NaN where a number is null."""
     values = array.flatten() if _is_list(array.type) else array
     numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -125,7 +123,8 @@ def vector_fields(options: ReadOptions, schema: pa.Schema, name: str) -> list[st
             raise InputError(
                 f"{name}: no column '{field}'; choose one of {', '.join(schema.names)[:300]}"
             )
-        if not _is_number(kind := schema.field(field).type):
+        kind = schema.field(field).type
+        if not _is_number(kind):
             raise InputError(
                 f"{name}: column '{field}' holds {kind}; vectors are numbers or lists of them"
             )
@@ -141,11 +140,11 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    one = kind.value_type if _is_list(kind) else kind
-    return bool(pa.types.is_floating(one) or pa.types.is_integer(one))
+    value_type = kind.value_type if _is_list(kind) else kind
+    return bool(pa.types.is_floating(value_type) or pa.types.is_integer(value_type))
 
 
-def _lengths(array: pa.Array) -> np.ndarray:
+def _count_numbers(array: pa.Array) -> np.ndarray:
     """Count the numbers of every row, none where a list is null."""
     if not _is_list(array.type):
         return np.ones(len(array), np.int64)  # null among numbers is reported as what is no number

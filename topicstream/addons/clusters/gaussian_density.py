@@ -13,9 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 LOG_2PI = float(np.log(2 * np.pi))
-TILE = 64  # points whose first numbers are looked at together
-NEAR = 1 << 14  # numbers that stay in the cache while they are worked with
-NOTHING = 20.0  # nats below the best: a share of 2e-9, which float32 shares of 1 do not see
+TILE = 64
+"""Points whose first numbers are looked at together."""
+NEAR = 1 << 14
+"""Numbers that stay in the cache while they are worked with."""
+NOTHING = 20.0
+"""Nats below the best from which on a share, 2e-9, is lost beside 1 in float32."""
 
 
 class Densities(NamedTuple):
@@ -59,25 +62,27 @@ def point_densities(means: np.ndarray, covariance: np.ndarray) -> Densities:
     return densities(means, covariance, np.ones(len(means)), plus)
 
 
-def log_density(x: np.ndarray, of: Densities) -> np.ndarray:
+def log_density(x: np.ndarray, components: Densities) -> np.ndarray:
     """Compute the log density of every component, float64[D, K].
 
     ``x`` is float64[D, n].
     """
-    out = np.empty((len(x), len(of.plus)))
-    for points in near_parts(len(x), x.shape[1]) if of.turn.ndim == 2 else (slice(None),):
-        for k in range(len(of.plus)):
-            out[points, k] = _of_one(x[points], of, k)
+    out = np.empty((len(x), len(components.plus)))
+    for points in near_parts(len(x), x.shape[1]) if components.turn.ndim == 2 else (slice(None),):
+        for k in range(len(components.plus)):
+            out[points, k] = _component_density(x[points], components, k)
     return out
 
 
 def near_parts(points: int, n: int) -> Iterator[slice]:
     """Cut points of n numbers into slices whose intermediate results stay in the cache."""
     step = max(NEAR // n, 1)
-    return (slice(at, at + step) for at in range(0, points, step))
+    return (slice(first, first + step) for first in range(0, points, step))
 
 
-def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | None) -> np.ndarray:
+def best_density(
+    x: np.ndarray, components: Densities, most: int, near: np.ndarray | None
+) -> np.ndarray:
     """Compute ``log_density`` of the best components only, -inf of the others.
 
     A component is left out if it cannot be among the ``most`` best of a point, or is NOTHING to it.
@@ -88,41 +93,44 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
         int[D, >= most], different components of each point that are likely to be among its best.
         None: unknown.
     """
-    topics = len(of.plus)
+    topics = len(components.plus)
     n = x.shape[1]
-    if of.turn.ndim == 2 or n < 16 or 2 * most > topics:
-        return log_density(x, of)
-    screen = Screen(x, of)
-    bounds = screen.beginnings(n // 4)
+    if components.turn.ndim == 2 or n < 16 or 2 * most > topics:
+        return log_density(x, components)
+    screen = Screen(x, components)
+    bounds = screen.bound_all(n // 4)
     if near is None:
         near = np.argpartition(-bounds, 2 * most - 1, axis=0)[: 2 * most].T
     wide = near.shape[1]
     exact = np.empty(near.shape)
-    done = np.zeros(bounds.shape, np.bool_)
+    known = np.zeros(bounds.shape, np.bool_)
     order = np.argsort(near, axis=None, kind="stable")
     ends = np.searchsorted(near.reshape(-1)[order], np.arange(topics + 1))
     out = np.full((len(x), topics), -np.inf)
     for k in np.flatnonzero(np.diff(ends)).tolist():
         cells = order[ends[k] : ends[k + 1]]
         points = cells // wide
-        out[points, k] = exact.reshape(-1)[cells] = _of_one(x[points], of, k)
-        done[k, points] = True
+        density = _component_density(x[points], components, k)
+        exact.reshape(-1)[cells] = density
+        out[points, k] = density
+        known[k, points] = True
     least = np.maximum(
         np.partition(exact, wide - most, axis=1)[:, wide - most], exact.max(axis=1) - NOTHING
     )
-    open_ = ~((bounds < least) | done)
+    undecided = ~((bounds < least) | known)
     for k in range(topics):
-        points = np.flatnonzero(open_[k])
-        points = points[~(screen.more(points, k, n // 4, n // 2) < least[points])]
-        out[points, k] = _of_one(x[points], of, k)
+        points = np.flatnonzero(undecided[k])
+        points = points[~(screen.refine(points, k, n // 4, n // 2) < least[points])]
+        out[points, k] = _component_density(x[points], components, k)
     out[out < out.max(axis=1, keepdims=True) - NOTHING] = -np.inf
     return out
 
 
-def _of_one(x: np.ndarray, of: Densities, k: int) -> np.ndarray:
-    y = x * of.turn[k] if of.turn.ndim == 2 else x @ of.turn[k]
-    y -= of.shift[k]
-    density: np.ndarray = of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
+def _component_density(x: np.ndarray, components: Densities, k: int) -> np.ndarray:
+    """Compute the log density of one component, float64[D]."""
+    y = x * components.turn[k] if components.turn.ndim == 2 else x @ components.turn[k]
+    y -= components.shift[k]
+    density: np.ndarray = components.plus[k] - components.half[k] * np.einsum("ij,ij->i", y, y)
     return density
 
 
@@ -133,44 +141,46 @@ class Screen:
     |shift_k|), whatever order a product adds in (Higham 2002, 3.5). NaN screens nothing.
     """
 
-    def __init__(self, x: np.ndarray, of: Densities) -> None:
+    def __init__(self, x: np.ndarray, components: Densities) -> None:
         n = x.shape[1]
-        self.of = of
+        self.components = components
         self.x = x.astype(np.float32)
-        self.turn = of.turn.astype(np.float32)
-        self.shift = of.shift.astype(np.float32)
+        self.turn = components.turn.astype(np.float32)
+        self.shift = components.shift.astype(np.float32)
         eps = (n + 4) * float(np.finfo(np.float32).eps)
         self.less = (
-            eps * np.sqrt((of.turn * of.turn).sum(axis=(1, 2))),
-            eps * np.sqrt((of.shift * of.shift).sum(axis=1)),
+            eps * np.sqrt((components.turn * components.turn).sum(axis=(1, 2))),
+            eps * np.sqrt((components.shift * components.shift).sum(axis=1)),
         )
         self.length = np.sqrt((x * x).sum(axis=1))
         self.rounded = 1.0 - eps
-        self.squares = np.empty((len(of.plus), len(x)), np.float32)
+        self.squares = np.empty((len(components.plus), len(x)), np.float32)
 
-    def beginnings(self, first: int) -> np.ndarray:
+    def bound_all(self, first: int) -> np.ndarray:
         """Bound all pairs by their ``first`` numbers, float64[K, D]."""
-        topics = len(self.of.plus)
+        topics = len(self.components.plus)
         n = self.x.shape[1]
         turn = np.ascontiguousarray(self.turn[:, :, :first].transpose(0, 2, 1)).reshape(
             topics * first, n
         )
         shift = self.shift[:, :first].reshape(-1, 1)
-        for at in range(0, len(self.x), TILE):
-            y = turn @ self.x[at : at + TILE].T
+        for begin in range(0, len(self.x), TILE):
+            y = turn @ self.x[begin : begin + TILE].T
             y -= shift
             y *= y
-            y.reshape(topics, first, -1).sum(axis=1, out=self.squares[:, at : at + TILE])
+            y.reshape(topics, first, -1).sum(axis=1, out=self.squares[:, begin : begin + TILE])
         less = self.less[0][:, None] * self.length + self.less[1][:, None]
         least = np.maximum(np.sqrt(self.squares) * self.rounded - less, 0.0)
-        bounds: np.ndarray = self.of.plus[:, None] - self.of.half[:, None] * least * least
+        bounds: np.ndarray = (
+            self.components.plus[:, None] - self.components.half[:, None] * least * least
+        )
         return bounds
 
-    def more(self, points: np.ndarray, k: int, low: int, high: int) -> np.ndarray:
+    def refine(self, points: np.ndarray, k: int, low: int, high: int) -> np.ndarray:
         """Bound some points and one component by the numbers up to ``high``, float64[P]."""
         y = self.x[points] @ self.turn[k, :, low:high] - self.shift[k, low:high]
         squares = self.squares[k, points] + np.einsum("ij,ij->i", y, y)
         less = self.less[0][k] * self.length[points] + self.less[1][k]
         least = np.maximum(np.sqrt(squares) * self.rounded - less, 0.0)
-        bounds: np.ndarray = self.of.plus[k] - self.of.half[k] * least * least
+        bounds: np.ndarray = self.components.plus[k] - self.components.half[k] * least * least
         return bounds

@@ -119,12 +119,12 @@ def posterior(stats: Statistics, prior: Prior) -> Posterior:
 
 
 def outer(x: np.ndarray, diagonal: bool) -> np.ndarray:
-    """x x' of every row, or the squares."""
+    """Compute x x' of every row, or the squares of diagonal components."""
     return np.asarray(x * x if diagonal else x[:, :, None] * x[:, None, :])
 
 
 def log_determinants(post: Posterior, n: int, diagonal: bool) -> np.ndarray:
-    """E[log |Lambda_k|]."""
+    """Compute E[log |Lambda_k|], float64[K]."""
     if diagonal:
         return np.asarray(n * (psi(post.nu / 2) + np.log(2.0)) - post.logdet)
     expected = n * np.log(2.0) - post.logdet
@@ -133,11 +133,11 @@ def log_determinants(post: Posterior, n: int, diagonal: bool) -> np.ndarray:
     return np.asarray(expected)
 
 
-def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
-    """Point estimates of Sigma_k: the posterior's ``mean`` or its mode (``map``)."""
+def covariances(post: Posterior, prior: Prior, estimate: str) -> np.ndarray:
+    """Estimate Sigma_k by the posterior's ``mean`` or its mode (``map``)."""
     n = 1 if prior.diagonal else prior.n
-    by = post.nu - n - 1 if how == "mean" else post.nu + n + 1
-    return np.asarray(post.scale / by.reshape(-1, *[1] * (post.scale.ndim - 1)))
+    divisor = post.nu - n - 1 if estimate == "mean" else post.nu + n + 1
+    return np.asarray(post.scale / divisor.reshape(-1, *[1] * (post.scale.ndim - 1)))
 
 
 def make_storable(covariance: np.ndarray) -> np.ndarray:
@@ -177,7 +177,7 @@ def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarr
 
 
 def expected_densities(post: Posterior, prior: Prior) -> Densities:
-    """E[log F(x | component k)]."""
+    """Prepare E[log F(x | component k)]."""
     plus = 0.5 * (log_determinants(post, prior.n, prior.diagonal) - prior.n * LOG_2PI)
     if prior.kappa > 0:
         plus = plus - 0.5 * prior.n / post.kappa
@@ -205,12 +205,14 @@ def data_bound(post: Posterior, prior: Prior, points: float) -> float:
     """
     n = prior.n
     k = len(post.nu)
-    first = (
+    prior_logdet = (
         np.log(prior.covariance).sum() if prior.diagonal else np.linalg.slogdet(prior.covariance)[1]
     )
-    own = log_normaliser(np.array([prior.nu]), np.array([first]), n, prior.diagonal)[0]
+    prior_term = log_normaliser(np.array([prior.nu]), np.array([prior_logdet]), n, prior.diagonal)[
+        0
+    ]
     value = (
-        k * own
+        k * prior_term
         - log_normaliser(post.nu, post.logdet, n, prior.diagonal).sum()
         - 0.5 * points * n * LOG_2PI
     )
@@ -220,33 +222,39 @@ def data_bound(post: Posterior, prior: Prior, points: float) -> float:
 
 
 def sum_statistics(
-    x: np.ndarray, count: np.ndarray, which: np.ndarray, by: np.ndarray, topics: int, diagonal: bool
+    x: np.ndarray,
+    count: np.ndarray,
+    cluster: np.ndarray,
+    change: np.ndarray,
+    topics: int,
+    diagonal: bool,
 ) -> Statistics:
     """Sum the statistics of changes.
 
-    Point d gives by[d, j] to component which[d, j], j < count[d]. Points are gathered by component,
-    one product each: N L n^2 operations, most of which are left out once few responsibilities move.
+    Point d gives change[d, j] to component cluster[d, j], j < count[d]. Points are gathered by
+    component, one product each: N L n^2 operations, most of which are left out once few
+    responsibilities move.
     """
     n = x.shape[1]
     squares = np.zeros((topics, n) if diagonal else (topics, n, n))
     sums = np.zeros((topics, n))
     sizes = np.zeros(topics)
-    taken = np.arange(which.shape[1])[None, :] < count[:, None]
-    point, slot = np.nonzero(taken)
+    present = np.arange(cluster.shape[1])[None, :] < count[:, None]
+    point, slot = np.nonzero(present)
     # 16 bits are sorted by their digits
-    component = which[point, slot]
-    share = by[point, slot].astype(np.float64)
+    component = cluster[point, slot]
+    share = change[point, slot].astype(np.float64)
     order = np.argsort(component, kind="stable")
     point = point[order]
     component = component[order]
     share = share[order]
     edges = np.searchsorted(component, np.arange(topics + 1))
     for k in np.flatnonzero(np.diff(edges)).tolist():
-        which_ones = point[edges[k] : edges[k + 1]]
+        members = point[edges[k] : edges[k + 1]]
         weights = share[edges[k] : edges[k + 1]]
         sizes[k] = weights.sum()
         for part in near_parts(len(weights), n) if diagonal else (slice(None),):
-            points = x[which_ones[part]]
+            points = x[members[part]]
             weight = weights[part]
             sums[k] += weight @ points
             squares[k] += (

@@ -22,8 +22,8 @@ from topicstream.addons.clusters.clusters import (
 )
 from topicstream.addons.clusters.gaussian_density import Densities, best_density, point_densities
 from topicstream.addons.clusters.gaussians import Prior, Statistics
-from topicstream.addons.clusters.model import answer, joint
-from topicstream.addons.clusters.split_merge import grouped, split_and_merge
+from topicstream.addons.clusters.model import answer, joint_densities
+from topicstream.addons.clusters.split_merge import split_and_merge, sum_groups
 from topicstream.base.errors import InputError
 from topicstream.corpus.block import Block
 from topicstream.engines.base import (
@@ -41,12 +41,18 @@ from topicstream.engines.base import (
     padded,
 )
 
-LLOYD = 10  # steps of k-means on the sample
-WIDE = 1 << 20  # numbers of a block, at most, where covariances are diagonal
-LARGEST = 1e24  # mean square of a coordinate: float32 holds that of 1e14 points
-# times the median of squared distances from the mean: what lies beyond has no part in the prior
+LLOYD = 10
+"""Steps of k-means on the sample."""
+WIDE = 1 << 20
+"""Numbers of a block at most, where covariances are diagonal."""
+LARGEST = 1e24
+"""Largest mean square of a coordinate: float32 holds the sum over 1e14 points."""
 FAR = 1000.0
-KAPPA = 0.01  # points that the prior of a mean is worth
+"""Multiple of the median squared distance from the mean beyond which points have no part in the
+prior.
+"""
+KAPPA = 0.01
+"""Points that the prior of a mean is worth."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         tol=1e-4,
     )
 
-    _held: tuple[tuple[np.ndarray, ...], Densities] | None = None
+    _cached: tuple[tuple[np.ndarray, ...], Densities] | None = None
 
     @property
     def diagonal(self) -> bool:
@@ -123,17 +129,17 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         components = params["covariances"].reshape(self.shape.topics, self.n, -1)
         covariances = components[:, :, 0] if components.shape[2] == 1 else components
         weights = params["sizes"] + params["alpha"]
-        densities = joint(params["means"], covariances, weights / weights.sum())
+        densities = joint_densities(params["means"], covariances, weights / weights.sum())
         return lambda block: answer(block.counts.reshape(-1, self.n), densities)[0]
 
     @property
     def n(self) -> int:
-        """Numbers of a vector."""
+        """Return the numbers of a vector."""
         return self.shape.words
 
     @property
     def squares(self) -> int:
-        """Numbers of a component's second moments."""
+        """Return the numbers of a component's second moments."""
         return self.n if self.diagonal else self.n**2
 
     @property
@@ -183,8 +189,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             "components": Buffer((self.shape.topics, 20 * self.squares + 4 * self.n), "float64"),
         }
 
-    # -- what a visit does
-    # -----------------------------------------------------------------------------------------
+    # a visit
+
     def prior(self, params: Mapping[str, np.ndarray]) -> Prior:
         """Return the prior of every component, with points relative to the data's mean."""
         return Prior(
@@ -194,23 +200,22 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     def statistics(self, rows: Mapping[str, Any]) -> Statistics:
         """Read the statistics from the gathered tables."""
         halves = {"sizes": 2, "sums": 2 * self.shape.topics, "squares": 2 * self.shape.topics}
-        return self._joined(
+        return self._join_parts(
             {name: rows[name].base[:number] * rows[name].scale for name, number in halves.items()}
         )
 
-    def _joined(self, sums_of_parts: Mapping[str, np.ndarray]) -> Statistics:
+    def _join_parts(self, sums_of_parts: Mapping[str, np.ndarray]) -> Statistics:
         """Join the two parts of the tables' rows, [2, P] and twice [2 K, P]."""
         k = self.shape.topics
-        sums, squares = (
-            sums_of_parts[name][:k] + sums_of_parts[name][k:] for name in ("sums", "squares")
-        )
+        sums = sums_of_parts["sums"][:k] + sums_of_parts["sums"][k:]
+        squares = sums_of_parts["squares"][:k] + sums_of_parts["squares"][k:]
         return Statistics(
             sums_of_parts["sizes"].sum(axis=0)[:k],
             sums[:, : self.n],
-            self._square(squares[:, : self.squares]),
+            self._shape_squares(squares[:, : self.squares]),
         )
 
-    def _square(self, squares: np.ndarray) -> np.ndarray:
+    def _shape_squares(self, squares: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(squares).reshape(
             len(squares), *([self.n] if self.diagonal else [self.n, self.n])
         )
@@ -220,25 +225,25 @@ class GaussianMixture(ClusterEngine, VectorEngine):
 
         All blocks of a round see the same statistics, so the last ones are cached and compared.
         """
-        of = (*stats, params["covariance"])
-        cached = self._held
-        if cached is not None and all(np.array_equal(a, b) for a, b in zip(cached[0], of)):
+        key = (*stats, params["covariance"])
+        cached = self._cached
+        if cached is not None and all(np.array_equal(a, b) for a, b in zip(cached[0], key)):
             return cached[1]
         prior = self.prior(params)
-        how = self.options.estimate
-        if how == "posterior":
+        estimate = self.options.estimate
+        if estimate == "posterior":
             densities = gaussians.expected_densities(gaussians.posterior(stats, prior), prior)
-        elif how == "map":
+        elif estimate == "map":
             post = gaussians.posterior(stats, prior)
             densities = point_densities(post.means, gaussians.covariances(post, prior, "map"))
         else:
             densities = point_densities(*gaussians.most_likely(stats, prior, self.options.floor))
         densities.plus[:] += log_shares(stats.sizes, params["alpha"])
-        self._held = tuple(a.copy() for a in of), densities
+        self._cached = tuple(a.copy() for a in key), densities
         return densities
 
     def start(self, visit: Visit, out: Out) -> None:
-        self._visit(visit, self.begun(visit.params), out)
+        self._visit(visit, self.start_statistics(visit.params), out)
 
     def process(self, visit: Visit, out: Out) -> None:
         self._visit(visit, self.statistics(visit.rows), out)
@@ -255,8 +260,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             x[nonempty] = points
         near = state["cluster"].reshape(-1, self.most) if state else None
         scores = best_density(x, self.components(stats, params), self.most, near)
-        count, which, by = self.respond(scores, nonempty, state, out)
-        sums = gaussians.sum_statistics(x, count, which, by, self.shape.topics, self.diagonal)
+        count, cluster, change = self.respond(scores, nonempty, state, out)
+        sums = gaussians.sum_statistics(x, count, cluster, change, self.shape.topics, self.diagonal)
         for name, value in (
             ("sums", sums.sums),
             ("squares", sums.squares.reshape(-1, self.squares)),
@@ -267,17 +272,17 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             delta[:k, :width] = value
             delta[k:, :width] = value - delta[:k, :width]
 
-    # -- start, end of a pass
-    # --------------------------------------------------------------------------------------
-    def begun(self, params: Mapping[str, np.ndarray]) -> Statistics:
+    # start, and end of a pass
+
+    def start_statistics(self, params: Mapping[str, np.ndarray]) -> Statistics:
         """Read the statistics of the start, as of the whole corpus."""
         begin = params["begin"]
         n = self.n
-        return Statistics(begin[:, 0], begin[:, 1 : 1 + n], self._square(begin[:, 1 + n :]))
+        return Statistics(begin[:, 0], begin[:, 1 : 1 + n], self._shape_squares(begin[:, 1 + n :]))
 
     def start_rows(self, table: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return a padded table after the start, for the stochastic schedule."""
-        stats = self.begun(params)
+        stats = self.start_statistics(params)
         k = self.shape.topics
         value = {
             "sizes": stats.sizes[None],
@@ -289,9 +294,19 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         return rows
 
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
-        """Prior and first statistics from some points, float64[S, n]: the best of ``tries``."""
-        o: Any = self.options
-        params["mean"][:] = sample.mean(axis=0) if o.mean == "free" else 0.0
+        """Choose prior and first statistics by some points, the best of ``tries`` starts.
+
+        Parameters
+        ----------
+        sample
+            Some points of the store, float64[S, n].
+        seed
+            Seed of the draws.
+        params
+            Parameters of the engine, which get ``mean``, ``covariance`` and ``begin``.
+        """
+        options: Any = self.options
+        params["mean"][:] = sample.mean(axis=0) if options.mean == "free" else 0.0
         mean_square = float((sample * sample).mean())
         sample = sample - params["mean"]
         squares = (sample * sample).sum(axis=1)
@@ -306,31 +321,31 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             )
         # a few points far from all others would make the prior of every component as wide as they
         # lie apart
-        near = sample[squares <= FAR * np.median(squares)] if o.mean == "free" else sample
+        near = sample[squares <= FAR * np.median(squares)] if options.mean == "free" else sample
         variance = (near * near).mean(axis=0)
         # a coordinate that never changes
         least = 1e-6 * np.where(variance > 0, variance, max(float(variance.mean()), 1e-30))
         if self.diagonal:
-            params["covariance"][:] = o.spread * (variance + least)
+            params["covariance"][:] = options.spread * (variance + least)
         else:
-            params["covariance"][:] = o.spread * (near.T @ near / len(near) + np.diag(least))
+            params["covariance"][:] = options.spread * (near.T @ near / len(near) + np.diag(least))
         best = -np.inf
         best_groups = np.zeros(0)
-        for number in range(o.tries):
-            group = self._groups(sample, number, seed + 1_000_003 * number, params)
-            if o.mean == "free":
+        for number in range(options.tries):
+            group = self._assign_groups(sample, number, seed + 1_000_003 * number, params)
+            if options.mean == "free":
                 group = split_and_merge(sample, group, self.shape.topics, self.prior(params))
-            fit = self._fit(sample, group, params) if o.tries > 1 else 0.0
+            fit = self._bound_groups(sample, group, params) if options.tries > 1 else 0.0
             if fit > best:
                 best = fit
                 best_groups = group
-        stats = grouped(sample, best_groups, self.shape.topics, self.diagonal)
+        stats = sum_groups(sample, best_groups, self.shape.topics, self.diagonal)
         scale = self.shape.docs / len(sample)
         params["begin"][:] = scale * np.concatenate(
             [stats.sizes[:, None], stats.sums, stats.squares.reshape(len(stats.sizes), -1)], axis=1
         )
 
-    def _groups(
+    def _assign_groups(
         self, sample: np.ndarray, number: int, seed: int, params: Mapping[str, np.ndarray]
     ) -> np.ndarray:
         """Assign every point to a hard group, int64[S], by one of three rules in turn.
@@ -342,20 +357,22 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         """
         topics = self.shape.topics
         if number % 3 == 0:
-            return nearest_means(sample, topics, seed)
+            return assign_to_means(sample, topics, seed)
         if number % 3 == 1:
             rank = np.argsort(np.argsort((sample * sample).sum(axis=1), kind="stable"))
             return np.asarray(rank * topics // len(sample))
-        return far_apart(sample, params["covariance"], topics, seed, self.options.mean == "zero")
+        return assign_to_far_seeds(
+            sample, params["covariance"], topics, seed, self.options.mean == "zero"
+        )
 
-    def _fit(
+    def _bound_groups(
         self, sample: np.ndarray, group: np.ndarray, params: Mapping[str, np.ndarray]
     ) -> float:
         """Compute the bound of groups at responsibilities of 0 and 1.
 
         It is log p of points and groups, so tiny groups do not fit best.
         """
-        stats = grouped(sample, group, self.shape.topics, self.diagonal)
+        stats = sum_groups(sample, group, self.shape.topics, self.diagonal)
         prior = self.prior(params)
         data = gaussians.data_bound(gaussians.posterior(stats, prior), prior, len(sample))
         return data + allocation_bound(stats.sizes, params["alpha"])
@@ -372,7 +389,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             name: np.concatenate([rows.copy() for _, rows in t.pieces()])
             for name, t in end.tables.items()
         }
-        statistics = self._joined(rows)
+        statistics = self._join_parts(rows)
         prior = self.prior(params)
         post = gaussians.posterior(statistics, prior)
         means = post.means
@@ -385,18 +402,18 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         params["covariances"][:] = gaussians.make_storable(covariance).reshape(k, -1)
         if self.stochastic or self.options.estimate != "posterior":
             return record
-        return record | self.bound_of(
+        return record | self.compute_bound(
             end, gaussians.data_bound(post, prior, float(end.stats["docs"][0]))
         )
 
     def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the rows that a model stores as its topics: [n, K], variances times sizes."""
-        square = self._square(params["covariances"])
+        square = self._shape_squares(params["covariances"])
         variance = square if self.diagonal else np.diagonal(square, axis1=1, axis2=2)
         return np.asarray(np.maximum(variance, 0.0).T * params["sizes"])
 
 
-def far_apart(
+def assign_to_far_seeds(
     x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zero: bool
 ) -> np.ndarray:
     """Assign every point to the nearest of seeds drawn by Bregman k-means++, int64[S].
@@ -419,17 +436,25 @@ def far_apart(
         weights = np.cumsum(np.ones(len(y)) if t == 0 else nearest)
         if not weights[-1] > 0:
             break  # no point apart from the seeds: the others stay empty
-        s = y[min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(y) - 1)]
+        seed_point = y[
+            min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(y) - 1)
+        ]
         if not zero:
-            distance = 0.5 * np.maximum(norms - 2 * (y @ s) + s @ s, 0.0)
+            distance = 0.5 * np.maximum(norms - 2 * (y @ seed_point) + seed_point @ seed_point, 0.0)
         elif diagonal:
             v = 1 + y * y
-            u = 1 + s * s
-            distance = 0.5 * (v @ (1 / u) - np.log(v).sum(axis=1) + np.log(u).sum() - len(s))
-        else:
-            one = 1 + s @ s
+            u = 1 + seed_point * seed_point
             distance = 0.5 * (
-                norms - (y @ s) ** 2 / one - (one - 1) / one - np.log1p(norms) + np.log(one)
+                v @ (1 / u) - np.log(v).sum(axis=1) + np.log(u).sum() - len(seed_point)
+            )
+        else:
+            scale = 1 + seed_point @ seed_point
+            distance = 0.5 * (
+                norms
+                - (y @ seed_point) ** 2 / scale
+                - (scale - 1) / scale
+                - np.log1p(norms)
+                + np.log(scale)
             )
         distance[distance < 1e-12] = 0.0
         closer = distance < nearest
@@ -438,7 +463,7 @@ def far_apart(
     return number
 
 
-def nearest_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
+def assign_to_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
     """Run k-means and return the number of every point's nearest mean, int64[S].
 
     Seeds as of k-means++ (Arthur & Vassilvitskii 2007).
@@ -451,10 +476,12 @@ def nearest_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
         weights = np.cumsum(np.ones(len(x)) if t == 0 else nearest)
         if not weights[-1] > 0:
             break
-        s = x[min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(x) - 1)]
-        distance = norms - 2 * (x @ s) + s @ s
+        seed_point = x[
+            min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(x) - 1)
+        ]
+        distance = norms - 2 * (x @ seed_point) + seed_point @ seed_point
         distance[distance < 1e-12 * norms] = 0.0
-        means = np.concatenate([means, s[None]])
+        means = np.concatenate([means, seed_point[None]])
         nearest = np.minimum(nearest, distance)
     group = np.zeros(len(x), np.int64)
     for _ in range(LLOYD):

@@ -37,11 +37,11 @@ class GMM(Method):
         return 4 * 8 * model.n_topics * (model.n_words + covariances)
 
     def load(self) -> None:
-        """Nothing: the components are in memory."""
+        """Load nothing, for the components are in memory."""
 
     def shares(self, docs: Documents) -> np.ndarray:
         return self.likelihoods(docs)[1]
 
     def likelihoods(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
-        """log p(x) of each vector, float64[D], and ``shares``."""
+        """Return log p(x) of each vector, float64[D], and ``shares``."""
         return self._components.answer(docs.counts.reshape(len(docs), -1))

@@ -46,7 +46,7 @@ class Images(Reader):
         source.words = coordinate_names(options.patches**2 - 1)
         step = options.stride or max(1, n // 2)
         try:
-            pixels = _grey(source, options)
+            pixels = _read_grey(source, options)
         except ImportError:
             raise UsageError(
                 f"{source.name}: images need Pillow; pip install 'topicstream[images]'"
@@ -74,10 +74,13 @@ class Images(Reader):
             yield vector_batch(source, x, numbers)
 
 
-def _grey(source: Source, options: ReadOptions) -> np.ndarray:
-    """Pixels from 0 to 255, uint8[height, width], or float32 of an image of 16 bits.
+def _read_grey(source: Source, options: ReadOptions) -> np.ndarray:
+    """Read grey pixels from 0 to 255, uint8[height, width], or float32 of an image of 16 bits.
 
-    Raises whatever Pillow raises.
+    Raises
+    ------
+    Exception
+        Any error of Pillow.
     """
     from PIL import Image  # optional
 
@@ -110,9 +113,9 @@ def cosines(n: int) -> np.ndarray:
     Orthonormal cosines of two dimensions (DCT-II) over n x n pixels, without the constant.
     """
     k = np.arange(n)
-    one = np.cos(np.pi * (k[None, :] + 0.5) * k[:, None] / n) * np.sqrt(2.0 / n)
-    one[0] /= np.sqrt(2.0)
-    basis = np.kron(one, one)[1:]
+    cosine = np.cos(np.pi * (k[None, :] + 0.5) * k[:, None] / n) * np.sqrt(2.0 / n)
+    cosine[0] /= np.sqrt(2.0)
+    basis = np.kron(cosine, cosine)[1:]
     basis.flags.writeable = False
     return basis
 

@@ -244,4 +244,6 @@ class DocumentMixture(ClusterEngine):
         for _, piece in end.tables["phi"].pieces():
             data += rows_bound(piece, beta, topics)
             totals += piece[:, :topics].sum(axis=0, dtype=np.float64)
-        return record | self.bound_of(end, data + totals_bound(totals, beta * self.shape.words))
+        return record | self.compute_bound(
+            end, data + totals_bound(totals, beta * self.shape.words)
+        )

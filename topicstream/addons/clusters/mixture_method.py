@@ -29,7 +29,7 @@ class MixtureMethod(Method):
             raise InputError(
                 "--method mixture: the model has no clusters; train with --algo mixture"
             )
-        self._clusters = ClusterView.of(rows.model)
+        self._clusters = ClusterView.of_model(rows.model)
 
     @classmethod
     def required_by(cls, model: TopicModel) -> bool:
@@ -39,7 +39,7 @@ class MixtureMethod(Method):
         return self.likelihoods(docs)[1]
 
     def likelihoods(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
-        """log p(x) of each document, float64[D], and ``shares``."""
+        """Return log p(x) of each document, float64[D], and ``shares``."""
         docs = self.rows.weigh(docs)
         cells, base = self.rows.gather(docs)
         return self._clusters.answer(docs.indptr, cells, docs.counts, base)

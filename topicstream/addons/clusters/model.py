@@ -78,7 +78,13 @@ def log_sums(scores: Array, out: Doubles, shares: Floats) -> None:
 
 
 class ClusterView:
-    """The clusters of a model, ready for documents.  pi float64[K], mean shares of the points."""
+    """The clusters of a model, ready for documents.
+
+    Attributes
+    ----------
+    pi
+        Mean shares of the documents, float64[K].
+    """
 
     def __init__(
         self, sizes: np.ndarray, alpha: np.ndarray, norms: np.ndarray, beta: float
@@ -89,7 +95,7 @@ class ClusterView:
         self._beta = beta
 
     @classmethod
-    def of(cls, model: TopicModel) -> ClusterView:
+    def of_model(cls, model: TopicModel) -> ClusterView:
         """Make the view of a stored model."""
         assert model.cluster_sizes is not None
         return cls(model.cluster_sizes, model.alpha, model.norms, model.beta)
@@ -117,7 +123,8 @@ class ClusterView:
         return fit, shares
 
 
-POINTS = 4096  # scored at a time
+POINTS = 4096
+"""Points that are scored at a time."""
 
 
 class GaussianModel:
@@ -168,9 +175,15 @@ class GaussianModel:
 
     @cached_property
     def joint(self) -> Densities:
-        """log p(x, k). StoreError where there is no such density."""
+        """Prepare log p(x, k).
+
+        Raises
+        ------
+        StoreError
+            Where a covariance has no density.
+        """
         with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
-            density = joint(self.means, self.covariances, self.pi)
+            density = joint_densities(self.means, self.covariances, self.pi)
             if (density.plus < np.inf).all() and (density.plus > -np.inf).any():
                 return density
         raise StoreError(
@@ -178,18 +191,18 @@ class GaussianModel:
         )
 
 
-def joint(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densities:
-    """log p(x, k) of point estimates."""
-    of = point_densities(means, covariances)
-    of.plus[:] += np.log(pi)
-    return of
+def joint_densities(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densities:
+    """Prepare log p(x, k) of point estimates."""
+    components = point_densities(means, covariances)
+    components.plus[:] += np.log(pi)
+    return components
 
 
-def answer(x: np.ndarray, of: Densities) -> tuple[np.ndarray, np.ndarray]:
+def answer(x: np.ndarray, components: Densities) -> tuple[np.ndarray, np.ndarray]:
     """Compute log p(x), float64[D], and p(k|x), float32[D, K], of points [D, n]."""
     fit = np.empty(len(x))
-    shares = np.empty((len(x), len(of.plus)), np.float32)
-    for at in range(0, len(x), POINTS):
-        part = slice(at, at + POINTS)
-        log_sums(log_density(x[part].astype(np.float64), of), fit[part], shares[part])
+    shares = np.empty((len(x), len(components.plus)), np.float32)
+    for first in range(0, len(x), POINTS):
+        part = slice(first, first + POINTS)
+        log_sums(log_density(x[part].astype(np.float64), components), fit[part], shares[part])
     return fit, shares

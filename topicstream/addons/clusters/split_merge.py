@@ -8,7 +8,7 @@ after a few steps of classification EM (Celeux & Govaert 1992),
     2 log L = const - sum_k n_k log |C_k|,
 
 with n_k the points and C_k the covariance of group k, to which the prior's counts as one point.
-Partition weigh alike: with their sizes in it, the likelihood of hard groups empties those that
+Groups weigh alike: with their sizes in it, the likelihood of hard groups empties those that
 overlap.
 """
 
@@ -25,9 +25,9 @@ from topicstream.addons.clusters.gaussians import Posterior, Prior, Statistics
 EM_STEPS = 10
 """Steps of classification EM after a move, at most."""
 NEIGHBOURS = 4
-"""Partition near each that it may be merged with."""
+"""Nearest groups with which each group may be merged."""
 SPLITS = 8
-"""Partition that a move may split, those that gain most."""
+"""Groups that a move may split, those that gain most."""
 TRIED = 3
 """Moves tried before the search ends."""
 GAIN = 1e-4
@@ -57,17 +57,19 @@ class Partition:
         self._measure()
 
     def _measure(self) -> None:
-        self.statistics = grouped(self.points, self.assigned, self.components, self.prior.diagonal)
+        self.statistics = sum_groups(
+            self.points, self.assigned, self.components, self.prior.diagonal
+        )
         self.posterior = gaussians.posterior(self.statistics, self.prior)
-        self.costs = costs(self.statistics, self.posterior, self.prior)
+        self.group_costs = group_costs(self.statistics, self.posterior, self.prior)
 
     @property
     def cost(self) -> float:
-        """-2 log L, without constants."""
-        return float(self.costs.sum())
+        """Return -2 log L, without constants."""
+        return float(self.group_costs.sum())
 
     def run_em(self, steps: int = EM_STEPS) -> Partition:
-        """Run classification EM until hardly a point propose_moves, or for ``steps`` steps."""
+        """Run classification EM until hardly a point changes its group, or for ``steps`` steps."""
         for _ in range(steps):
             covariances = gaussians.covariances(self.posterior, self.prior, "mean")
             components = point_densities(self.posterior.means, covariances)
@@ -80,19 +82,19 @@ class Partition:
         return self
 
 
-def grouped(
+def sum_groups(
     points: np.ndarray, assigned: np.ndarray, components: int, diagonal: bool
 ) -> Statistics:
-    """Statistics of points in hard groups."""
-    one = np.ones(len(points), np.int64)
+    """Sum the statistics of points in hard groups."""
+    counts = np.ones(len(points), np.int64)
     share = np.ones((len(points), 1), np.float32)
     return gaussians.sum_statistics(
-        points, one, assigned[:, None].astype(np.uint16), share, components, diagonal
+        points, counts, assigned[:, None].astype(np.uint16), share, components, diagonal
     )
 
 
-def costs(statistics: Statistics, posterior: Posterior, prior: Prior) -> np.ndarray:
-    """n_k log |C_k| of every group, float64[K]."""
+def group_costs(statistics: Statistics, posterior: Posterior, prior: Prior) -> np.ndarray:
+    """Compute n_k log |C_k| of every group, float64[K]."""
     sizes = np.maximum(statistics.sizes, 0.0)
     logdet = posterior.logdet - prior.n * np.log(sizes + 1.0)
     return np.asarray(sizes * logdet)
@@ -101,7 +103,7 @@ def costs(statistics: Statistics, posterior: Posterior, prior: Prior) -> np.ndar
 def split_and_merge(
     points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior
 ) -> np.ndarray:
-    """Apply split and merge propose_moves to the groups until none pays, and return them, int64[S].
+    """Split and merge groups until no move pays, and return them, int64[S].
 
     Parameters
     ----------
@@ -133,18 +135,18 @@ def propose_moves(groups: Partition) -> Iterator[np.ndarray]:
         return
     first, second = near_pairs(groups)
     merged = Statistics(*(part[first] + part[second] for part in groups.statistics))
-    together = costs(merged, gaussians.posterior(merged, groups.prior), groups.prior)
-    losses = together - groups.costs[first] - groups.costs[second]
+    together = group_costs(merged, gaussians.posterior(merged, groups.prior), groups.prior)
+    losses = together - groups.group_costs[first] - groups.group_costs[second]
     cheapest = np.argsort(losses, kind="stable")[: 2 * k]
     splits = {group: split_group(groups, group) for group in range(k)}
     halves = {group: half for group, half in splits.items() if half is not None}
     likely = sorted(halves, key=lambda group: -halves[group][0])[:SPLITS]
-    promises = [
-        (halves[group][0] - losses[pair], pair, group)
-        for pair in cheapest.tolist()
-        for group in likely
-        if group not in (first[pair], second[pair]) and halves[group][0] > losses[pair]
-    ]
+    promises = []
+    for pair in cheapest.tolist():
+        for group in likely:
+            gain = halves[group][0] - losses[pair]
+            if gain > 0 and group not in (first[pair], second[pair]):
+                promises.append((gain, pair, group))
     for _, pair, group in sorted(promises, reverse=True)[:TRIED]:
         assigned = groups.assigned.copy()
         assigned[assigned == second[pair]] = first[pair]
@@ -168,7 +170,10 @@ def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
     means = groups.posterior.means / np.sqrt(spread)
     squares = (means * means).sum(axis=1)
     distances = squares[:, None] + squares - 2 * means @ means.T
-    distances[groups.statistics.sizes <= 0] = distances[:, groups.statistics.sizes <= 0] = -n
+    # an empty group is near all
+    empty = groups.statistics.sizes <= 0
+    distances[empty] = -n
+    distances[:, empty] = -n
     np.fill_diagonal(distances, np.inf)
     near = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, k - 1)]
     pairs = np.stack([np.repeat(np.arange(k), near.shape[1]), near.ravel()])
@@ -190,7 +195,7 @@ def split_group(groups: Partition, group: int) -> tuple[float, np.ndarray] | Non
     points = groups.points[members]
     centred = points - points.mean(axis=0)
     axis = np.linalg.svd(centred.T @ centred, hermitian=True)[0][:, 0]
-    two = Partition(points, (centred @ axis > 0).astype(np.int64), 2, groups.prior).run_em(
+    halves = Partition(points, (centred @ axis > 0).astype(np.int64), 2, groups.prior).run_em(
         EM_STEPS // 2
     )
-    return float(groups.costs[group] - two.cost), members[two.assigned == 1]
+    return float(groups.group_costs[group] - halves.cost), members[halves.assigned == 1]

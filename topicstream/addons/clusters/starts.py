@@ -70,7 +70,7 @@ class ClusterStart(Start):
             first = DocumentSeeds(sample, centres, known_words, seed).rows(words.astype(np.int32))[
                 :, :topics
             ]
-            fit, learned = _short(sample.indptr, local, counts, first)
+            fit, learned = _run_em(sample.indptr, local, counts, first)
             if fit > best:
                 best = fit
                 phi = learned
@@ -79,7 +79,7 @@ class ClusterStart(Start):
         return LearnedSeeds(words, rows, rows.sum(axis=0, dtype=np.float64), n_w)
 
 
-def _short(
+def _run_em(
     indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, phi: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Run some sweeps of EM from phi, float32[U, K].

@@ -42,8 +42,9 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
         """
         opened = GaussianModel(self.model)  # type: ignore[arg-type]
         if self.plot is not None:
-            return {"plot": self.plot, "components": self._sheet(opened, self.plot)}
-        if wrong := [k for k in self.topics or () if not 0 <= k < len(opened.pi)]:
+            return {"plot": self.plot, "components": self._draw_sheet(opened, self.plot)}
+        wrong = [k for k in self.topics or () if not 0 <= k < len(opened.pi)]
+        if wrong:
             raise UsageError(f"-k {wrong[0]}: the model has components 0 to {len(opened.pi) - 1}")
         entries = []
         for k in self.topics or largest(opened.sizes, len(opened.sizes)):
@@ -66,7 +67,7 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
             "components": entries,
         }
 
-    def _sheet(self, opened: GaussianModel, path: str) -> int:
+    def _draw_sheet(self, opened: GaussianModel, path: str) -> int:
         """Draw the first eigenvectors of image patches, and return the number of rows.
 
         A row a component, with number and share, the largest first.
@@ -79,9 +80,9 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
         figure = Figure(path, "--plot", force=self.force)
         n = opened.patches
         basis = cosines(opened.patches)
-        many = min(FIRST, opened.n)
+        columns = min(FIRST, opened.n)
         order = largest(opened.sizes, len(opened.sizes))
-        page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 1.0)
+        page = np.full((len(order) * (n + 1) + 1, columns * (n + 1) + 1), 1.0)
         for row, k in enumerate(order):
             covariance = opened.covariances[k]
             vectors = (
@@ -89,7 +90,7 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
                 if covariance.ndim == 1
                 else np.linalg.eigh(covariance)[1].T
             )
-            for column, vector in enumerate(vectors[::-1][:many]):
+            for column, vector in enumerate(vectors[::-1][:columns]):
                 pixels = (vector @ basis).reshape(n, n)
                 grey = 0.5 + 0.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
                 page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey
