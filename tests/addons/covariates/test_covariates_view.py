@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import topicstream
-from topicstream.addons.covariates.intervals import Sums, draws_of, solve_errors
+from topicstream.addons.covariates.intervals import Sums, choose_draws, solve_errors
 from topicstream.addons.covariates.view import (
-    few_documents,
-    kind_of,
-    points_of,
+    choose_points,
+    choose_tick_kind,
+    explain_missing_star,
     predicted_rows,
-    values_of,
+    read_values,
 )
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.progress import Shown
@@ -91,10 +91,10 @@ def test_intervals_hold_the_share_and_stars_need_ten_documents(models):
     party = decode_design(model.manifest.covariates).covariates[Factor("party")]
     party.counts[party.levels[1]] = 9
     few = f"too few documents: 9 (party={party.levels[1]})"
-    assert few_documents(party, party.levels[1]) == few
-    assert few_documents(party, party.levels[0]) is None
+    assert explain_missing_star(party, party.levels[1]) == few
+    assert explain_missing_star(party, party.levels[0]) is None
     party.counts[party.levels[0]] = 3  # nothing is compared with a reference of few
-    assert few_documents(party, party.levels[0]).startswith("too few documents: 3")
+    assert explain_missing_star(party, party.levels[0]).startswith("too few documents: 3")
 
 
 def test_lines_have_intervals(models, capsys):
@@ -124,7 +124,7 @@ def test_errors_are_those_of_the_documents():
 
 
 def test_too_many_coefficients_have_no_intervals():
-    assert draws_of(20, 50) == 200 and draws_of(1000, 500) == 0
+    assert choose_draws(20, 50) == 200 and choose_draws(1000, 500) == 0
 
 
 def test_files_are_written(models, tmp_path):
@@ -148,16 +148,16 @@ def test_files_are_written(models, tmp_path):
 )
 def test_curves_between_whole_ends_have_whole_values(kind, low, high, points):
     covariate = decode_covariate(CovariateEntry("x", kind=kind, low=low, high=high))
-    assert points_of(covariate).tolist() == points
+    assert choose_points(covariate).tolist() == points
 
 
 def test_curves_stand_at_their_values():
     """Ticks stood at the n-th of 40 points."""
-    whole = values_of([{"value": "1990"}, {"value": "2000"}])
-    assert whole.tolist() == [1990.0, 2000.0] and kind_of(whole) == "whole"
-    dates = values_of([{"value": "-0207-03-01"}, {"value": "1999-12-31"}])
-    assert dates.tolist()[1].year == 1999 and kind_of(dates) == "date"
-    assert kind_of(values_of([{"value": "0.25"}, {"value": "1"}])) == "number"
+    whole = read_values([{"value": "1990"}, {"value": "2000"}])
+    assert whole.tolist() == [1990.0, 2000.0] and choose_tick_kind(whole) == "whole"
+    dates = read_values([{"value": "-0207-03-01"}, {"value": "1999-12-31"}])
+    assert dates.tolist()[1].year == 1999 and choose_tick_kind(dates) == "date"
+    assert choose_tick_kind(read_values([{"value": "0.25"}, {"value": "1"}])) == "number"
 
 
 @pytest.fixture(scope="module")

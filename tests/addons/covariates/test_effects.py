@@ -20,9 +20,9 @@ from topicstream.addons.covariates.effects import PREDICTED, Effects
 from topicstream.addons.covariates.regression import (
     Coefficients,
     Regression,
-    independent,
+    choose_wider,
     reach,
-    wider,
+    select_independent,
 )
 from topicstream.base.errors import DoesNotFit, InputError, UsageError
 from topicstream.cli.main import run
@@ -191,7 +191,7 @@ def test_intervals_cover_known_effects(tokens, share_of_group):
 def test_columns_that_others_determine_are_left_out():
     x = np.random.default_rng(1).normal(size=(50, 3))
     x = np.c_[x, x[:, 0] - x[:, 2], np.zeros(50)]
-    assert independent(x.T @ x).tolist() == [0, 1, 2]
+    assert select_independent(x.T @ x).tolist() == [0, 1, 2]
 
 
 @pytest.fixture(scope="module")
@@ -488,7 +488,7 @@ def test_no_known_column_is_an_input_error(place):
 
 
 def test_of_two_variances_the_wider_interval_counts():
-    errors, freedoms = wider([0.04, 0.04, 0.04], [0.01, 0.04, 0.25], 100, [9, 9, 9])
+    errors, freedoms = choose_wider([0.04, 0.04, 0.04], [0.01, 0.04, 0.25], 100, [9, 9, 9])
     assert errors.tolist() == [0.2, 0.2, 0.5]
     assert freedoms.tolist() == [100, 9, 9]
     assert reach(9) == pytest.approx(2.262157, abs=1e-6)

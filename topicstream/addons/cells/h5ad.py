@@ -122,14 +122,14 @@ def _read_tenx(source: Input, matrix: Any) -> tuple[pa.Array, pa.Array, Stored]:
 
 
 def select_modality(group: Any, options: ReadOptions) -> tuple[Any, ReadOptions]:
-    """Select the select_modality of MuData that ``--layer`` names.
+    """Select the modality of MuData that ``--layer`` names.
 
     A layer of it follows a slash.
 
     Returns
     -------
     tuple
-        The group to read, and the options without the select_modality.
+        The group to read, and the options without the modality.
     """
     name, _, layer = (options.layer or "").partition("/")
     if name not in group.get("mod", ()):

@@ -60,12 +60,13 @@ def parse_references(references: str | Sequence[str] | Mapping[str, str]) -> Map
     UsageError
         If one is not of this form.
     """
-    listed = [references] if isinstance(references, str) else references
-    pairs = (
-        listed if isinstance(listed, Mapping) else dict(one.partition("=")[::2] for one in listed)
-    )
+    texts = [references] if isinstance(references, str) else references
+    if isinstance(texts, Mapping):
+        pairs = dict(texts)
+    else:
+        pairs = dict(text.partition("=")[::2] for text in texts)
     if not all(pairs.values()):
-        raise UsageError(f"{' '.join(listed)}: write COLUMN=VALUE, such as party=red")
+        raise UsageError(f"{' '.join(texts)}: write COLUMN=VALUE, such as party=red")
     return {compose_text(column): compose_text(value) for column, value in pairs.items()}
 
 
@@ -178,13 +179,16 @@ def _fit(config: EffectsConfig) -> Effects:
     view = shown.view
     corpus = open_model_corpus(model, config.corpus)
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
-    if timed := [factor for factor in factors if factor.regimes]:
+    with_regimes = [factor for factor in factors if factor.regimes]
+    if with_regimes:
         raise UsageError(
             f"formula {config.formula!r}: regimes() is for `train --covariates`, which learns "
-            f"their bounds; take {timed[0].column} or s({timed[0].column}) here"
+            f"their bounds; take {with_regimes[0].column} or s({with_regimes[0].column}) here"
         )
     room = room_beside_scoring(model, config.memory, shown.threads)
-    design, sample = _survey(corpus, terms, factors, parse_references(config.reference), room)
+    design, sample = _survey_values(
+        corpus, terms, factors, parse_references(config.reference), room
+    )
     chosen = shown.columns(config.topics)
     alpha = shown.model.alpha
     tell = listener(config.progress)
@@ -195,9 +199,9 @@ def _fit(config: EffectsConfig) -> Effects:
         )
 
     def blocks() -> Iterator[DocumentBlock]:
-        for block, done in _documents(model, corpus, view, design, shown.threads):
+        for block, documents_read in _read_documents(model, corpus, view, design, shown.threads):
             yield block._replace(shares=block.shares[:, chosen])
-            tell.step("reading topics and covariates", done, corpus.n_docs, "documents")
+            tell.step("reading topics and covariates", documents_read, corpus.n_docs, "documents")
 
     topics = Topics(
         view.numbers[np.array(chosen)],
@@ -277,8 +281,10 @@ def explain(
             regression.add(rows, block.shares, block.tokens, block.wholes)
             support.add(block.values, block.wholes)
         coefficients = regression.fit()
-        points = _points(design, sample)
-        predictions = _predictions(points, regression, coefficients, support, topics.numbers)
+        points = _choose_points(design, sample)
+        predictions = _tabulate_predictions(
+            points, regression, coefficients, support, topics.numbers
+        )
     covariates = design.covariates.values()
     return Effects(
         formula=formula,
@@ -287,7 +293,7 @@ def explain(
         topics=topics.numbers,
         labels=topics.labels,
         coefficients=coefficients,
-        reasons=_reasons(design, support, coefficients),
+        reasons=_explain_missing(design, support, coefficients),
         references={
             c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in covariates if not c.df
         },
@@ -296,7 +302,7 @@ def explain(
     )
 
 
-def _reasons(design: Design, support: Support, fitted: Coefficients) -> list[str | None]:
+def _explain_missing(design: Design, support: Support, fitted: Coefficients) -> list[str | None]:
     """Say for each coefficient why it has no interval, None where it has one."""
     of_columns = support.reasons()
     category_columns = design.category_columns()
@@ -311,11 +317,11 @@ def _reasons(design: Design, support: Support, fitted: Coefficients) -> list[str
     return reasons
 
 
-def _survey(
+def _survey_values(
     corpus: Corpus,
     terms: list[Term],
     factors: list[Factor],
-    first: Mapping[str, str],
+    references: Mapping[str, str],
     room: Room,
 ) -> tuple[Design, dict[str, list[str]]]:
     """Read the design of the training documents' values, whose distinct ones have ``room``.
@@ -334,12 +340,14 @@ def _survey(
                 f"column {column}: a document may have several values; effects take columns of "
                 f"single values (`show --by {column}` and `train --covariates` take it)"
             )
-    if strange := [column for column in first if column not in columns]:
+    unknown = [column for column in references if column not in columns]
+    if unknown:
         raise UsageError(
-            f"--reference {strange[0]}={first[strange[0]]}: the formula has no {strange[0]}"
+            f"--reference {unknown[0]}={references[unknown[0]]}: the formula has no {unknown[0]}"
         )
     covariates = {
-        factor: Covariate(factor.column, factor.df, first.get(factor.column)) for factor in factors
+        factor: Covariate(factor.column, factor.df, references.get(factor.column))
+        for factor in factors
     }
     sample: dict[str, list[str]] = {column: [] for column in columns}
     spacing = max(1, corpus.n_docs // AVERAGED)
@@ -348,9 +356,9 @@ def _survey(
         for covariate in covariates.values():
             covariate.counts.update(values[covariate.column].drop_null().to_pylist())
         _check_values(covariates.values(), room, corpus.n_docs / (int(numbers[-1]) + 1))
-        some = values.filter(pa.array(numbers % spacing == 0)).drop_null()
+        known_values = values.filter(pa.array(numbers % spacing == 0)).drop_null()
         for column in columns:
-            sample[column] += some[column].to_pylist()
+            sample[column] += known_values[column].to_pylist()
     for covariate in covariates.values():
         covariate.choose_coding()
     design = Design(terms, covariates)
@@ -359,7 +367,7 @@ def _survey(
     return design, {column: known[column].to_pylist() for column in columns}
 
 
-def _check_values(covariates: Collection[Covariate], room: Room, left: float) -> None:
+def _check_values(covariates: Collection[Covariate], room: Room, multiple: float) -> None:
     """Raise DoesNotFit if the distinct values of the columns have no room.
 
     Parameters
@@ -368,7 +376,7 @@ def _check_values(covariates: Collection[Covariate], room: Room, left: float) ->
         The columns, with the values counted so far.
     room
         For the values.
-    left
+    multiple
         All documents, as a multiple of those read so far.
     """
     distinct = sum(len(covariate.counts) for covariate in covariates)
@@ -379,10 +387,10 @@ def _check_values(covariates: Collection[Covariate], room: Room, left: float) ->
         covariate.choose_coding()
     columns = ", ".join(dict.fromkeys(covariate.column for covariate in covariates))
     purpose = f"{distinct:,} different values of {columns} (round numbers, or cut dates to days)"
-    room.check(needed, purpose, at_end=int(needed * left))
+    room.check(needed, purpose, at_end=int(needed * multiple))
 
 
-def _documents(
+def _read_documents(
     model: TopicModel, corpus: Corpus, view: View, design: Design, threads: int
 ) -> Iterator[tuple[DocumentBlock, int]]:
     """Read (documents to use, documents read so far), block by block that has any."""
@@ -419,7 +427,7 @@ class _Point(NamedTuple):
     fixed: dict[str, str | float]
 
 
-def _predictions(
+def _tabulate_predictions(
     points: list[_Point],
     regression: Regression,
     coefficients: Coefficients,
@@ -453,7 +461,7 @@ def _predictions(
     return pa.table(columns, schema=PREDICTED)
 
 
-def _points(design: Design, sample: dict[str, list[str]]) -> list[_Point]:
+def _choose_points(design: Design, sample: dict[str, list[str]]) -> list[_Point]:
     """Choose the values of each variable that shares are predicted for.
 
     A curve has them for each value of a category that it interacts with.
@@ -462,7 +470,7 @@ def _points(design: Design, sample: dict[str, list[str]]) -> list[_Point]:
     count = len(next(iter(sample.values()), []))
 
     def add(fixed: dict[str, str | float], variable: str, value: str, group: str | None) -> None:
-        averaged = _averaged(design, sample, fixed)
+        averaged = _select_averaged(design, sample, fixed)
         number = len(next(iter(averaged.values())))
         values: dict[str, Sequence[str | float]] = {
             **averaged,
@@ -471,27 +479,32 @@ def _points(design: Design, sample: dict[str, list[str]]) -> list[_Point]:
         mean = design.matrix(values, number).mean(axis=0, keepdims=True)
         points.append(_Point(variable, value, group, mean, fixed))
 
-    for covariate in {c.column: c for c in design.covariates.values()}.values() if count else ():
-        partners = _partners(design, covariate.column)
+    if not count:
+        return points
+    for covariate in {c.column: c for c in design.covariates.values()}.values():
+        partners = _find_partners(design, covariate.column)
         for level in covariate.levels:
             add({covariate.column: level}, covariate.column, level, None)
         if covariate.levels:
             continue
-        for x in [] if partners else np.linspace(covariate.low, covariate.high, POINTS).tolist():
-            add({covariate.column: x}, covariate.column, f"{x:.6g}", None)
-        for other, level in ((partner, value) for partner in partners for value in partner.levels):
-            if level not in sample[other.column]:
-                continue
-            group = _averaged(design, sample, {other.column: level})[covariate.column]
-            numbers = [x for text in group if (x := as_number(text, covariate.column)) is not None]
-            # a curve says nothing where its group has no documents
-            for x in np.linspace(min(numbers), max(numbers), POINTS).tolist():
-                fixed = {covariate.column: x, other.column: level}
-                add(fixed, covariate.column, f"{x:.6g}", f"{other.column}={level}")
+        if not partners:
+            for x in np.linspace(covariate.low, covariate.high, POINTS).tolist():
+                add({covariate.column: x}, covariate.column, f"{x:.6g}", None)
+        for other in partners:
+            for level in other.levels:
+                if level not in sample[other.column]:
+                    continue
+                group = _select_averaged(design, sample, {other.column: level})[covariate.column]
+                numbers = [as_number(text, covariate.column) for text in group]
+                known = [x for x in numbers if x is not None]
+                # a curve says nothing where its group has no documents
+                for x in np.linspace(min(known), max(known), POINTS).tolist():
+                    fixed = {covariate.column: x, other.column: level}
+                    add(fixed, covariate.column, f"{x:.6g}", f"{other.column}={level}")
     return points
 
 
-def _averaged(
+def _select_averaged(
     design: Design, sample: dict[str, list[str]], fixed: dict[str, str | float]
 ) -> dict[str, list[str]]:
     """Select the documents over whose other covariates a prediction is averaged.
@@ -509,23 +522,19 @@ def _averaged(
             and any(len(t) > 1 and factor in t for t in design.terms)
         ):
             rows &= {i for i in rows if sample[factor.column][i] == value}
-    return (
-        {c: [v for i, v in enumerate(values) if i in rows] for c, values in sample.items()}
-        if rows
-        else sample
-    )
+    if not rows:
+        return sample
+    chosen = sorted(rows)
+    return {column: [values[i] for i in chosen] for column, values in sample.items()}
 
 
-def _partners(design: Design, column: str) -> list[Covariate]:
-    """Categories that a column of numbers interacts with."""
-    pairs = [
-        term
-        for term in design.terms
-        if len(term) == 2 and column in {factor.column for factor in term}
-    ]
-    return [
-        design.covariates[f]
-        for term in pairs
-        for f in term
-        if f.column != column and design.covariates[f].levels
-    ]
+def _find_partners(design: Design, column: str) -> list[Covariate]:
+    """Find the categories that a column of numbers interacts with."""
+    partners = []
+    for term in design.terms:
+        if len(term) != 2 or column not in {factor.column for factor in term}:
+            continue
+        for factor in term:
+            if factor.column != column and design.covariates[factor].levels:
+                partners.append(design.covariates[factor])
+    return partners

@@ -114,8 +114,8 @@ class Effects:
     others: Sequence[OtherModel] = ()
 
     @property
-    def _kinds(self) -> list[str]:
-        """The kind of each topic."""
+    def _kind_of_topics(self) -> list[str]:
+        """Return the kind of each topic."""
         return list(self.topic_kinds) or [LIVE] * len(self.topics)
 
     def table(self) -> pa.Table:
@@ -152,33 +152,35 @@ class Effects:
                 "low": column(estimate - reach),
                 "high": column(estimate + reach),
                 "reason": pa.array(self.reasons * len(self.topics), pa.string()),
-                "kind": pa.array([kind for kind in self._kinds for _ in names], pa.string()),
+                "kind": pa.array(
+                    [kind for kind in self._kind_of_topics for _ in names], pa.string()
+                ),
             }
         )
         return self._with_agreement(table) if self.others else table
 
     def _with_agreement(self, table: pa.Table) -> pa.Table:
         """Add to the coefficients how they come out under the other models."""
-        every = [
-            self._agreement(topic, [row])
+        agreements = [
+            self._count_agreement(topic, [row])
             for topic in range(len(self.topics))
             for row in range(len(self.coefficients.names))
         ]
         starred = [
-            None if self.reasons[i % len(self.reasons)] else one.starred
-            for i, one in enumerate(every)
+            None if self.reasons[i % len(self.reasons)] else agreement.starred
+            for i, agreement in enumerate(agreements)
         ]
         columns = {
-            "models": pa.array([one.models for one in every]),
+            "models": pa.array([agreement.models for agreement in agreements]),
             "starred": pa.array(starred, pa.int64()),
-            "lowest": pa.array([one.low for one in every]),
-            "highest": pa.array([one.high for one in every]),
+            "lowest": pa.array([agreement.low for agreement in agreements]),
+            "highest": pa.array([agreement.high for agreement in agreements]),
         }
         for name, column in columns.items():
             table = table.append_column(name, column)
         return table
 
-    def _agreement(self, topic: int, places: list[int]) -> ModelCount:
+    def _count_agreement(self, topic: int, places: list[int]) -> ModelCount:
         """Count the models that agree on a term of a topic."""
         return count_agreement(self.coefficients, self.others, topic, places)
 
@@ -192,10 +194,10 @@ class Effects:
         """
         rows = []
         for j, (topic, label) in enumerate(zip(self.topics.tolist(), self.labels, strict=True)):
-            for term, places in self._terms().items():
+            for term, places in self._group_terms().items():
                 if len(places) == 1:
                     continue
-                reason = self._reason(places)
+                reason = self._explain_term(places)
                 test = self.coefficients.test(places, j)._asdict()
                 numbers = dict.fromkeys(test, math.nan) if reason else test
                 row = {"topic": topic, "label": label, "term": term, **numbers, "reason": reason}
@@ -203,7 +205,7 @@ class Effects:
         return pa.Table.from_pylist(rows, TESTED)
 
     def plain(self) -> dict[str, Json]:
-        """Give the record that ``--json`` prints."""
+        """Return the record that ``--json`` prints."""
         return {
             "formula": self.formula,
             "documents": self.documents,
@@ -217,14 +219,14 @@ class Effects:
             "predictions": without_nan(self.predictions).to_pylist(),
         }
 
-    def _terms(self) -> dict[str, list[int]]:
+    def _group_terms(self) -> dict[str, list[int]]:
         """Group the positions of the coefficients by term, where a curve is one term."""
         terms: dict[str, list[int]] = {}
         for i, name in enumerate(self.coefficients.names):
             terms.setdefault(_CURVE.sub(r"\1", name), []).append(i)
         return terms
 
-    def _reason(self, places: list[int]) -> str | None:
+    def _explain_term(self, places: list[int]) -> str | None:
         """Explain why a term has no test: none of its coefficients has an interval."""
         reasons = [self.reasons[i] for i in places]
         return reasons[0] if all(reasons) else None
@@ -235,15 +237,17 @@ class Effects:
         Each coefficient is in percentage points, with its 95 % interval and a star where that
         excludes zero; a curve has the test of all its coefficients, and the predicted shares.
         """
-        terms = self._terms()
-        curves, ends = self._curves()
-        out = self._head(ends)
+        terms = self._group_terms()
+        curves, ends = self._collect_curves()
+        out = self._format_head(ends)
         width = max(map(len, [*terms, *(name for name, _ in curves)]))
         for j, (k, label) in enumerate(zip(self.topics.tolist(), self.labels, strict=True)):
             out.append(f"{k:>4} {one_line(label)}{self._describe_models(j)}")
             for term, places in terms.items():
                 agreement = self._describe_agreement(j, places)
-                out.append(f"     {one_line(term):{width}} {self._result(j, places)}{agreement}")
+                out.append(
+                    f"     {one_line(term):{width}} {self._format_term(j, places)}{agreement}"
+                )
             for (name, topic), shares in curves.items():
                 if topic == k and not np.isnan(shares).all():
                     out.append(
@@ -255,22 +259,22 @@ class Effects:
     def _describe_models(self, topic: int) -> str:
         """Say in how many models a topic is, where it is not in all."""
         missing = sum(bool(other.places[topic] < 0) for other in self.others)
-        every = 1 + len(self.others)
-        return f" (in {every - missing} of {every} models)" if missing else ""
+        models = 1 + len(self.others)
+        return f" (in {models - missing} of {models} models)" if missing else ""
 
     def _describe_agreement(self, topic: int, places: list[int]) -> str:
         """Format in how many models a term has a star, and the range of its estimates."""
-        if not self.others or self._reason(places):
+        if not self.others or self._explain_term(places):
             return ""
-        found = self._agreement(topic, places)
-        stars = f"   * in {found.starred} of {found.models}"
+        agreement = self._count_agreement(topic, places)
+        stars = f"   * in {agreement.starred} of {agreement.models}"
         return (
             stars
             if len(places) > 1
-            else f"{stars}, {100 * found.low:+.2f} to {100 * found.high:+.2f}"
+            else f"{stars}, {100 * agreement.low:+.2f} to {100 * agreement.high:+.2f}"
         )
 
-    def _head(self, ends: dict[str, list[float]]) -> list[str]:
+    def _format_head(self, ends: dict[str, list[float]]) -> list[str]:
         """Format the lines above the topics, with the ranges (``ends``) of curves."""
         left_out = (
             f", {self.left_out:,} left out (no value or no known word)" if self.left_out else ""
@@ -296,7 +300,8 @@ class Effects:
             of_number = ", for one more (of a date: one more year)"
             unit = "" if self.kinds[column] == "category" else of_number
             out.append(f"  {column}: measured from {level}{unit}")
-        if determined := self.coefficients.left_out:
+        determined = self.coefficients.left_out
+        if determined:
             out.append(
                 f"  left out, determined by the others: "
                 f"{shortened(one_line(', '.join(determined)), 200)}"
@@ -307,7 +312,7 @@ class Effects:
             for name, x in ends.items()
         ]
 
-    def _curves(self) -> tuple[dict[tuple[str, int], list[float]], dict[str, list[float]]]:
+    def _collect_curves(self) -> tuple[dict[tuple[str, int], list[float]], dict[str, list[float]]]:
         """Collect the predicted curves.
 
         Returns
@@ -326,9 +331,9 @@ class Effects:
             values.setdefault(row["variable"], []).append(float(row["value"]))
         return curves, values
 
-    def _result(self, topic: int, places: list[int]) -> str:
+    def _format_term(self, topic: int, places: list[int]) -> str:
         """Format a coefficient with its interval, or the test of several, or a reason."""
-        reason = self._reason(places)
+        reason = self._explain_term(places)
         if len(places) > 1:
             if reason:
                 return f"{'':>10} {one_line(reason)}"
@@ -402,7 +407,7 @@ class Effects:
             )
 
         numbers = self.topics.tolist()
-        live = [k for k, kind in zip(numbers, self._kinds, strict=True) if kind == LIVE]
+        live = [k for k, kind in zip(numbers, self._kind_of_topics, strict=True) if kind == LIVE]
         return sorted(sorted(live or numbers, key=spread, reverse=True)[:PLOTTED])
 
     def _draw_curves(

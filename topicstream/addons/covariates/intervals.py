@@ -50,9 +50,9 @@ from topicstream.numeric.parallel import in_order
 DRAWS = 200
 LEAST_DRAWS = 40
 MOST_NUMBERS = 20_000_000
-"""Of all draws together, and of the information of all topics."""
+"""Numbers at most of all draws together, and of the information of all topics."""
 AT_ONCE = 1 << 21
-"""Numbers of a document's draws that are worked at once."""
+"""Numbers of documents' draws that are in memory at a time."""
 SEED = 59
 LEAST_INFORMATION = 1e-9
 
@@ -86,7 +86,7 @@ class Sums:
         self.documents += other.documents
 
 
-def draws_of(columns: int, topics: int) -> int:
+def choose_draws(columns: int, topics: int) -> int:
     """Choose the number of draws, 0 where the coefficients are too many for intervals."""
     if columns * columns * topics > MOST_NUMBERS:
         return 0
@@ -129,7 +129,7 @@ def draw_errors(
 
 
 class _Visit:
-    """Make the sums of a block's documents."""
+    """A function that sums gradients and information over the documents of a block."""
 
     def __init__(
         self, model: TopicModel, corpus: Corpus, entry: CovariatesEntry, draws: int
@@ -149,21 +149,21 @@ class _Visit:
         priors = document_priors(rows, self._coefficients)
         docs = replace(docs, priors=priors)
         alpha = np.asarray(priors.alphas, np.float64)[rows.pattern][:, :topics]
-        score, told = self._of_documents(docs, alpha)
+        score, information_by_document = self._derive(docs, alpha)
         design = csr_matrix((rows.values.astype(np.float64), rows.columns, rows.indptr))
         design.resize(len(rows.indptr) - 1, columns)
         patterns = csr_matrix(
             (np.ones(len(score)), rows.pattern, np.arange(len(score) + 1)),
             (len(score), design.shape[0]),
         )
-        pairs = _pairs_of(rows, columns)
-        information = pairs.T @ (patterns.T @ told)
+        pairs = _multiply_pairs(rows, columns)
+        information = pairs.T @ (patterns.T @ information_by_document)
         squares = design.power(2).T @ (patterns.T @ score**2)
         gradients = self._draw(block.first_doc, design, patterns, score)
         information = information.reshape(columns, columns, topics)
         return Sums(gradients, squares, information, len(score))
 
-    def _of_documents(self, docs: Documents, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _derive(self, docs: Documents, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Compute the gradients and the information of documents, float64[D, K] each."""
         length = (docs.tokens - docs.unknown)[:, None]
         total = alpha.sum(axis=1, keepdims=True)
@@ -174,10 +174,10 @@ class _Visit:
         weight = weight * np.minimum(1.0, LONGEST * self._length / np.maximum(length, 1e-9))
         a = np.minimum(alpha * _rise(counts, alpha) + weight * counts, LARGEST)
         b = _rise(length, total) + weight * length / total
-        told = alpha**2 * (_fall(counts, alpha) - _fall(length, total))
-        told += alpha * weight * length / total
-        told -= np.where(counts < 1.0, (1.0 + weight) * counts * (1.0 - counts), 0.0)
-        return a - b * alpha, told
+        information = alpha**2 * (_fall(counts, alpha) - _fall(length, total))
+        information += alpha * weight * length / total
+        information -= np.where(counts < 1.0, (1.0 + weight) * counts * (1.0 - counts), 0.0)
+        return a - b * alpha, information
 
     def _draw(
         self, first: int, design: csr_matrix, patterns: csr_matrix, score: np.ndarray
@@ -208,24 +208,24 @@ def _fall(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.asarray((counts - whole) / (whole + prior) ** 2 + below)
 
 
-def _pairs_of(rows: CovariateRows, columns: int) -> csr_matrix:
+def _multiply_pairs(rows: CovariateRows, columns: int) -> csr_matrix:
     """Compute x x' of the distinct rows, [U, F * F]."""
     lengths = np.diff(rows.indptr)
     ends = np.concatenate(([0], np.cumsum(lengths**2)))
     owner = np.repeat(np.arange(len(lengths)), lengths**2)
     place = np.arange(ends[-1]) - ends[owner]
-    one = rows.indptr[owner] + place // lengths[owner]
-    other = rows.indptr[owner] + place % lengths[owner]
-    values = rows.values[one].astype(np.float64) * rows.values[other]
-    at = rows.columns[one].astype(np.int64) * columns + rows.columns[other]
-    return csr_matrix((values, at, ends), (len(lengths), columns * columns))
+    first = rows.indptr[owner] + place // lengths[owner]
+    second = rows.indptr[owner] + place % lengths[owner]
+    values = rows.values[first].astype(np.float64) * rows.values[second]
+    position = rows.columns[first].astype(np.int64) * columns + rows.columns[second]
+    return csr_matrix((values, position, ends), (len(lengths), columns * columns))
 
 
 def solve_errors(entry: CovariatesEntry, sums: Sums) -> np.ndarray:
     """Turn gradients into errors of the coefficients, float64[draws, F, K]."""
     columns, draws, topics = sums.gradients.shape
-    told = np.maximum(np.einsum("ffk->fk", sums.information), LEAST_INFORMATION)
-    ridge, spread, floor = prior_of_terms(entry, sums.squares, told)
+    diagonals = np.maximum(np.einsum("ffk->fk", sums.information), LEAST_INFORMATION)
+    ridge, spread, floor = describe_prior(entry, sums.squares, diagonals)
     generator = np.random.default_rng(SEED)
     lacking = np.sqrt(np.maximum(floor - sums.squares, 0.0))
     out = np.empty((draws, columns, topics))
@@ -240,8 +240,8 @@ def solve_errors(entry: CovariatesEntry, sums: Sums) -> np.ndarray:
     return out
 
 
-def prior_of_terms(
-    entry: CovariatesEntry, squares: np.ndarray, told: np.ndarray
+def describe_prior(
+    entry: CovariatesEntry, squares: np.ndarray, information: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Describe the prior of each column of the design.
 
@@ -250,7 +250,7 @@ def prior_of_terms(
 
     Parameters
     ----------
-    squares, told
+    squares, information
         float64[F, K], J and the diagonals of I.
 
     Returns
@@ -259,20 +259,24 @@ def prior_of_terms(
         What the prior adds to the information and the standard deviation of the coefficients,
         float64[F] each, and the least variance of gradients, float64[F, K].
     """
-    columns = len(told)
+    columns = len(information)
     ridge = np.full(columns, entry.intercept_sd**-2)
     spread = np.full(columns, entry.intercept_sd)
-    floor = told.copy()
+    floor = information.copy()
     for number, (_, places, _) in enumerate(columns_of_terms(decode_design(entry))):
-        own = slice(places.start, places.stop)
-        excess = float(np.clip(squares[own].sum() / told[own].sum(), 0.1, 100.0))
-        floor[own] *= excess
+        columns_of_term = slice(places.start, places.stop)
+        excess = float(
+            np.clip(squares[columns_of_term].sum() / information[columns_of_term].sum(), 0.1, 100.0)
+        )
+        floor[columns_of_term] *= excess
         if not entry.learned_sd:
-            ridge[own] = entry.slope_sd**-2
-            spread[own] = entry.slope_sd
+            ridge[columns_of_term] = entry.slope_sd**-2
+            spread[columns_of_term] = entry.slope_sd
             continue
         learned = entry.learned_sd[number]
-        noise = float(np.median(excess / told[own]))
-        ridge[own] = excess / learned**2
-        spread[own] = np.sqrt(learned**2 + noise * np.sqrt(2.0 / told[own].size))
+        noise = float(np.median(excess / information[columns_of_term]))
+        ridge[columns_of_term] = excess / learned**2
+        spread[columns_of_term] = np.sqrt(
+            learned**2 + noise * np.sqrt(2.0 / information[columns_of_term].size)
+        )
     return ridge, spread, floor

@@ -127,38 +127,38 @@ class Coefficients:
 
     @property
     def names(self) -> list[str]:
-        """Names of the coefficients, P."""
+        """Return the names of the P coefficients."""
         return [self.columns[i] for i in self.used]
 
     @property
     def left_out(self) -> list[str]:
-        """Columns without a coefficient."""
+        """Return the columns without a coefficient."""
         return [name for i, name in enumerate(self.columns) if i not in self.used]
 
     @property
     def residual_freedom(self) -> int:
-        """Degrees of freedom of the pooled variance."""
+        """Return the degrees of freedom of the pooled variance."""
         return self.clusters - len(self.used)
 
     @cached_property
     def _errors_and_freedoms(self) -> tuple[np.ndarray, np.ndarray]:
         pooled = np.diagonal(self.pooled, axis1=1, axis2=2).T
         robust = np.diagonal(self.robust, axis1=1, axis2=2).T
-        return wider(pooled, robust, self.residual_freedom, self.freedoms[:, None])
+        return choose_wider(pooled, robust, self.residual_freedom, self.freedoms[:, None])
 
     @property
     def errors(self) -> np.ndarray:
-        """Standard errors float64[P, K]."""
+        """Return the standard errors, float64[P, K]."""
         return np.asarray(self._errors_and_freedoms[0])
 
     @property
     def error_freedoms(self) -> np.ndarray:
-        """Degrees of freedom float64[P, K] of the intervals."""
+        """Return the degrees of freedom of the intervals, float64[P, K]."""
         return np.asarray(self._errors_and_freedoms[1])
 
     @property
     def reaches(self) -> np.ndarray:
-        """Distances float64[P, K] from the estimates to the ends of their 95 % intervals."""
+        """Return the half-widths of the 95 % intervals, float64[P, K]."""
         return np.asarray(self.errors * reach(self.error_freedoms))
 
     def test(self, places: Sequence[int], topic: int) -> FTest:
@@ -194,8 +194,8 @@ def reach(freedom: ArrayLike) -> np.ndarray:
     return np.asarray(stdtrit(freedom, 0.5 + LEVEL / 2))
 
 
-def wider(
-    pooled: ArrayLike, own: ArrayLike, pooled_freedom: ArrayLike, own_freedom: ArrayLike
+def choose_wider(
+    pooled: ArrayLike, robust: ArrayLike, pooled_freedom: ArrayLike, robust_freedom: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose of two variances the one with the wider 95 % interval.
 
@@ -204,10 +204,12 @@ def wider(
 
     Parameters
     ----------
-    pooled, own
-        Variances of the estimates: pooled over all documents, and of the documents of each.
-    pooled_freedom, own_freedom
-        Their degrees of freedom; of a group's own variance, one less than it has documents.
+    pooled, robust
+        Variances of the estimates: one for all documents, and by the residuals of the documents
+        that each rests on.
+    pooled_freedom, robust_freedom
+        Their degrees of freedom. The robust variance of a group's mean has one less than the
+        group has documents.
 
     Returns
     -------
@@ -215,12 +217,14 @@ def wider(
         Standard errors, and the degrees of freedom that go with each.
     """
     pooled_error = np.sqrt(np.maximum(0.0, pooled))
-    own_error = np.sqrt(np.maximum(0.0, own))
-    is_own = own_error * reach(own_freedom) > pooled_error * reach(pooled_freedom)
-    return np.where(is_own, own_error, pooled_error), np.where(is_own, own_freedom, pooled_freedom)
+    robust_error = np.sqrt(np.maximum(0.0, robust))
+    is_robust = robust_error * reach(robust_freedom) > pooled_error * reach(pooled_freedom)
+    return np.where(is_robust, robust_error, pooled_error), np.where(
+        is_robust, robust_freedom, pooled_freedom
+    )
 
 
-def independent(products: np.ndarray) -> np.ndarray:
+def select_independent(products: np.ndarray) -> np.ndarray:
     """Select the columns of a matrix X that those before them do not determine.
 
     Parameters
@@ -259,9 +263,9 @@ class WholeDocument(NamedTuple):
     adjusted: np.ndarray
 
     @classmethod
-    def of(cls, turned: np.ndarray, weights: np.ndarray) -> WholeDocument:
+    def from_rows(cls, whitened: np.ndarray, weights: np.ndarray) -> WholeDocument:
         """Compute the leverage of rows float64[D, P]."""
-        part = (turned.T * weights) @ turned
+        part = (whitened.T * weights) @ whitened
         values, directions = np.linalg.eigh(np.eye(len(part)) - part)
         root = np.zeros(len(part))
         free = values > DETERMINED
@@ -269,9 +273,9 @@ class WholeDocument(NamedTuple):
         return cls(part, (directions * root) @ directions.T)
 
 
-def _adjustments(turned: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _adjustments(whitened: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute the factor of ``WholeDocument.adjusted`` for whole documents, float64[D]."""
-    left = 1.0 - weights * (turned**2).sum(axis=1)
+    left = 1.0 - weights * (whitened**2).sum(axis=1)
     return np.asarray(np.maximum(left, DETERMINED) ** -0.5)
 
 
@@ -285,7 +289,7 @@ class Influence:
     Parameters
     ----------
     combinations
-        float64[P, R], in the coordinates of the turned design.
+        float64[P, R], in the coordinates of the whitened design.
     pairs
         Hold a matrix for each combination, of which the variance over pairs of documents follows;
         otherwise that is taken at its least, as if leverage lay evenly in all P directions, and
@@ -305,7 +309,7 @@ class Influence:
 
     def add(
         self,
-        turned: np.ndarray,
+        whitened: np.ndarray,
         weights: np.ndarray,
         edges: np.ndarray,
         clusters: list[WholeDocument],
@@ -314,33 +318,33 @@ class Influence:
 
         Parameters
         ----------
-        turned
+        whitened
             float64[D, P], rows.
         edges
             Where documents begin.
         clusters
             The documents of the parts. Empty: one document a row.
         """
-        across = weights[:, None] * (turned @ self.combinations)
+        across = weights[:, None] * (whitened @ self.combinations)
         self._add_carried(np.add.reduceat(across**2, edges[:-1]))
         if clusters:
             scores = [cluster.adjusted @ self.combinations for cluster in clusters]
-            moved = np.array(
+            shifted = np.array(
                 [c.leverage @ score for c, score in zip(clusters, scores, strict=True)]
             )
-            own = (np.array(scores) * moved).sum(axis=1)
-            shared = (moved**2).sum(axis=1)
+            own_part = (np.array(scores) * shifted).sum(axis=1)
+            shared = (shifted**2).sum(axis=1)
             if self._pairs is not None:
-                self._pairs += np.einsum("gpr,gqr->rpq", moved, moved, optimize=True)
+                self._pairs += np.einsum("gpr,gqr->rpq", shifted, shifted, optimize=True)
         else:
-            factors = across * _adjustments(turned, weights)[:, None]
-            own = factors**2 / weights[:, None]
-            shared = (turned**2).sum(axis=1)[:, None] * factors**2
+            factors = across * _adjustments(whitened, weights)[:, None]
+            own_part = factors**2 / weights[:, None]
+            shared = (whitened**2).sum(axis=1)[:, None] * factors**2
             for r in range(factors.shape[1] if self._pairs is not None else 0):
-                moved = turned * factors[:, r, None]
-                self._pairs[r] += moved.T @ moved  # type: ignore[index]
-        self._mean += (own - shared).sum(axis=0)
-        self._squares += ((own - shared) ** 2).sum(axis=0)
+                shifted = whitened * factors[:, r, None]
+                self._pairs[r] += shifted.T @ shifted  # type: ignore[index]
+        self._mean += (own_part - shared).sum(axis=0)
+        self._squares += ((own_part - shared) ** 2).sum(axis=0)
         self._shared += shared.sum(axis=0)
         self._shared_squares += (shared**2).sum(axis=0)
 
@@ -348,11 +352,11 @@ class Influence:
         """Add the squares float64[G, R] of the documents' weights in the estimates."""
         self._total += squares.sum(axis=0)
         count = len(self._largest)
-        both = np.concatenate((self._largest, squares))
-        self._largest = np.partition(both, len(both) - count, axis=0)[-count:]
+        candidates = np.concatenate((self._largest, squares))
+        self._largest = np.partition(candidates, len(candidates) - count, axis=0)[-count:]
 
     def freedoms(self, most: int) -> np.ndarray:
-        """Degrees of freedom float64[R] of the robust variances, from 1 to ``most``."""
+        """Compute the degrees of freedom of the robust variances, float64[R], 1 to ``most``."""
         if self._pairs is not None:
             together = (self._pairs**2).sum(axis=(1, 2))
         else:
@@ -383,7 +387,7 @@ class PooledSpread:
         self._sums = np.zeros((coefficients, coefficients))
 
     def add(
-        self, turned: np.ndarray, weights: np.ndarray, edges: np.ndarray, residuals: np.ndarray
+        self, whitened: np.ndarray, weights: np.ndarray, edges: np.ndarray, residuals: np.ndarray
     ) -> None:
         """Add documents: rows float64[D, P] and residuals float64[D, K] that begin at the edges."""
         starts = edges[:-1]
@@ -395,11 +399,11 @@ class PooledSpread:
         self._within += squares - (sizes[:, None] * means**2).sum(axis=0)
         self._between += (means**2).sum(axis=0)
         self._inverse_weights += float((1.0 / sizes).sum())
-        sums = np.add.reduceat(weights[:, None] * turned, starts)
+        sums = np.add.reduceat(weights[:, None] * whitened, starts)
         self._sums += sums.T @ sums
 
     def covariances(self, documents: int, clusters: int) -> np.ndarray:
-        """Covariances float64[K, P, P] of the coefficients of the turned design."""
+        """Compute the covariances of the whitened coefficients, float64[K, P, P]."""
         unit = np.eye(len(self._sums))
         freedom = clusters - len(unit)
         if documents == clusters:
@@ -482,14 +486,14 @@ class Regression:
         )
 
     @cached_property
-    def _used(self) -> np.ndarray:
-        """The columns that those before them do not determine."""
-        return independent(self._xx)
+    def _used_columns(self) -> np.ndarray:
+        """Select the columns that those before them do not determine."""
+        return select_independent(self._xx)
 
     @cached_property
     def _root(self) -> np.ndarray:
-        """The root, float64[P, P]: in the coordinates design @ root, X'WX is the identity."""
-        xx = self._xx[np.ix_(self._used, self._used)]
+        """Compute the root, float64[P, P], by which design @ root whitens: X'WX is the identity."""
+        xx = self._xx[np.ix_(self._used_columns, self._used_columns)]
         scale = np.sqrt(np.diagonal(xx))
         values, directions = np.linalg.eigh(xx / scale[:, None] / scale)
         return np.asarray(directions / np.sqrt(values) / scale[:, None])
@@ -509,20 +513,20 @@ class Regression:
                 f"{self.clusters} documents have all covariates, too few for {len(self._xy)} "
                 f"coefficients; drop a term"
             )
-        used = self._used
+        used = self._used_columns
         root = self._root
         estimates = root @ (root.T @ self._xy[used])
         spread = PooledSpread(len(used), len(self._alpha))
         influence = Influence(root.T, pairs=True)
         robust = np.zeros((len(self._alpha), len(used), len(used)))
         for weights, design, y, edges in self._stored(len(used)):
-            turned = design[:, used] @ root
+            whitened = design[:, used] @ root
             residuals = y - design[:, used] @ estimates
-            clusters = self._clusters_of(turned, weights, edges)
-            spread.add(turned, weights, edges, residuals)
-            influence.add(turned, weights, edges, clusters)
-            scale = weights if clusters else weights * _adjustments(turned, weights)
-            _add_squares(robust, turned, scale[:, None] * residuals, edges, clusters)
+            clusters = self._clusters_of(whitened, weights, edges)
+            spread.add(whitened, weights, edges, residuals)
+            influence.add(whitened, weights, edges, clusters)
+            scale = weights if clusters else weights * _adjustments(whitened, weights)
+            _add_squares(robust, whitened, scale[:, None] * residuals, edges, clusters)
         drawn = root.T @ self._between[:, used][:, :, used] @ root
         pooled = spread.covariances(self.documents, self.clusters) + drawn
         return Coefficients(
@@ -539,33 +543,41 @@ class Regression:
 
     def predict(self, fitted: Coefficients, rows: np.ndarray) -> Estimated:
         """Predict shares at rows of a design float64[R, columns], in another pass."""
-        rows = rows[:, self._used]
+        rows = rows[:, self._used_columns]
         influence = Influence(self._root.T @ rows.T, pairs=False)
         for weights, design, _, edges in self._stored(len(rows)):
-            turned = design[:, self._used] @ self._root
-            influence.add(turned, weights, edges, self._clusters_of(turned, weights, edges))
+            whitened = design[:, self._used_columns] @ self._root
+            influence.add(whitened, weights, edges, self._clusters_of(whitened, weights, edges))
         pooled, robust = (
             np.einsum("rp,kpq,rq->rk", rows, covariances, rows, optimize=True)
             for covariances in (fitted.pooled, fitted.robust)
         )
         freedoms = influence.freedoms(fitted.residual_freedom)[:, None]
-        error, freedom = wider(pooled, robust, fitted.residual_freedom, freedoms)
+        error, freedom = choose_wider(pooled, robust, fitted.residual_freedom, freedoms)
         return Estimated(rows @ fitted.estimates, error, freedom, influence.carried())
 
     def _clusters_of(
-        self, turned: np.ndarray, weights: np.ndarray, edges: np.ndarray
+        self, whitened: np.ndarray, weights: np.ndarray, edges: np.ndarray
     ) -> list[WholeDocument]:
         """Group parts by their documents, or return none if every document is whole."""
         if self.documents == self.clusters:
             return []
-        return [WholeDocument.of(turned[a:b], weights[a:b]) for a, b in pairwise(edges)]
+        return [WholeDocument.from_rows(whitened[a:b], weights[a:b]) for a, b in pairwise(edges)]
 
     def _stored(
         self, combinations: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Read (weights, design, shares, where whole documents begin and the last ends).
+        """Read the documents of the scratch file again, in pieces.
 
-        combinations   that are looked at of each document
+        Parameters
+        ----------
+        combinations
+            Combinations of coefficients for which a piece is sized.
+
+        Yields
+        ------
+        tuple
+            Weights, design, shares, and the rows where whole documents begin and the last ends.
         """
         p, k = self._xy.shape
         width = max(p, k, combinations) * (1 if self.documents == self.clusters else p)
@@ -583,17 +595,17 @@ class Regression:
 
 def _add_squares(
     total: np.ndarray,
-    turned: np.ndarray,
+    whitened: np.ndarray,
     weighted: np.ndarray,
     edges: np.ndarray,
     clusters: list[WholeDocument],
 ) -> None:
-    """Add the squares of the documents' adjusted scores to float64[K, P, P].
+    """Add the squares of the documents' adjusted scores to ``total``, float64[K, P, P].
 
-    weighted   float64[D, K], weighted residuals
+    ``weighted`` holds weighted residuals, float64[D, K].
     """
     for k in range(len(total)):
-        scores = np.add.reduceat(turned * weighted[:, k, None], edges[:-1])
+        scores = np.add.reduceat(whitened * weighted[:, k, None], edges[:-1])
         if clusters:
             scores = np.array([c.adjusted @ s for c, s in zip(clusters, scores, strict=True)])
         total[k] += scores.T @ scores

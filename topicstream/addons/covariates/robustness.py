@@ -55,20 +55,20 @@ class ModelCount:
 
 
 def count_agreement(
-    own: Coefficients, others: Sequence[OtherModel], topic: int, rows: Sequence[int]
+    main: Coefficients, others: Sequence[OtherModel], topic: int, rows: Sequence[int]
 ) -> ModelCount:
     """Count the models that agree on a term.
 
     Parameters
     ----------
-    own
+    main
         The regression under the model itself.
     topic
         Column of the topic there.
     rows
         The coefficients of the term.
     """
-    fits = [(own, topic)]
+    fits = [(main, topic)]
     fits += [(o.coefficients, int(o.places[topic])) for o in others if o.places[topic] >= 0]
     if len(rows) > 1:
         starred = sum(fit.test(list(rows), place).p < 1 - LEVEL for fit, place in fits)

@@ -32,13 +32,15 @@ class Support:
         combined: list[tuple[str, ...]] = [(column,) for column in self._covariates]
         combined += [_columns_of(term) for term in design.terms]
         self._counts = {
-            columns: np.zeros([len(c.levels) or OTHER + 1 for c in self._of(columns)], np.int64)
+            columns: np.zeros(
+                [len(c.levels) or OTHER + 1 for c in self._find_covariates(columns)], np.int64
+            )
             for columns in combined
         }
         self._last = ""
         self._last_cells = {columns: np.zeros(0, np.int64) for columns in combined}
 
-    def _of(self, columns: Sequence[str]) -> list[Covariate]:
+    def _find_covariates(self, columns: Sequence[str]) -> list[Covariate]:
         return [self._covariates[column] for column in columns]
 
     def add(self, values: Mapping[str, Sequence[str]], wholes: Sequence[str]) -> None:
@@ -54,7 +56,7 @@ class Support:
         names = np.array([self._last, *wholes], object)
         numbers = np.cumsum(names[1:] != names[:-1])
         self._last = names[-1]
-        codes = {column: self._coded(column, values[column]) for column in self._covariates}
+        codes = {column: self._code_values(column, values[column]) for column in self._covariates}
         for columns, counts in self._counts.items():
             cells = np.ravel_multi_index([codes[column] for column in columns], counts.shape)
             # number 0 goes on with the last document, whose cells are counted
@@ -65,7 +67,7 @@ class Support:
             of_last = pairs // counts.size == numbers[-1]
             self._last_cells[columns] = pairs[of_last] % counts.size
 
-    def _coded(self, column: str, values: Sequence[str]) -> np.ndarray:
+    def _code_values(self, column: str, values: Sequence[str]) -> np.ndarray:
         levels = self._covariates[column].levels
         if not levels:
             mode = self._modes[column]
@@ -102,10 +104,12 @@ class Support:
         number, cell = min((int(counts[cell]), cell) for cell in product(*compared.values()))
         if number >= FEW:
             return None
-        names = (self._named(column, place) for column, place in zip(columns, cell, strict=True))
+        names = (
+            self._name_level(column, place) for column, place in zip(columns, cell, strict=True)
+        )
         return f"too few documents: {number} ({', '.join(names)})"
 
-    def _named(self, column: str, place: int) -> str:
+    def _name_level(self, column: str, place: int) -> str:
         levels = self._covariates[column].levels
         return f"{column}={levels[place]}" if levels else f"{column} not {self._modes[column]}"
 

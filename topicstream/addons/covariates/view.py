@@ -12,7 +12,7 @@ import pyarrow as pa
 from scipy.special import expit, logit, softmax
 
 from topicstream.addons.covariates.effects import without_nan
-from topicstream.addons.covariates.intervals import draw_errors, draws_of
+from topicstream.addons.covariates.intervals import choose_draws, draw_errors
 from topicstream.addons.covariates.regression import FEW
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.outputs import written_together
@@ -100,24 +100,24 @@ class CovariatesView(ModelView, heeds=("topics",)):
                 f"`topics effects` to explain the shares of this model"
             )
         design = decode_design(entry)
-        errors, reason = self._errors(*coefficients.shape)
+        errors, reason = self._draw_errors(*coefficients.shape)
         rows = [pa.table([[]] * len(ROWS), schema=ROWS)]
-        for covariate, values in variables(design):
+        for covariate, values in list_variables(design):
             x = predicted_rows(design, covariate, values)
             base = predicted_rows(design, *reference_of(covariate))
-            predicted = Predicted.at(x, base, coefficients, errors, self.shown.view.columns)
-            rows.append(self._rows_of(covariate, [name for name, _ in values], predicted, reason))
+            predicted = Predicted.predict(x, base, coefficients, errors, self.shown.view.columns)
+            rows.append(self._tabulate(covariate, [name for name, _ in values], predicted, reason))
         return pa.concat_tables(rows)
 
     @property
     def timed(self) -> Regimes | None:
-        """The covariate that is divided into regimes, None without any."""
+        """Return the covariate that is divided into regimes, None without any."""
         entry = self.shown.trained.manifest.covariates
         return None if entry is None else decode_design(entry).regimes
 
-    def _errors(self, columns: int, topics: int) -> tuple[np.ndarray | None, str | None]:
+    def _draw_errors(self, columns: int, topics: int) -> tuple[np.ndarray | None, str | None]:
         """Draw errors of the coefficients, None with the reason where that cannot be."""
-        draws = draws_of(columns, topics)
+        draws = choose_draws(columns, topics)
         if not draws:
             return None, f"too many coefficients for intervals: {columns:,} of {topics:,} topics"
         tell = listener(self.progress)
@@ -127,12 +127,12 @@ class CovariatesView(ModelView, heeds=("topics",)):
             tell.say(f"no intervals, for they need the corpus: {e}")
             return None, "no corpus"
 
-        def step(done: int, documents: int) -> None:
-            tell.step("reading topics and covariates", done, documents, "documents")
+        def step(documents_read: int, documents: int) -> None:
+            tell.step("reading topics and covariates", documents_read, documents, "documents")
 
         return draw_errors(self.shown.trained, corpus, draws, self.shown.threads, step), None
 
-    def _rows_of(
+    def _tabulate(
         self, covariate: Covariate, names: list[str], predicted: Predicted, reason: str | None
     ) -> pa.Table:
         """Tabulate the predictions of a variable."""
@@ -140,7 +140,7 @@ class CovariatesView(ModelView, heeds=("topics",)):
         k = len(columns)
         documents = [covariate.counts[name] if covariate.levels else None for name in names]
         labels = np.array([self.shown.names[c] for c in columns], object)
-        reasons = [reason or few_documents(covariate, name) for name in names]
+        reasons = [reason or explain_missing_star(covariate, name) for name in names]
         tested = np.array([text is None for text in reasons])
         differs = predicted.differs[:, columns].astype(object)
         differs[~tested] = None
@@ -169,7 +169,7 @@ class CovariatesView(ModelView, heeds=("topics",)):
             if self.out is not None:
                 write_table(table, self.out, force=self.force, caption="Predicted shares of topics")
             if figure is not None:
-                drawn = draw(table.to_pylist(), figure, self.timed)
+                drawn = draw_panels(table.to_pylist(), figure, self.timed)
         if self.out is not None:
             tell.say(f"{self.out}: {len(table):,} rows")
         if figure is not None:
@@ -188,10 +188,10 @@ class CovariatesView(ModelView, heeds=("topics",)):
             out += [UNSURE] if known else []
             out += timed.lines()
         for topic in dict.fromkeys(row["topic"] for row in result):
-            own = [row for row in result if row["topic"] == topic]
-            out.append(f"{topic:>4} {escaped(shortened(own[0]['label'], 60))}")
-            for variable in dict.fromkeys(row["variable"] for row in own):
-                rows = [row for row in own if row["variable"] == variable]
+            rows_of_topic = [row for row in result if row["topic"] == topic]
+            out.append(f"{topic:>4} {escaped(shortened(rows_of_topic[0]['label'], 60))}")
+            for variable in dict.fromkeys(row["variable"] for row in rows_of_topic):
+                rows = [row for row in rows_of_topic if row["variable"] == variable]
                 in_time = timed is not None and variable == timed.column
                 text = describe(rows, width or 80, in_time)
                 out.append(f"       {escaped(variable)}: {text}")
@@ -215,7 +215,7 @@ class Predicted(NamedTuple):
     differs: np.ndarray
 
     @classmethod
-    def at(
+    def predict(
         cls,
         x: np.ndarray,
         base: np.ndarray,
@@ -273,7 +273,7 @@ def reference_of(covariate: Covariate) -> tuple[Covariate, list[tuple[str, str |
     return covariate, [("mean", covariate.mean)]
 
 
-def few_documents(covariate: Covariate, level: str) -> str | None:
+def explain_missing_star(covariate: Covariate, level: str) -> str | None:
     """Explain why a level has no star: it, or the reference, has few documents."""
     if not covariate.levels:
         return None
@@ -284,13 +284,15 @@ def few_documents(covariate: Covariate, level: str) -> str | None:
     return None
 
 
-def variables(design: PriorDesign) -> Iterator[tuple[Covariate, list[tuple[str, str | float]]]]:
+def list_variables(
+    design: PriorDesign,
+) -> Iterator[tuple[Covariate, list[tuple[str, str | float]]]]:
     """Yield each covariate with the names and values that shares are predicted for."""
     for covariate in {c.column: c for c in design.covariates.values()}.values():
         if covariate.levels:
             yield covariate, [(level, level) for level in covariate.levels[:MOST_LISTED]]
             continue
-        points = points_of(covariate)
+        points = choose_points(covariate)
         if covariate.kind == "date":
             names = np.datetime_as_string(as_days(points)).tolist()
         else:
@@ -298,7 +300,7 @@ def variables(design: PriorDesign) -> Iterator[tuple[Covariate, list[tuple[str, 
         yield covariate, list(zip(names, points.tolist(), strict=True))
 
 
-def points_of(covariate: Covariate) -> np.ndarray:
+def choose_points(covariate: Covariate) -> np.ndarray:
     """Choose the values of a number or date that shares are predicted for.
 
     Between whole ends that lie apart, such as years and grades, they are whole.
@@ -318,11 +320,11 @@ def predicted_rows(
     for factor, other in design.covariates.items():
         width = len(other.names())
         rows = np.zeros((len(values), width))
-        own = width - design.has_own_category(other)
+        coded_width = width - design.has_own_category(other)
         if other.column == covariate.column:
-            rows[:, :own] = design.code_values([value for _, value in values], factor)
+            rows[:, :coded_width] = design.code_values([value for _, value in values], factor)
         elif not other.levels:
-            rows[:, :own] = design.code_values([other.mean], factor)
+            rows[:, :coded_width] = design.code_values([other.mean], factor)
         blocks[factor] = rows
     out = [np.ones((len(values), 1))]
     for term in design.terms:
@@ -336,17 +338,17 @@ def predicted_rows(
 def describe(rows: list[dict[str, Any]], width: int, in_time: bool = False) -> str:
     """Describe the shares of a topic by one variable, all of regimes in order of time."""
     if in_time:
-        return ", ".join(one_value(row) for row in rows)
+        return ", ".join(format_share(row) for row in rows)
     shares = [row["share"] for row in rows]
     if rows[0]["documents"] is None:
         curve = sparkline(shares, max(8, min(40, width - 60)))
-        return f"{one_value(rows[0])}  {curve}  {one_value(rows[-1])}"
+        return f"{format_share(rows[0])}  {curve}  {format_share(rows[-1])}"
     ranked = sorted(rows, key=lambda row: -row["share"])
     shown = ranked if len(ranked) <= 6 else [*ranked[:3], None, *ranked[-2:]]
-    return ", ".join("..." if row is None else one_value(row) for row in shown)
+    return ", ".join("..." if row is None else format_share(row) for row in shown)
 
 
-def one_value(row: dict[str, Any]) -> str:
+def format_share(row: dict[str, Any]) -> str:
     """Format a predicted share, with its interval and star if it has them."""
     text = f"{escaped(shortened(row['value'], 24))} {100 * row['share']:.1f}"
     if row["low"] is None:
@@ -355,7 +357,7 @@ def one_value(row: dict[str, Any]) -> str:
     return f"{text}{star} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
 
 
-def draw(rows: list[dict[str, Any]], figure: Figure, timed: Regimes | None = None) -> int:
+def draw_panels(rows: list[dict[str, Any]], figure: Figure, timed: Regimes | None = None) -> int:
     """Draw a panel for each topic and variable, those that vary most, and count them.
 
     The regimes of ``timed`` are steps over time.
@@ -363,38 +365,41 @@ def draw(rows: list[dict[str, Any]], figure: Figure, timed: Regimes | None = Non
     panels: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for row in rows:
         panels.setdefault((row["topic"], row["variable"]), []).append(row)
-    spread = {key: float(np.std([row["share"] for row in own])) for key, own in panels.items()}
+    spread = {
+        key: float(np.std([row["share"] for row in rows_of_panel]))
+        for key, rows_of_panel in panels.items()
+    }
     chosen = sorted(sorted(panels, key=lambda key: -spread[key])[:PLOTTED])
     for axis, key in zip(figure.add_panels(len(chosen), across=3), chosen, strict=True):
-        own = panels[key]
-        shares = 100 * np.array([row["share"] for row in own])
-        figure.set_title(axis, f"{key[0]} {shortened(own[0]['label'], 24)}, by {key[1]}")
-        names = [figure.escape_formulas(shortened(row["value"], 18)) for row in own]
+        rows_of_panel = panels[key]
+        shares = 100 * np.array([row["share"] for row in rows_of_panel])
+        figure.set_title(axis, f"{key[0]} {shortened(rows_of_panel[0]['label'], 24)}, by {key[1]}")
+        names = [figure.escape_formulas(shortened(row["value"], 18)) for row in rows_of_panel]
         in_time = timed is not None and key[1] == timed.column
-        is_curve = in_time or own[0]["documents"] is None
-        ends = [(row["low"], row["high"]) for row in own if row["low"] is not None]
+        is_curve = in_time or rows_of_panel[0]["documents"] is None
+        ends = [(row["low"], row["high"]) for row in rows_of_panel if row["low"] is not None]
         low, high = 100 * np.array(ends).T if ends else (shares, shares)
         if timed is not None and in_time:
             places = np.repeat(timed.edges(), 2)[1:-1]
             (shares, low, high) = (np.repeat(values, 2) for values in (shares, low, high))
         else:
-            places = values_of(own) if is_curve else np.arange(len(own))
+            places = read_values(rows_of_panel) if is_curve else np.arange(len(rows_of_panel))
         if is_curve:
             axis.plot(places, shares, lw=1.2)
             axis.fill_between(places, low, high, alpha=0.18, lw=0)
-            figure.set_ticks(axis, kind_of(places))
+            figure.set_ticks(axis, choose_tick_kind(places))
             axis.tick_params(axis="x", labelsize=6)
         else:
             axis.bar(places, shares, color="C0", alpha=0.6)
             axis.vlines(places, low, high, color="0.2", lw=1)
-            every = max(1, len(own) // 6)
+            every = max(1, len(rows_of_panel) // 6)
             axis.set_xticks(places[::every], names[::every], fontsize=6)
         axis.set_ylim(0, None)
     figure.save("predicted share of documents, %")
     return len(chosen)
 
 
-def values_of(rows: list[dict[str, Any]]) -> np.ndarray:
+def read_values(rows: list[dict[str, Any]]) -> np.ndarray:
     """Read the values of a curve as numbers, or as dates, datetime64[D]."""
     texts = np.array([row["value"] for row in rows])
     try:
@@ -403,7 +408,7 @@ def values_of(rows: list[dict[str, Any]]) -> np.ndarray:
         return texts.astype("datetime64[D]")
 
 
-def kind_of(values: np.ndarray) -> str:
+def choose_tick_kind(values: np.ndarray) -> str:
     """Return the kind of the ticks below a curve, as ``Figure.set_ticks`` takes it."""
     if values.dtype.kind == "M":
         return "date"

@@ -29,14 +29,14 @@ def write_uci(job: Export) -> dict[str, float]:
 
 
 def write_mtx(job: Export) -> dict[str, float]:
-    """Matrix Market, documents.mtx: documents by words, coordinates from 1."""
+    """Write Matrix Market's documents.mtx: documents by words, coordinates from 1."""
     kind = "real" if job.corpus.weighted else "integer"
     head = f"%%MatrixMarket matrix coordinate {kind} general\n{{documents}} {{words}} {{cells}}\n"
     return _write_triples(job, "documents.mtx", head)
 
 
 def _write_triples(job: Export, name: str, head: str) -> dict[str, float]:
-    """Head, a line a cell, and the words."""
+    """Write the head, a line for each cell, and the words."""
     corpus = job.corpus
     documents = 0
     check_separators(corpus.words, "", "the export")

@@ -35,7 +35,7 @@ from topicstream.model.exchange import Export, as_text_array, join_lists, open_i
 
 HEAD = b"#doc name topic proportion ...\n"
 DOCUMENTS = 1 << 10
-"""Read at a time."""
+"""Documents that are read at a time."""
 
 
 def write_parquet(job: Export) -> dict[str, float]:
@@ -83,7 +83,7 @@ def write_mallet(job: Export) -> dict[str, float | str]:
 
 
 def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
-    """Either layout, gzipped or not -> ``out`` (.parquet, .jsonl or .csv)."""
+    """Convert doc-topics of either layout, gzipped or not, to a .parquet, .jsonl or .csv file."""
     if out.exists() and not force:
         raise TopicsError(f"{out}: exists; --force replaces it")
     schema = answer_schema(facts=False)
@@ -92,14 +92,14 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
         read = DocTopics(path)
         rows = read.documents()
         try:
-            while some := list(islice(rows, DOCUMENTS)):
-                names, topics, shares = zip(*some, strict=True)
+            while lines := list(islice(rows, DOCUMENTS)):
+                names, topics, shares = zip(*lines, strict=True)
                 offsets = np.cumsum([0, *map(len, topics)])
                 lists = Lists(offsets, np.concatenate(topics), np.concatenate(shares))
                 file.write(
                     file.encode(answer_batch(schema, pa.array(names, pa.large_string()), lists))
                 )
-                n_documents += len(some)
+                n_documents += len(lines)
         except (OSError, EOFError, zlib.error) as e:
             raise InputError(f"{path}: cannot be read further ({e}); is it truncated?") from None
         if not n_documents:
@@ -136,9 +136,9 @@ class DocTopics:
                 line = raw.strip()
                 self._head |= line.startswith(b"#")
                 if line and not line.startswith(b"#"):
-                    yield self._document(line, f"{self._path}:{number}")
+                    yield self._parse_line(line, f"{self._path}:{number}")
 
-    def _document(self, line: bytes, where: str) -> tuple[str, np.ndarray, np.ndarray]:
+    def _parse_line(self, line: bytes, location: str) -> tuple[str, np.ndarray, np.ndarray]:
         fields = line.split(b"\t") if b"\t" in line else _split_at_blanks(line)
         try:
             texts = b" ".join(fields[2:]).split()
@@ -146,12 +146,14 @@ class DocTopics:
             name = fields[1].decode("utf-8")
             int(fields[0])
         except (ValueError, IndexError, UnicodeDecodeError):
-            raise InputError(f"{where}: expected 'number, name, proportions'") from None
-        self.layout = self.layout or self._layout_of(texts, values)
+            raise InputError(f"{location}: expected 'number, name, proportions'") from None
+        self.layout = self.layout or self._detect_layout(texts, values)
         self._width = self._width or len(values)
-        return (name, *(self._pairs if self.layout == "pairs" else self._dense)(values, where))
+        parse = self._parse_pairs if self.layout == "pairs" else self._parse_dense
+        topics, shares = parse(values, location)
+        return name, topics, shares
 
-    def _layout_of(self, texts: list[bytes], values: np.ndarray) -> str:
+    def _detect_layout(self, texts: list[bytes], values: np.ndarray) -> str:
         """Tell the layout of a line, in which a topic is written without a point."""
         if not texts:
             return "pairs" if self._head else ""
@@ -161,18 +163,20 @@ class DocTopics:
             return "pairs"
         return "pairs" if self._head and not may_be_dense else "dense"
 
-    def _pairs(self, values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+    def _parse_pairs(self, values: np.ndarray, location: str) -> tuple[np.ndarray, np.ndarray]:
         topics = values[::2]
         shares = values[1::2]
         if len(topics) != len(shares) or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any():
-            raise InputError(f"{where}: expected pairs of topic and proportion")
-        _check_shares(shares, 0.0, where)
+            raise InputError(f"{location}: expected pairs of topic and proportion")
+        _check_shares(shares, 0.0, location)
         return topics.astype(np.int32), shares.astype(np.float32)
 
-    def _dense(self, values: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+    def _parse_dense(self, values: np.ndarray, location: str) -> tuple[np.ndarray, np.ndarray]:
         if len(values) != self._width:
-            raise InputError(f"{where}: {len(values)} topics, but earlier lines have {self._width}")
-        _check_shares(values, 0.99, where)
+            raise InputError(
+                f"{location}: {len(values)} topics, but earlier lines have {self._width}"
+            )
+        _check_shares(values, 0.99, location)
         return np.arange(len(values), dtype=np.int32), values.astype(np.float32)
 
 
@@ -188,9 +192,9 @@ def _split_at_blanks(line: bytes) -> list[bytes]:
     return [fields[0], b" ".join(fields[1 : last + 1]), *fields[last + 1 :]]
 
 
-def _check_shares(shares: np.ndarray, least: float, where: str) -> None:
-    """InputError where they are no proportions, or their sum is not above ``least``."""
+def _check_shares(shares: np.ndarray, least: float, location: str) -> None:
+    """Raise InputError if these are no proportions, or their sum is not above ``least``."""
     total = shares.sum()
     empty = not len(shares) and not least
     if not (np.isfinite(total) and (shares >= 0).all() and (empty or least < total < 1.01)):
-        raise InputError(f"{where}: proportions are negative, not finite or do not sum to 1")
+        raise InputError(f"{location}: proportions are negative, not finite or do not sum to 1")

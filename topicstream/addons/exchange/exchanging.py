@@ -76,13 +76,7 @@ def export_model(config: ExportConfig) -> Summary:
     path = Path(config.out)
     began = time.perf_counter()
     kind = find_format(config.format, path, "write")
-    given = {
-        name: value
-        for name in ("top", "words", "into")
-        if (value := getattr(config, name)) is not None
-    }
-    if wrong := [name for name in given if name not in kind.options]:
-        raise UsageError(f"--format {kind.name}: has no option {wrong[0]!r}")
+    options = _format_options(config, kind)
     opened: Any = None
     view = None
     if "model" in kind.made_of:
@@ -101,9 +95,9 @@ def export_model(config: ExportConfig) -> Summary:
             describe_mismatch(opened, store)
     existed = path.exists()
     _check_place(kind, path, config.force)
-    model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
+    model = _apply_edits(opened, view) if view is not None and kind.made_of == "model" else opened
     numbers = view.ids if view is not None else []
-    job = Export(model, store, path, config.force, config.edits, numbers, **given)
+    job = Export(model, store, path, config.force, config.edits, numbers, **options)
     try:
         with written_together():
             more = resolve_name(kind.write)(job)
@@ -111,37 +105,38 @@ def export_model(config: ExportConfig) -> Summary:
         if (kind.files or kind.folder) and not existed and path.is_dir():
             owned.remove_unused(path, keep=False)
         raise
-    size = _size(path)
+    size = _count_bytes(path)
     seconds = time.perf_counter() - began
-    marked = {}
+    summary = {"format": kind.name, "out": str(path), **more}
     if view is not None and "topics" in more:
-        background = _as_shown(opened, view).background_topic
-        marked = {} if background is None else {"background_topic": background}
-    summary = {
-        "format": kind.name,
-        "out": str(path),
-        **more,
-        **marked,
-        "bytes": size,
-        "seconds": seconds,
-        "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
-        **({"edited": True} if view is not None and view.edited else {}),
-        **(
-            {"topic_ids": numbers}
-            if not kind.numbered and numbers != list(range(len(numbers)))
-            else {}
-        ),
-    }
+        background = _apply_edits(opened, view).background_topic
+        if background is not None:
+            summary["background_topic"] = background
+    summary["bytes"] = size
+    summary["seconds"] = seconds
+    summary["megabytes_per_second"] = size / 1e6 / max(seconds, 1e-9)
+    if view is not None and view.edited:
+        summary["edited"] = True
+    if not kind.numbered and numbers != list(range(len(numbers))):
+        summary["topic_ids"] = numbers
     return Summary(summary)
 
 
-def _size(path: Path) -> int:
+def _format_options(config: ExportConfig, kind: Format) -> dict[str, Any]:
+    """Return the options of a format that are set, or raise UsageError for one of another."""
+    values = {name: getattr(config, name) for name in ("top", "words", "into")}
+    options = {name: value for name, value in values.items() if value is not None}
+    for name in options:
+        if name not in kind.options:
+            raise UsageError(f"--format {kind.name}: has no option {name!r}")
+    return options
+
+
+def _count_bytes(path: Path) -> int:
     """Count the bytes of a file, or of the files in a folder."""
-    files = (
-        [p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".")]
-        if path.is_dir()
-        else [path]
-    )
+    if not path.is_dir():
+        return path.stat().st_size
+    files = [p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".")]
     return sum(p.stat().st_size for p in files)
 
 
@@ -164,10 +159,10 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
         raise TopicsError(
             f"{path}: is a file, but {kind.name} consists of several files; name a folder"
         )
-    unmarked = path.exists() and kind_of(path) is None
+    not_ours = path.exists() and kind_of(path) is None
     for place in [path / name for name in kind.files] if path.exists() else [path]:
         check_output(place, "--out", force=force)
-        if unmarked and os.path.lexists(place):
+        if not_ours and os.path.lexists(place):
             raise NotOurs(
                 f"{place}: is not of an export of ours; move it away or name a new folder"
             )
@@ -193,7 +188,7 @@ def _check_folder(kind: Format, path: Path, force: bool) -> None:
         raise NotOurs(f"{path}: exists, and --force does not replace it; name a new folder")
 
 
-def _as_shown(model: TopicModel, view: View) -> TopicModel:
+def _apply_edits(model: TopicModel, view: View) -> TopicModel:
     """Apply a model's edits, with the names that they give."""
     shown = copy.copy(apply_view(model, view))
     labels = {str(j): view.label_of(i) for j, i in enumerate(view.ids)}
@@ -239,16 +234,15 @@ def import_model(config: ImportConfig) -> Summary:
         return Summary({"format": kind.name, **written})
     if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
-    recipe = _recipe(config.tokenizer)
+    recipe = _read_tokenizer(config.tokenizer)
     given = Given(_read_words(config.words), config.alpha, config.beta)
     check_place(folder, "--model", [source] if source.is_file() else [])
     imported = resolve_name(kind.read)(source, given)
-    manifest = _manifest(kind.name, source, imported, recipe)
+    manifest = _describe_origin(kind.name, source, imported, recipe)
     with lock(folder, "importing into", kind="model"), ExitStack() as stack:
         target = folder
-        if (
-            folder / "manifest.json"
-        ).exists():  # written beside, and then exchanged: nothing of the old model stays
+        if (folder / "manifest.json").exists():
+            # written beside it and then exchanged, so that nothing of the old model stays
             refuse_unlisted(folder)
             target = folder.with_name(folder.name + ".import")
             owned.remove(target, "model")  # of an import that was killed
@@ -275,7 +269,7 @@ def import_model(config: ImportConfig) -> Summary:
 
 
 def _check_source(source: Path, kind: Format) -> None:
-    """InputError where there is nothing, or no regular file."""
+    """Raise InputError if there is nothing to read, or no regular file."""
     if not source.exists():
         raise InputError(f"{source}: no such file or folder")
     for part in [source, *(source / name for name in kind.files)]:
@@ -326,7 +320,7 @@ def save_model(
         writer.commit(manifest, vocabulary, alpha, float(beta[0]))
 
 
-def _manifest(format: str, source: Path, imported: Imported, recipe: Any) -> Origin:
+def _describe_origin(format: str, source: Path, imported: Imported, recipe: Any) -> Origin:
     """Describe the origin of an imported model."""
     plain = Recipe(stopwords=(), stopwords_from="none", min_length=1, numbers=True).to_json()
     return replace(
@@ -339,7 +333,7 @@ def _manifest(format: str, source: Path, imported: Imported, recipe: Any) -> Ori
     )
 
 
-def _recipe(place: str | Path | None) -> Any:
+def _read_tokenizer(place: str | Path | None) -> Any:
     """Read the tokenizer of a store or a model, None without a path.
 
     Raises
@@ -360,10 +354,7 @@ def _recipe(place: str | Path | None) -> Any:
 
 
 def _read_words(words: Any) -> Any:
-    """Read the user's words, from a file if they are a path.
-
-    None if there are none.
-    """
+    """Read the user's words, from a file if they are a path, or return None without any."""
     if not isinstance(words, (str, Path)):
         return None if words is None else check_words(words, "words")
     if not Path(words).is_file():

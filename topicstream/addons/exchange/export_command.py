@@ -6,7 +6,7 @@ from typing import Any
 
 from topicstream.addons.exchange.config import ExportConfig
 from topicstream.addons.exchange.exchanging import export_model
-from topicstream.addons.exchange.formats import formats_listed
+from topicstream.addons.exchange.formats import list_formats
 from topicstream.base.text import counted, render
 from topicstream.cli.command import Printed, topics_command
 from topicstream.cli.options import config_of, options_of
@@ -33,7 +33,7 @@ COUNTED = {
     "export",
     short_help="Write a model, the topics of its documents or its corpus for other programs.",
     help="Write a model, the topics of its documents or its corpus in another program's format."
-    f"\n\n{formats_listed('write')}\n\nFormats of several files need a folder. Pickles (for "
+    f"\n\n{list_formats('write')}\n\nFormats of several files need a folder. Pickles (for "
     f"gensim and scikit-learn use"
     " to_gensim() and to_sklearn() in Python) and serialised Java (MALLET's own model) are not "
     "supported.",

@@ -101,15 +101,15 @@ MTX = Format(
     "topicstream.addons.exchange.counts:write_mtx",
     files=("documents.mtx", "vocab.txt"),
 )
-_PICKLE = (
+_READS_PICKLE = (
     "is a pickle, which runs whatever code it holds; load it in its own program and hand the "
     "object over: "
 )
 REFUSED = {
-    "gensim": _PICKLE + "TopicModel.from_gensim(model)",
-    "sklearn": _PICKLE + "TopicModel.from_sklearn(model, words)",
-    "joblib": _PICKLE + "TopicModel.from_sklearn(model, words)",
-    "pickle": _PICKLE + "TopicModel.from_gensim, from_sklearn or from_arrays",
+    "gensim": _READS_PICKLE + "TopicModel.from_gensim(model)",
+    "sklearn": _READS_PICKLE + "TopicModel.from_sklearn(model, words)",
+    "joblib": _READS_PICKLE + "TopicModel.from_sklearn(model, words)",
+    "pickle": _READS_PICKLE + "TopicModel.from_gensim, from_sklearn or from_arrays",
     "tomotopy": "is a dump of C++ objects of one version; load it with tomotopy: "
     "TopicModel.from_tomotopy(model)",
     "mallet-model": "is serialised Java, which only MALLET reads; write its topics with "
@@ -118,18 +118,18 @@ REFUSED = {
     "onnx": "has no operator for topic inference that a runtime would have; take parquet",
     "rds": "is R's own serialisation; R reads Parquet (arrow::read_parquet)",
 }
-_PICKLED = "is a pickle, which no command here writes; in Python, TopicModel.open(model)."
+_WRITES_PICKLE = "is a pickle, which no command here writes; in Python, TopicModel.open(model)."
 UNWRITTEN = {
-    "gensim": _PICKLED + "to_gensim() is the object, which gensim's save() writes",
-    "sklearn": _PICKLED + "to_sklearn() is the object, which joblib writes",
-    "joblib": _PICKLED + "to_sklearn() is the object, which joblib writes",
-    "pickle": _PICKLED + "to_gensim() and to_sklearn() are the objects",
+    "gensim": _WRITES_PICKLE + "to_gensim() is the object, which gensim's save() writes",
+    "sklearn": _WRITES_PICKLE + "to_sklearn() is the object, which joblib writes",
+    "joblib": _WRITES_PICKLE + "to_sklearn() is the object, which joblib writes",
+    "pickle": _WRITES_PICKLE + "to_gensim() and to_sklearn() are the objects",
     "tomotopy": "is a dump of C++ objects, which tomotopy alone writes; take csv or mallet",
     "mallet-model": "is serialised Java, which MALLET alone writes; --format mallet writes its "
     "topic-word-weights.txt and topic-keys.txt",
 }
-"""Of those that are refused, reasons where a model is to be written."""
-FOREIGN = {
+"""Reasons why a model is not written in refused formats."""
+REFUSED_SUFFIXES = {
     ".pkl": "pickle",
     ".pickle": "pickle",
     ".joblib": "joblib",
@@ -142,7 +142,7 @@ FOREIGN = {
     ".onnx": "onnx",
     ".rds": "rds",
 }
-"""Suffixes of what is refused."""
+"""Refused formats by the suffix of their files."""
 
 
 def formats() -> dict[str, Format]:
@@ -172,7 +172,7 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
         # of `.top.json` and `.json` the longer one says more
         candidates.sort(key=lambda f: len(f.suffix), reverse=True)
         longest = len(candidates[0].suffix) if candidates else 0
-        foreign = FOREIGN.get(path.suffix) if longest <= len(path.suffix) else None
+        foreign = REFUSED_SUFFIXES.get(path.suffix) if longest <= len(path.suffix) else None
         if foreign is None and not candidates:
             raise InputError(
                 f"{path}: cannot detect the format from the name; give --format, one of {names}"
@@ -191,7 +191,7 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
     return known[name]
 
 
-def formats_listed(way: str) -> str:
+def list_formats(way: str) -> str:
     """List the formats of one way (``write`` or ``read``), a line each, for the help."""
     return "\b\n" + "\n".join(
         f"  {f.name:18} {f.about}" for f in formats().values() if getattr(f, way)

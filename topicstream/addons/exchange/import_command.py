@@ -8,7 +8,7 @@ import click
 
 from topicstream.addons.exchange.config import ImportConfig
 from topicstream.addons.exchange.exchanging import import_model
-from topicstream.addons.exchange.formats import formats_listed
+from topicstream.addons.exchange.formats import list_formats
 from topicstream.base.text import render
 from topicstream.cli.command import Printed, topics_command
 from topicstream.cli.options import config_of, options_of
@@ -24,7 +24,7 @@ SUMMARY = """[{model}: {topics:topic}, {words:word}, from {format}]
     help="Import another program's model. All commands can show, score and compare it and use it "
     "for inference, and a training"
     f" can start from it (--start warm --warm "
-    f"MODEL).\n\n{formats_listed('read')}\n\nmallet-doc-topics is imported as a table, not"
+    f"MODEL).\n\n{list_formats('read')}\n\nmallet-doc-topics is imported as a table, not"
     " as a model (--model x.parquet). Import gensim, scikit-learn and tomotopy models in Python:"
     " TopicModel.from_gensim(m).save('model').",
 )

@@ -14,12 +14,7 @@ import pyarrow as pa
 
 from topicstream.base.errors import InputError, UsageError, one_line
 from topicstream.ingestion.parse.counts import read_vocabulary_file
-from topicstream.model.exchange import (
-    Given,
-    Imported,
-    check_words,
-    read_table,
-)
+from topicstream.model.exchange import Given, Imported, check_words, read_table
 
 BETA = "final.beta"
 OTHER = "final.other"
@@ -37,25 +32,25 @@ def read(path: Path, given: Given) -> Imported:
     if given.beta:
         raise UsageError("--beta: LDA-C topics contain no prior; leave it out")
     words = given.words
-    beside = path.with_name(WORDS)
-    other = path.with_name(OTHER)
+    words_file = path.with_name(WORDS)
+    facts_file = path.with_name(OTHER)
     if words is None:
-        if not beside.is_file():
+        if not words_file.is_file():
             raise InputError(
                 f"{path}: the format contains no words; give --words FILE with one word per line"
             )
-        words = check_words(read_vocabulary_file(beside), beside)
-    p = _probabilities(path, len(words))
+        words = check_words(read_vocabulary_file(words_file), words_file)
+    p = _read_probabilities(path, len(words))
     topics = len(p)
     notes = ["the file does not say how large the topics are: they count alike"]
-    alpha = _alpha(other, topics, len(words)) if other.is_file() else None
+    alpha = _read_alpha(facts_file, topics, len(words)) if facts_file.is_file() else None
     if alpha is None and given.alpha is None:
         notes.append(f"no {OTHER} beside it: alpha {1 / topics:g} (--alpha)")
     return Imported(words, np.ascontiguousarray(p.T, np.float32), alpha, 0.0, notes=tuple(notes))
 
 
-def _probabilities(path: Path, words: int) -> np.ndarray:
-    """p(w|k), float64[K, W], checked."""
+def _read_probabilities(path: Path, words: int) -> np.ndarray:
+    """Read and check p(w|k), float64[K, W]."""
     try:
         with warnings.catch_warnings(category=UserWarning, action="error"):  # of an empty file
             logs = np.loadtxt(path, ndmin=2)
@@ -73,8 +68,8 @@ def _probabilities(path: Path, words: int) -> np.ndarray:
     return p
 
 
-def _alpha(path: Path, topics: int, words: int) -> float | None:
-    """alpha of final.other, which must be of as many topics and words."""
+def _read_alpha(path: Path, topics: int, words: int) -> float | None:
+    """Read alpha of final.other, which must name the same numbers of topics and words."""
     table = read_table(path, {"name": pa.string(), "value": pa.float64()}, delimiter=" ")
     values = dict(zip(*table.to_pydict().values(), strict=True))
     if values.get("num_topics", topics) != topics or values.get("num_terms", words) != words:

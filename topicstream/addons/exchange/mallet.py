@@ -60,7 +60,7 @@ def read(path: Path, given: Given) -> Imported:
     path = path / WEIGHTS if path.is_dir() else path
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    words, weights = _weights(path, given.words)
+    words, weights = _read_weights(path, given.words)
     topics = weights.shape[1]
     smallest = float(weights.min())
     beta = smallest if given.beta is None else float(given.beta)
@@ -73,42 +73,45 @@ def read(path: Path, given: Given) -> Imported:
         )
     if given.beta is None:
         notes.append(f"beta {beta:g}, the smallest weight (--beta)")
-    alpha = _alphas(keys, topics) if keys.is_file() and given.alpha is None else ALPHA_SUM / topics
+    alpha = (
+        _read_alphas(keys, topics) if keys.is_file() and given.alpha is None else ALPHA_SUM / topics
+    )
     return Imported(words, (weights - beta).astype(np.float32), alpha, beta, notes=tuple(notes))
 
 
-def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
+def _read_weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
     """Read the words and the weights, float64[W, K].
 
     Every topic has a line for every word.
     """
     table = read_table(path, COLUMNS)
     topic = table["topic"].to_numpy()
-    named = as_words(table["word"])
+    names = as_words(table["word"])
     weight = table["weight"].to_numpy()
-    listed = (
+    vocabulary = (
         words
         if words is not None
-        else check_words(named.filter(pc.equal(table["topic"], 0)), f"{path}: topic 0")
+        else check_words(names.filter(pc.equal(table["topic"], 0)), f"{path}: topic 0")
     )
-    word = find_places(named, listed, path)
+    word = find_places(names, vocabulary, path)
     topics = int(topic.max(initial=-1)) + 1
-    lines = sum_cells(path, word, topic, None, (len(listed), topics))
+    lines = sum_cells(path, word, topic, None, (len(vocabulary), topics))
     for k in np.flatnonzero((lines != 1).any(axis=0)).tolist():
         if lines[:, k].max() > 1:
             raise InputError(f"{path}: topic {k}: a word twice")
         raise InputError(
-            f"{path}: topic {k} has {lines[:, k].sum():.0f} words, expected {len(listed)}; is "
+            f"{path}: topic {k} has {lines[:, k].sum():.0f} words, expected {len(vocabulary)}; is "
             f"the file truncated?"
         )
     if not (np.isfinite(weight).all() and weight.min(initial=0.0) >= 0):
         raise InputError(f"{path}: a weight is negative or not finite")
     weights = np.empty(lines.shape)
     weights[word, topic] = weight
-    return listed, weights
+    return vocabulary, weights
 
 
-def _alphas(path: Path, topics: int) -> list[float]:
+def _read_alphas(path: Path, topics: int) -> list[float]:
+    """Read alpha of each topic from the keys."""
     table = read_table(path, {"topic": pa.int64(), "alpha": pa.float64(), "words": pa.binary()})
     if table["topic"].to_pylist() != list(range(topics)):
         raise InputError(

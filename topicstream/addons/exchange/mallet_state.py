@@ -44,7 +44,7 @@ TOKEN = (
 )
 """A line: between the number and the last four fields is the source, perhaps with blanks."""
 TOKENS = 1 << 18
-"""Lines made at a time."""
+"""Lines that are written at a time."""
 
 
 def write(job: Export) -> dict[str, float]:
@@ -91,23 +91,25 @@ def write(job: Export) -> dict[str, float]:
 
 def read(path: Path, given: Given) -> Imported:
     """Read a state, gzipped or not, with words numbered by its ``typeindex``."""
-    skip, priors = _head(path)
-    table = _tokens(path, skip)
+    skip, priors = _read_head(path)
+    table = _read_tokens(path, skip)
     word = table["typeindex"].to_numpy()
     topic = table["topic"].to_numpy()
     topics = max(int(topic.max(initial=-1)) + 1, len(priors.get("alpha", [])))
     phi = sum_cells(path, word, topic, None, (int(word.max(initial=-1)) + 1, topics))
-    told = "alpha" in priors or given.alpha is not None
+    alpha_known = "alpha" in priors or given.alpha is not None
     return Imported(
-        words=_words(path, table["type"], word, len(phi)),
+        words=_name_words(path, table["type"], word, len(phi)),
         phi=phi,
         alpha=priors.get("alpha", 5.0 / max(topics, 1)),
         beta=priors.get("beta", [0.01])[0],
-        notes=() if told else ("the file says no alpha: 5 over all topics, MALLET's default",),
+        notes=()
+        if alpha_known
+        else ("the file says no alpha: 5 over all topics, MALLET's default",),
     )
 
 
-def _tokens(path: Path, skip: int) -> pa.Table:
+def _read_tokens(path: Path, skip: int) -> pa.Table:
     """Read the columns typeindex, type and topic.
 
     The name of a source may hold blanks.
@@ -139,7 +141,7 @@ def _tokens(path: Path, skip: int) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _words(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -> list[str]:
+def _name_words(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -> list[str]:
     """Map each word's number to its name.
 
     Raises
@@ -149,17 +151,20 @@ def _words(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -
     """
     coded = names.combine_chunks().dictionary_encode()
     pairs = np.unique(np.stack((word, coded.indices.to_numpy())), axis=1)
-    for column, what in ((0, "a word number stands for two words"), (1, "a word has two numbers")):
+    for column, problem in (
+        (0, "a word number stands for two words"),
+        (1, "a word has two numbers"),
+    ):
         if len(np.unique(pairs[column])) != pairs.shape[1]:
-            raise InputError(f"{path}: {what}")
+            raise InputError(f"{path}: {problem}")
     texts = dict(
         zip(pairs[0].tolist(), coded.dictionary.take(pa.array(pairs[1])).to_pylist(), strict=True)
     )
     return [texts.get(i, f"(no word {i})") for i in range(n_words)]
 
 
-def _head(path: Path) -> tuple[int, dict[str, list[float]]]:
-    """Read the head: its number of lines, and its priors by name."""
+def _read_head(path: Path) -> tuple[int, dict[str, list[float]]]:
+    """Read the number of lines of the head, and its priors by name."""
     priors: dict[str, list[float]] = {}
     number = 0
     try:

@@ -17,7 +17,7 @@ from topicstream.model.exchange import read_counts
 from topicstream.model.topic_model import TopicModel
 
 
-def _imported(
+def _build_model(
     format: str,
     phi: np.ndarray,
     words: Iterable[object],
@@ -71,7 +71,7 @@ def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = N
             f"not a gensim LdaModel with its dictionary ({type(e).__name__}: {e})"
         ) from None
     phi = np.maximum(posterior - eta, 0.0).T
-    return _imported("gensim", phi, words, alpha, eta, tokenizer=recipe)
+    return _build_model("gensim", phi, words, alpha, eta, tokenizer=recipe)
 
 
 def to_gensim(model: TopicModel) -> Any:
@@ -131,7 +131,7 @@ def from_sklearn(model: Any, words: Any = None) -> TopicModel:
     if not (np.isfinite(components).all() and components.min(initial=0.0) >= 0):
         raise InputError("a number in components_ is negative or not finite")
     phi = np.maximum(components - beta, 0.0).T
-    return _imported("sklearn", phi, words, np.asarray(alpha, np.float64), beta)
+    return _build_model("sklearn", phi, words, np.asarray(alpha, np.float64), beta)
 
 
 def to_sklearn(model: TopicModel) -> Any:
@@ -192,4 +192,4 @@ def from_tomotopy(model: Any) -> TopicModel:
     phi = np.maximum(p * (totals + len(words) * eta) - eta, 0.0)
     if str(getattr(model, "tw", "")).endswith("ONE"):
         phi = np.rint(phi)  # what it holds are whole counts
-    return _imported("tomotopy", phi, words, alpha, eta, counts=counts, df=df)
+    return _build_model("tomotopy", phi, words, alpha, eta, counts=counts, df=df)

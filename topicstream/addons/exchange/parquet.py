@@ -25,12 +25,7 @@ import pyarrow.parquet as pq
 from topicstream.base.errors import InputError, one_line
 from topicstream.base.files.outputs import written
 from topicstream.base.records import Amount, decode_record
-from topicstream.model.exchange import (
-    Export,
-    Given,
-    Imported,
-    check_words,
-)
+from topicstream.model.exchange import Export, Given, Imported, check_words
 from topicstream.model.manifest import Origin
 from topicstream.model.topic_kinds import mark_kind
 from topicstream.model.topic_model import TopicModel
@@ -38,8 +33,9 @@ from topicstream.model.topic_model import TopicModel
 KEY = b"topicstream"
 GROUP_BYTES = 8 << 20
 KEPT = ("engine", "cites", "options", "seed", "passes")
+"""Fields of a manifest that only the file keeps."""
 CARRIED = ("tokenizer", "seed_words", "topic_names", "label_docs", "weighting")
-"""Fields of a manifest: those of the file alone, and those an imported model takes over."""
+"""Fields of a manifest that an imported model takes over."""
 
 
 class ExportedFacts(Origin, kw_only=True, omit_defaults=True):
@@ -59,26 +55,23 @@ class ExportedFacts(Origin, kw_only=True, omit_defaults=True):
     totals: list[Amount] = []
 
 
-def about(model: TopicModel, numbers: Sequence[int] = ()) -> ExportedFacts:
+def collect_facts(model: TopicModel, numbers: Sequence[int] = ()) -> ExportedFacts:
     """Collect the facts about a model whose topics have these numbers."""
-    said = {name: getattr(model.manifest, name) for name in KEPT + CARRIED}
+    carried = {name: getattr(model.manifest, name) for name in KEPT + CARRIED}
     return ExportedFacts(
         alpha=model.alpha.tolist(),
         beta=model.beta,
         totals=model.totals.tolist(),
         numbers=list(numbers),
-        **said,
+        **carried,
     )
 
 
-def origin(told: ExportedFacts) -> Origin:
+def describe_origin(facts: ExportedFacts) -> Origin:
     """Describe the origin of an imported model by the exported one."""
-    imported = {
-        name: value
-        for name in ("engine", "seed", "passes")
-        if (value := getattr(told, name)) is not None
-    }
-    return Origin(imported=imported, **{name: getattr(told, name) for name in CARRIED})
+    values = {name: getattr(facts, name) for name in ("engine", "seed", "passes")}
+    imported = {name: value for name, value in values.items() if value is not None}
+    return Origin(imported=imported, **{name: getattr(facts, name) for name in CARRIED})
 
 
 def read_facts(text: bytes, path: Path) -> ExportedFacts:
@@ -101,7 +94,7 @@ def write(job: Export) -> dict[str, float]:
     vocabulary = job.model.vocabulary
     names = [f"topic_{k}" for k in job.numbers]
     word_fields = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
-    facts = msgspec.json.encode(about(model, job.numbers))
+    facts = msgspec.json.encode(collect_facts(model, job.numbers))
     schema = pa.schema([*word_fields, *((n, pa.float32()) for n in names)], {KEY: facts})
     step = max(1, GROUP_BYTES // (4 * model.n_topics))
     with (
@@ -113,10 +106,11 @@ def write(job: Export) -> dict[str, float]:
         for start in range(0, model.n_words, step):
             rows = slice(start, min(start + step, model.n_words))
             numbers = [pa.array(v[rows], pa.int64()) for v in (vocabulary.counts, vocabulary.df)]
-            turned = np.ascontiguousarray(model.rows(np.arange(rows.start, rows.stop)).T)
+            by_topic = np.ascontiguousarray(model.rows(np.arange(rows.start, rows.stop)).T)
             writer.write_table(
                 pa.table(
-                    [model.vocabulary.words[rows], *numbers, *map(pa.array, turned)], schema=schema
+                    [model.vocabulary.words[rows], *numbers, *map(pa.array, by_topic)],
+                    schema=schema,
                 )
             )
     return {"topics": model.n_topics, "words": model.n_words}
@@ -128,10 +122,10 @@ def write_csv(job: Export) -> dict[str, float]:
     Heads of columns name the kind of a topic that is no ordinary one.
     """
     model = job.model
-    names = [
-        f"topic_{k}" + (f"_{mark}" if (mark := mark_kind(kind)) else "")
-        for k, kind in zip(job.numbers, model.kinds, strict=True)
-    ]
+    names = []
+    for number, kind in zip(job.numbers, model.kinds, strict=True):
+        mark = mark_kind(kind)
+        names.append(f"topic_{number}_{mark}" if mark else f"topic_{number}")
     schema = pa.schema([("word", pa.large_string()), *((name, pa.float32()) for name in names)])
     with written(job.path, force=job.force) as file, pacsv.CSVWriter(file, schema) as writer:
         for start, rows in model.spans():
@@ -164,36 +158,36 @@ def read(path: Path, given: Given) -> Imported:
 
     The numbers of the topics may be others, which the file names.
     """
-    table, told = read_columns(path)
+    table, facts = read_columns(path)
     columns = [
         f"topic_{k}"
-        for k in told.numbers or range(sum(n.startswith("topic_") for n in table.column_names))
+        for k in facts.numbers or range(sum(n.startswith("topic_") for n in table.column_names))
     ]
     missing = [n for n in ["word", *(columns or ["topic_0"])] if n not in table.column_names]
     if missing:
         raise InputError(f"{path}: no column {missing[0]!r}")
-    if told.alpha and len(told.alpha) != len(columns):
-        raise InputError(f"{path}: {len(columns)} columns of topics and {len(told.alpha)} priors")
+    if facts.alpha and len(facts.alpha) != len(columns):
+        raise InputError(f"{path}: {len(columns)} columns of topics and {len(facts.alpha)} priors")
     phi = np.empty((len(table), len(columns)), np.float32)
     for k, name in enumerate(columns):
-        phi[:, k] = column_of(table, name, path)
-    counts = {n: column_of(table, n, path) for n in ("count", "df") if n in table.column_names}
-    has_priors = told.alpha or given.alpha is not None
+        phi[:, k] = read_numbers(table, name, path)
+    counts = {n: read_numbers(table, n, path) for n in ("count", "df") if n in table.column_names}
+    has_priors = facts.alpha or given.alpha is not None
     return Imported(
         words=check_words(table["word"], path),
         phi=phi,
-        alpha=told.alpha or None,
-        beta=told.beta,
+        alpha=facts.alpha or None,
+        beta=facts.beta,
         counts=counts.get("count"),
         df=counts.get("df"),
-        about=origin(told),
+        about=describe_origin(facts),
         notes=()
         if has_priors
         else ("the file says no priors: alpha 1/K, beta 0.01 (--alpha, --beta)",),
     )
 
 
-def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
+def read_numbers(table: pa.Table, name: str, path: Path) -> np.ndarray:
     """Read a column of numbers."""
     kind = table.schema.field(name).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

@@ -24,8 +24,6 @@ from topicstream.model.topic_model import TopicModel
 TEXT = pa.large_string()
 
 
-# -- writing
-# --------------------------------------------------------------------------------------------------
 def write(job: Export) -> dict[str, float]:
     """Write one JSON file, with ``words`` words a topic for each lambda (R)."""
     model = job.model
@@ -54,10 +52,10 @@ def write(job: Export) -> dict[str, float]:
         "topic.order": list(range(1, topics + 1)),
         "topic.ids": list(job.numbers),
     }
-    with written(
-        job.path, force=job.force
-    ) as file:  # a page embeds it in a script: no tag may end that
-        file.write(orjson.dumps(page, option=orjson.OPT_SERIALIZE_NUMPY).replace(b"<", b"\\u003c"))
+    text = orjson.dumps(page, option=orjson.OPT_SERIALIZE_NUMPY)
+    with written(job.path, force=job.force) as file:
+        # pages embed it in a script, which no tag in a word may end
+        file.write(text.replace(b"<", b"\\u003c"))
     return {"topics": topics, "words": len(shown)}
 
 
@@ -107,17 +105,15 @@ def _token_table(
     texts = model.vocabulary.words.take(pa.array(shown)).to_pylist()
     order = np.array(sorted(range(len(shown)), key=texts.__getitem__))
     expected = model.probabilities(shown[order]) * sizes
-    which, topic = np.nonzero(expected >= 0.5)
+    place, topic = np.nonzero(expected >= 0.5)
     return {
         "Topic": topic + 1,
-        "Freq": np.round(expected[which, topic])
-        / np.maximum(marginal[shown[order]][which], 1e-300),
-        "Term": [texts[i] for i in order[which].tolist()],
+        "Freq": np.round(expected[place, topic])
+        / np.maximum(marginal[shown[order]][place], 1e-300),
+        "Term": [texts[i] for i in order[place].tolist()],
     }
 
 
-# -- reading
-# --------------------------------------------------------------------------------------------------
 def read(path: Path, given: Given) -> Imported:
     """Read topics over the words that the page shows.
 
@@ -125,11 +121,11 @@ def read(path: Path, given: Given) -> Imported:
     """
     try:
         page = json.loads(path.read_bytes())
-        names, terms = (pa.array(page["tinfo"][column], TEXT) for column in ("Category", "Term"))
+        names = pa.array(page["tinfo"]["Category"], TEXT)
+        terms = pa.array(page["tinfo"]["Term"], TEXT)
         freq = np.array(page["tinfo"]["Freq"], np.float64)
-        order, numbers = (
-            [int(k) for k in part] for part in (page["topic.order"], page["mdsDat"]["topics"])
-        )
+        order = [int(k) for k in page["topic.order"]]
+        numbers = [int(k) for k in page["mdsDat"]["topics"]]
         shares = len(page["mdsDat"]["Freq"])
     except (
         OSError,
@@ -153,23 +149,23 @@ def read(path: Path, given: Given) -> Imported:
         raise InputError(f"{path}: its topics are not numbered one by one")
     if not len(terms) == len(freq) == len(names):
         raise InputError(f"{path}: its words are damaged")
-    listed = given.words if given.words is not None else check_words(pc.unique(terms), path)
+    vocabulary = given.words if given.words is not None else check_words(pc.unique(terms), path)
     # the page's topic n (in mdsDat) was topic order[n - first] of the model
     column = {f"Topic{n}": order[i] - first for i, n in enumerate(sorted(numbers))}
     shown = np.flatnonzero(pc.not_equal(names, "Default").to_numpy(zero_copy_only=False))
     topic = np.array([column.get(n, -1) for n in names.take(pa.array(shown)).to_pylist()], np.int64)
-    word = pc.fill_null(pc.index_in(terms, value_set=listed), -1).to_numpy()[shown]
+    word = pc.fill_null(pc.index_in(terms, value_set=vocabulary), -1).to_numpy()[shown]
     freq = freq[shown]
     for i in np.flatnonzero((word < 0) | (topic < 0) | ~((freq >= 0) & (freq < 3e38)))[:1].tolist():
-        what = str(terms[shown[i]])[:80]
-        where = str(names[shown[i]])[:80]
+        word_text = str(terms[shown[i]])[:80]
+        topic_text = str(names[shown[i]])[:80]
         if word[i] < 0 or topic[i] < 0:
-            raise InputError(f"{path}: {where!r} or {what!r} is not listed")
-        raise InputError(f"{path}: the frequency of {what!r} is {freq[i]}")
-    phi = np.zeros((len(listed), topics), np.float32)
+            raise InputError(f"{path}: {topic_text!r} or {word_text!r} is not listed")
+        raise InputError(f"{path}: the frequency of {word_text!r} is {freq[i]}")
+    phi = np.zeros((len(vocabulary), topics), np.float32)
     phi[word, topic] = freq
     notes = (
-        f"the page shows {len(listed):,} words; a topic's other words are not in it and are not "
-        f"in the model",
+        f"the page shows {len(vocabulary):,} words; a topic's other words are not in it and are "
+        f"not in the model",
     )
-    return Imported(listed, phi, None, 0.0, notes=notes)
+    return Imported(vocabulary, phi, None, 0.0, notes=notes)
