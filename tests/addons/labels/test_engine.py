@@ -57,7 +57,7 @@ def dense_messages(driver, x):
     topics = driver.engine.shape.topics
     mu = np.zeros((*x.shape, topics))
     for block, memory in zip(driver.blocks, driver.memory, strict=True):
-        lists, own, _ = engine.topics_of(block)
+        lists, own, _ = engine.list_topics(block)
         docs = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
         at = 0
         for i in np.lexsort((docs, block.words)):
@@ -77,7 +77,7 @@ def dense_messages(driver, x):
 def open_to(driver, x):
     allowed = np.zeros((len(x), driver.engine.shape.topics), bool)
     for block in driver.blocks:
-        lists, own, _ = driver.engine.topics_of(block)
+        lists, own, _ = driver.engine.list_topics(block)
         allowed[np.repeat(block.first_doc + np.arange(block.n_docs), np.diff(lists)), own] = True
     return allowed
 

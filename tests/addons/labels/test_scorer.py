@@ -18,11 +18,11 @@ from tests.ingest_tools import write_jsonl
 from topicstream import TopicModel
 from topicstream.addons.labels import agreement as agreements
 from topicstream.addons.labels import scorer
-from topicstream.addons.labels.agreement import agreement
+from topicstream.addons.labels.agreement import measure_agreement
 from topicstream.addons.labels.scorer import (
     THRESHOLDS,
     Predicted,
-    lost_without,
+    measure_losses,
     precision_recall_f1,
     predict,
     score_labels,
@@ -78,7 +78,7 @@ def test_counts_of_every_threshold_are_those_by_hand():
             np.testing.assert_array_equal(got[0], right)
             np.testing.assert_array_equal(got[1], said)
             best.append((2 * right.sum() / (said.sum() + true.sum()), (t, one)))
-    assert max(best)[0] == pytest.approx(dict((rule, f) for f, rule in best)[found.best()])
+    assert max(best)[0] == pytest.approx(dict((rule, f) for f, rule in best)[found.choose_rule()])
 
 
 def test_a_score_that_equals_a_threshold_reaches_it():
@@ -105,7 +105,7 @@ def test_what_a_document_loses_without_a_label_is_that_by_hand():
     rows = rng.integers(9, size=9)
     x = rng.integers(1, 4, 9).astype(np.float32)
     lost = np.empty((3, 3), np.float32)
-    lost_without(indptr, rows, x, counts, 0.1, inverse, theta, lost)
+    measure_losses(indptr, rows, x, counts, 0.1, inverse, theta, lost)
     phi = (counts + 0.1) * inverse
     for d, cells in enumerate((slice(0, 4), slice(4, 9))):
         for j, k in enumerate((2, 3, 4)):
@@ -136,7 +136,7 @@ def test_figures_of_labels_by_hand(monkeypatch):
     found.add(scores, np.array([0, 1, 3, 4, 5]), labels)
     monkeypatch.setattr(scorer, "predict", lambda *_, **__: found)
     names = {"grain": 0, "oil": 1, "trade": 2}
-    monkeypatch.setattr(scorer, "named_topics", lambda model: names)
+    monkeypatch.setattr(scorer, "map_labels", lambda model: names)
     manifest = SimpleNamespace(label_docs=[7, 9, 0])
     run = SimpleNamespace(
         model=SimpleNamespace(manifest=manifest), threads=1, step=lambda name: None
@@ -164,21 +164,21 @@ def test_agreement_of_partitions_is_scikit_learns():
     cluster = np.where(rng.random(200) < 0.6, label, rng.integers(0, 5, 200))
     table = np.zeros((4, 5))
     np.add.at(table, (label, cluster), 1)
-    nmi, ari = agreement(table)
+    nmi, ari = measure_agreement(table)
     assert nmi == pytest.approx(metrics.normalized_mutual_info_score(label, cluster))
     assert ari == pytest.approx(metrics.adjusted_rand_score(label, cluster))
 
 
 def test_agreement_by_hand():
     """Classes of 3 and 1, clusters of 2 and 2: two in common, one, one."""
-    nmi, ari = agreement(np.array([[2.0, 1.0], [0.0, 1.0]]))
+    nmi, ari = measure_agreement(np.array([[2.0, 1.0], [0.0, 1.0]]))
     h = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
     both = -(0.5 * np.log(0.5) + 2 * 0.25 * np.log(0.25))
     assert nmi == pytest.approx((h + np.log(2) - both) / (0.5 * (h + np.log(2))))
     # pairs: 1 in common, 3 of classes, 2 of clusters, 6 in all
     assert ari == pytest.approx((1 - 3 * 2 / 6) / (0.5 * (3 + 2) - 1), abs=1e-12)
-    assert agreement(np.diag([3.0, 4.0])) == pytest.approx((1.0, 1.0))
-    assert agreement(np.array([[5.0]])) == (1.0, 1.0)
+    assert measure_agreement(np.diag([3.0, 4.0])) == pytest.approx((1.0, 1.0))
+    assert measure_agreement(np.array([[5.0]])) == (1.0, 1.0)
 
 
 def test_rows_of_a_ragged_array():

@@ -53,7 +53,7 @@ def test_pairs_are_all_links_and_none(made, monkeypatch):
     assert set(map(tuple, pairs.training.tolist())) == {p for p in linked if p[1] < edge}
     assert set(map(tuple, pairs.testing.tolist())) == {p for p in linked if p[1] >= edge}
     for testing in (False, True):
-        drawn = pairs.unlinked(3000, testing, rng)
+        drawn = pairs.draw_unlinked(3000, testing, rng)
         assert (
             len(set(map(tuple, drawn.tolist()))) == 3000
             and not set(map(tuple, drawn.tolist())) & linked

@@ -21,8 +21,8 @@ from topicstream.addons.moments.anchors import (
     PROJECTION,
     AnchorOptions,
     Anchors,
-    apart_of,
-    dirichlet_of,
+    estimate_apart,
+    fit_dirichlet,
 )
 from topicstream.addons.moments.geometry import simplex_weights
 from topicstream.base.errors import InputError, TopicsError, UsageError
@@ -237,7 +237,7 @@ def test_refining_by_default_predicts_better_and_tells_its_perplexity(tmp_path):
 
 
 def test_many_distances_are_told_by_their_ends():
-    said = picking.lines(picking.Picked(np.arange(100), np.linspace(1, 0.2, 100)), 500)[0]
+    said = picking.describe_picks(picking.Picked(np.arange(100), np.linspace(1, 0.2, 100)), 500)[0]
     assert (
         said.startswith("100 anchor words of 500 candidates")
         and said.endswith("0.208 0.2")
@@ -297,7 +297,7 @@ def test_alpha_of_exact_moments():
     second = (np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1))
     sizes = alpha / total
     np.testing.assert_allclose(
-        dirichlet_of(apart_of(second / np.outer(sizes, sizes), sizes, 1.0), sizes), alpha
+        fit_dirichlet(estimate_apart(second / np.outer(sizes, sizes), sizes, 1.0), sizes), alpha
     )
 
 
@@ -353,7 +353,7 @@ def test_picks_read_rows_from_pieces():
         for at in range(0, 40, 7):
             yield at, rows[at : at + 7]
 
-    got = picking.pick(pieces, 8, np.ones(30), 30, 6)
+    got = picking.pick_anchors(pieces, 8, np.ones(30), 30, 6)
     assert got.anchors.tolist() == anchors_of(rows, np.arange(30), 6).tolist()
     assert (np.diff(got.distances[1:]) <= 1e-12).all()
 

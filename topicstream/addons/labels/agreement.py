@@ -19,7 +19,7 @@ AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purit
 """
 
 
-def agreement(table: np.ndarray) -> tuple[float, float]:
+def measure_agreement(table: np.ndarray) -> tuple[float, float]:
     """Measure how two partitions agree, given their contingency table (classes x clusters).
 
     Returns
@@ -33,15 +33,23 @@ def agreement(table: np.ndarray) -> tuple[float, float]:
     n = float(table.sum())
     rows = table.sum(1)
     columns = table.sum(0)
-    h, g, both = (float(entr(counts[counts > 0] / n).sum()) for counts in (rows, columns, table))
+
+    def entropy(counts: np.ndarray) -> float:
+        """Compute the entropy of counts, in nats."""
+        return float(entr(counts[counts > 0] / n).sum())
+
+    h = entropy(rows)
+    g = entropy(columns)
+    joint = entropy(table)
 
     def pairs(x: np.ndarray) -> float:
+        """Count the pairs within groups of these sizes."""
         return float((x * (x - 1.0) / 2.0).sum())
 
     index = pairs(table)
     expected = pairs(rows) * pairs(columns) / max(n * (n - 1.0) / 2.0, 1.0)
     most = 0.5 * (pairs(rows) + pairs(columns))
-    nmi = (h + g - both) / (0.5 * (h + g)) if h + g > 0 else 1.0
+    nmi = (h + g - joint) / (0.5 * (h + g)) if h + g > 0 else 1.0
     return nmi, (index - expected) / (most - expected) if most != expected else 1.0
 
 
@@ -52,7 +60,7 @@ class Agreement:
     Attributes
     ----------
     nmi, ari
-        See ``agreement``.
+        See ``measure_agreement``.
     purity
         Share of documents of the class that is largest in their cluster.
     clusters
@@ -96,19 +104,19 @@ def score_agreement(
             for k, value in zip(
                 likeliest[numbers].tolist(), batch.column(field).to_pylist(), strict=True
             ):
-                one = value[0] if isinstance(value, list) and len(value) == 1 else value
-                if k < 0 or not isinstance(one, str | int) or one == "":
+                single = value[0] if isinstance(value, list) and len(value) == 1 else value
+                if k < 0 or not isinstance(single, str | int) or single == "":
                     left_out += 1
                 else:
-                    names.append(str(one))
+                    names.append(str(single))
                     clusters.append(k)
     if not names:
         raise InputError(f"{store.path}: none of these documents has a single value in {field}")
     classes, label = np.unique(names, return_inverse=True)
     shape = (len(classes), model.n_topics)
     table = coo_array((np.ones(len(label)), (label, np.array(clusters))), shape=shape).toarray()
-    nmi, ari = agreement(table)
+    nmi, ari = measure_agreement(table)
     purity = float(table.max(0).sum() / table.sum())
-    used = int((table.sum(0) > 0).sum())
+    n_clusters = int((table.sum(0) > 0).sum())
     measured = f"documents in their likeliest cluster, against {field}"
-    return Agreement(nmi, ari, purity, len(names), left_out, len(classes), used, measured)
+    return Agreement(nmi, ari, purity, len(names), left_out, len(classes), n_clusters, measured)

@@ -377,15 +377,15 @@ def begin_streams(seed: int, number: int, first: int, streams: Array) -> None:
         streams[d] = stream(seed, number, first + d)
 
 
-def a_topic_a_label(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
+def count_topics(axes: Mapping[str, int], options: Any, stated: int | None) -> int:
     """Return the number of topics: one for each label, and the shared ones."""
     topics = int(options.free + axes[LABELS])
     if not axes[LABELS]:
         raise InputError("no document has a label; ingest with --meta labels=FIELD")
-    if asked not in (None, topics):
+    if stated not in (None, topics):
         shared = f" and {options.free:,} shared ones" if options.free else ""
         raise UsageError(
-            f"-K {asked}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; "
+            f"-K {stated}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; "
             f"leave --topics out"
         )
     return topics
@@ -404,7 +404,7 @@ class LabeledBeliefPropagation(Engine):
         learns_priors=False,
         axes=(LABELS,),
         topics_axis=LABELS,
-        topics=a_topic_a_label,
+        topics=count_topics,
     )
     options: LabeledOptions
 
@@ -416,7 +416,10 @@ class LabeledBeliefPropagation(Engine):
     def state(self) -> Mapping[str, ArraySpec]:
         return {
             "messages": ArraySpec(
-                "block", "uint16", limit=lambda b: b.cells * self._most(b), total=self._messages
+                "block",
+                "uint16",
+                limit=lambda b: b.cells * self._most_topics(b),
+                total=self._count_messages,
             )
         }
 
@@ -426,24 +429,23 @@ class LabeledBeliefPropagation(Engine):
 
     @property
     def layout(self) -> Layout:
-        """The layout of a block.
+        """Layout with blocks so small that a thousand topics fit 512 MB.
 
-        Documents without labels have K messages a cell, and a block may have only such. Blocks are
-        so small that the messages, lists and deltas of a thousand topics fit 512 MB.
+        Documents without labels have K messages a cell, and a block may have only such. Messages,
+        lists and deltas count.
         """
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
         docs = max(min(1 << 16, (1 << 21) // padded(self.shape.topics)), 1 << 8)
         return Layout(max(min(cells, (1 << 23) // padded(self.shape.topics)), 1 << 12), docs, 8)
 
-    def _most(self, block: BlockShape) -> int:
-        """Topics that a document of the block can have."""
-        if (
-            self.options.no_label == "all" and self.shape.bare.get(LABELS, 1)
-        ) or LABELS not in block.axes:
+    def _most_topics(self, block: BlockShape) -> int:
+        """Count the topics that a document of the block can have, at most."""
+        unlabelled = self.options.no_label == "all" and self.shape.bare.get(LABELS, 1)
+        if unlabelled or LABELS not in block.axes:
             return self.shape.topics
         return min(self.options.free + block.axes[LABELS].longest, self.shape.topics)
 
-    def _messages(self, corpus: BlockShape) -> int:
+    def _count_messages(self, corpus: BlockShape) -> int:
         """Count the numbers of the messages of all blocks, at most."""
         open_to_all = (
             self.shape.bare.get(LABELS, corpus.cells) if self.options.no_label == "all" else 0
@@ -453,7 +455,7 @@ class LabeledBeliefPropagation(Engine):
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         topics = self.shape.topics
-        most = self._most(block)
+        most = self._most_topics(block)
         entries = min(block.words * topics, block.cells * most)
         return {
             "ptr": Buffer(block.words + 1, "int64"),
@@ -489,7 +491,7 @@ class LabeledBeliefPropagation(Engine):
             end.say(f"warning: {counted(n, 'document')} without labels left out")
         return {"unlabelled": n}
 
-    def topics_of(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def list_topics(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """List the topics of each document of a block.
 
         Returns
@@ -502,10 +504,10 @@ class LabeledBeliefPropagation(Engine):
         n_labels = np.diff(labels.indptr)
         free = self.options.free
         topics = self.shape.topics
-        spare = (
+        open_topics = (
             np.where(np.diff(block.indptr) > 0, topics, 0) if self.options.no_label == "all" else 0
         )
-        lengths = np.where(n_labels > 0, n_labels + free, spare)
+        lengths = np.where(n_labels > 0, n_labels + free, open_topics)
         ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         # 0, 1, .. of each document: right for all but labels
         place = np.arange(ptr[-1]) - np.repeat(ptr[:-1], lengths)
@@ -521,15 +523,17 @@ class LabeledBeliefPropagation(Engine):
         new = out.state["messages"]
         cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
         sort_by_word(block.cells, cells)
-        lists, topics, labelled = self.topics_of(block)
+        lists, topics, labelled = self.list_topics(block)
         widths = np.diff(lists)
         lengths = np.diff(block.indptr)
-        kept = int((lengths * widths)[widths > 1].sum())
-        if len(new) < kept or (mode == VISIT and len(old) != kept):
+        n_messages = int((lengths * widths)[widths > 1].sum())
+        if len(new) < n_messages or (mode == VISIT and len(old) != n_messages):
             raise StoreError(
                 f"block {block.index}: its messages belong to other labels; start over with --force"
             )
-        documents = self._documents(visit, lists, topics, labelled, out.array("theta", len(topics)))
+        documents = self._describe_documents(
+            visit, lists, topics, labelled, out.array("theta", len(topics))
+        )
         if mode == SEEDED:
             documents.waits[:] = 0
         if mode == VISIT:
@@ -548,19 +552,21 @@ class LabeledBeliefPropagation(Engine):
         topics_of_words = np.bincount(block.words, cell_widths, block.n_words).astype(np.int64)
         parts = DeltaParts(out, "phi", np.cumsum(np.minimum(topics_of_words, self.shape.topics)))
         for a, b in parts:
-            some = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
-            of_words = rows._replace(row=phi.index[a:b])
+            part_cells = CellsByWord(cells.ptr[a : b + 1], cells.doc, cells.x)
+            part_rows = rows._replace(row=phi.index[a:b])
             delta = RowEntries(*parts.arrays)
             if mode == VISIT:
-                parts.add(sweep(some, of_words, documents, messages, work, delta))
+                parts.add(sweep(part_cells, part_rows, documents, messages, work, delta))
             else:
-                parts.add(begin_messages(some, of_words, documents, streams, messages, work, delta))
-        out.state["messages"] = new[:kept]
+                parts.add(
+                    begin_messages(part_cells, part_rows, documents, streams, messages, work, delta)
+                )
+        out.state["messages"] = new[:n_messages]
         out.stats["tokens"][0] = block.counts[cell_widths > 0].sum(dtype=np.float64)
         out.stats["loglik"][0] = sum_x_log(work.likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["unlabelled"][0] = (~labelled & (lengths > 0)).sum()
 
-    def _documents(
+    def _describe_documents(
         self,
         visit: Visit,
         lists: np.ndarray,
@@ -570,13 +576,13 @@ class LabeledBeliefPropagation(Engine):
     ) -> Documents:
         """Describe the documents of a block, with zeros for theta.
 
-        lists, topics, labelled: as of ``topics_of``.
+        ``lists``, ``topics`` and ``labelled`` are as of ``list_topics``.
         """
         widths = np.diff(lists)
         theta[:] = 0.0
         prior = visit.params["alpha"][topics]
-        own = np.repeat(labelled, widths) & (topics >= self.options.free)
-        prior[own] = self.options.label_alpha
+        own_labels = np.repeat(labelled, widths) & (topics >= self.options.free)
+        prior[own_labels] = self.options.label_alpha
         stored = (widths > 1).astype(np.uint8)
         waits = (~labelled).astype(np.uint8)
         return Documents(lists, topics, stored, waits, theta, np.zeros(len(widths)), prior)

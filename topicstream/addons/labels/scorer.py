@@ -20,6 +20,7 @@ out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -63,10 +64,10 @@ class Predicted:
 
     Attributes
     ----------
-    hit, said
+    hit, predicted
         int64[L, T], true classes, and all classes, whose score lies between threshold t and the
         next.
-    first_hit, first_said
+    first_hit, first_predicted
         int64[L, T + 1], documents whose largest score lies just below threshold t, by that class.
     true
         int64[L], documents with each class.
@@ -79,10 +80,14 @@ class Predicted:
     def __init__(self, classes: int, thresholds: np.ndarray) -> None:
         n = len(thresholds)
         self.thresholds = thresholds
-        self.hit, self.said = (np.zeros((classes, n), np.int64) for _ in range(2))
-        self.first_hit, self.first_said = (np.zeros((classes, n + 1), np.int64) for _ in range(2))
+        self.hit = np.zeros((classes, n), np.int64)
+        self.predicted = np.zeros((classes, n), np.int64)
+        self.first_hit = np.zeros((classes, n + 1), np.int64)
+        self.first_predicted = np.zeros((classes, n + 1), np.int64)
         self.true = np.zeros(classes, np.int64)
-        self.docs = self.unlabelled = self.unknown = 0
+        self.docs = 0
+        self.unlabelled = 0
+        self.unknown = 0
         self.first = np.zeros(2, np.int64)
 
     def add(self, scores: np.ndarray, indptr: np.ndarray, classes: np.ndarray) -> None:
@@ -107,28 +112,28 @@ class Predicted:
         true = true[n_labels > 0]
         place = np.searchsorted(self.thresholds, scores, "right") - 1
         d, k = np.nonzero(place >= 0)
-        np.add.at(self.said, (k, place[d, k]), 1)
+        np.add.at(self.predicted, (k, place[d, k]), 1)
         hits = true[d, k]
         np.add.at(self.hit, (k[hits], place[d, k][hits]), 1)
         best = scores.argmax(1)
         rows = np.arange(len(scores))
         below = place[rows, best] + 1
-        np.add.at(self.first_said, (best, below), 1)
+        np.add.at(self.first_predicted, (best, below), 1)
         right = true[rows, best]
         np.add.at(self.first_hit, (best[right], below[right]), 1)
-        one = n_labels[n_labels > 0] == 1
-        self.first += [int(one.sum()), int((one & right).sum())]
+        single = n_labels[n_labels > 0] == 1
+        self.first += [int(single.sum()), int((single & right).sum())]
 
     def counts(self, t: int, at_least_one: bool) -> tuple[np.ndarray, np.ndarray]:
         """Count right and predicted documents of each class at a threshold, int64[L]."""
         right = self.hit[:, t:].sum(1)
-        said = self.said[:, t:].sum(1)
+        predicted = self.predicted[:, t:].sum(1)
         if at_least_one:
             right = right + self.first_hit[:, : t + 1].sum(1)
-            said = said + self.first_said[:, : t + 1].sum(1)
-        return right, said
+            predicted = predicted + self.first_predicted[:, : t + 1].sum(1)
+        return right, predicted
 
-    def best(self) -> tuple[int, bool]:
+    def choose_rule(self) -> tuple[int, bool]:
         """Choose the rule of the highest micro F1.
 
         Returns
@@ -136,21 +141,24 @@ class Predicted:
         tuple
             The threshold's number, and whether a document gets at least one class.
         """
-        every = [(t, one) for t in range(len(self.thresholds)) for one in (False, True)]
-        return max(
-            every,
-            key=lambda rule: precision_recall_f1(*self.counts(*rule), int(self.true.sum()))[2],
-        )
+        true = int(self.true.sum())
+
+        def micro_f1(rule: tuple[int, bool]) -> float:
+            """Compute the micro F1 of a rule."""
+            return precision_recall_f1(*self.counts(*rule), true)[2]
+
+        rules = itertools.product(range(len(self.thresholds)), (False, True))
+        return max(rules, key=micro_f1)
 
 
 def precision_recall_f1(
-    right: np.ndarray, said: np.ndarray, true: int
+    right: np.ndarray, predicted: np.ndarray, true: int
 ) -> tuple[float, float, float]:
-    """Precision, recall and F1 of all decisions together."""
+    """Compute precision, recall and F1 of all decisions together."""
     hit = int(right.sum())
-    all_said = int(said.sum())
-    f1 = 2 * hit / (all_said + true) if all_said + true else 0.0
-    return hit / max(all_said, 1), hit / max(true, 1), f1
+    all_predicted = int(predicted.sum())
+    f1 = 2 * hit / (all_predicted + true) if all_predicted + true else 0.0
+    return hit / max(all_predicted, 1), hit / max(true, 1), f1
 
 
 F1 = """F1 of labels          micro {micro_f1:.4f}, macro {macro_f1:.4f} over {labels:,} labels
@@ -160,12 +168,13 @@ F1 = """F1 of labels          micro {micro_f1:.4f}, macro {macro_f1:.4f} over {l
 does not know]
 """
 TENTH = 10
+"""Every tenth training document, by its id, chooses the threshold."""
 THRESHOLDS = np.concatenate(([0.0], np.geomspace(0.25, 4096, 119))).astype(np.float32)
 PRIOR_TOKENS = 1e-3
 """Least prior of all labels together, so that other labels can take the place of one."""
 
 
-def named_topics(model: TopicModel) -> dict[str, int]:
+def map_labels(model: TopicModel) -> dict[str, int]:
     """Map labels to topics, for a model whose topics are labels.
 
     Raises
@@ -189,7 +198,7 @@ def named_topics(model: TopicModel) -> dict[str, int]:
 
 
 @kernel
-def lost_without(
+def measure_losses(
     indptr: Longs,
     rows: Ints,
     counts: Floats,
@@ -245,21 +254,26 @@ Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """indptr, rows and counts of documents, and the rows of the topics, as the kernels take them."""
 
 
-class _Judge:
-    """Scorer of the labels of documents, block by block.
+class _LabelJudge:
+    """A function that scores the labels of the documents of a block.
 
-    ``tenth``: of documents that the model was trained on.
+    Parameters
+    ----------
+    model, store
+        The model and the store of the documents.
+    tenth
+        The model was trained on the documents: each is scored without its own contribution.
     """
 
     def __init__(self, model: TopicModel, store: Corpus, tenth: bool) -> None:
         self.model = model
         self.tenth = tenth
         self.rows = TopicRows(model)
-        names = named_topics(model)
+        names = map_labels(model)
         self.columns = np.array(sorted(names.values()), np.int64)
         texts = store.axes[LABELS].names().to_pylist()
         place = {k: i for i, k in enumerate(self.columns.tolist())}
-        self.own = np.array(
+        self.label_columns = np.array(
             [place[names[text]] if text in names else -1 for text in texts], np.int64
         )
         self.index = match_words(model.vocabulary, store)
@@ -281,10 +295,12 @@ class _Judge:
         local_step(RowCells(indptr, rows, counts), weights, self.prior, rule, theta)
         return theta
 
-    def _judge(self, cells: Cells, inverse: np.ndarray, scores: np.ndarray) -> None:
-        lost_without(*cells, self.model.beta, inverse, self._fold_in(cells, inverse), scores)
+    def _score(self, cells: Cells, inverse: np.ndarray, scores: np.ndarray) -> None:
+        measure_losses(*cells, self.model.beta, inverse, self._fold_in(cells, inverse), scores)
 
-    def _without_own(self, cells: Cells, own_topics: np.ndarray) -> tuple[Cells, np.ndarray]:
+    def _remove_contribution(
+        self, cells: Cells, own_topics: np.ndarray
+    ) -> tuple[Cells, np.ndarray]:
         """Remove a training document's contribution to its topics from cells and norms.
 
         A topic that no other document has is closed to it.
@@ -317,24 +333,29 @@ class _Judge:
             Documents of the block, scores float32[D, L] of those taken, offsets of their labels,
             and their labels.
         """
-        block, taken = item
-        chosen = np.flatnonzero(taken)
+        block, scored = item
+        chosen = np.flatnonzero(scored)
         labels = block.rows(LABELS)
         docs = documents_of_block(block, self.index).take(chosen)
-        label_ptr, which = select_ragged(labels.indptr, chosen)
-        true = self.own[labels.ids[labels.local[which]]]
+        label_ptr, labels_of_scored = select_ragged(labels.indptr, chosen)
+        true = self.label_columns[labels.ids[labels.local[labels_of_scored]]]
         scores = np.empty((len(chosen), len(self.columns)), np.float32)
         rows, base = self.rows.gather(docs)
         if not self.tenth:
-            self._judge((docs.indptr, rows, docs.counts, base), self.rows.inverse, scores)
+            self._score((docs.indptr, rows, docs.counts, base), self.rows.inverse, scores)
         shared = np.arange(self.model.n_topics - len(self.columns))
         for d in range(len(chosen) if self.tenth else 0):
-            mine = slice(*docs.indptr[d : d + 2])
+            cells_of_document = slice(*docs.indptr[d : d + 2])
             topics = true[slice(*label_ptr[d : d + 2])]
-            n = mine.stop - mine.start
-            cells = np.array([0, n]), np.arange(n), docs.counts[mine], base[rows[mine]]
+            n = cells_of_document.stop - cells_of_document.start
+            cells = (
+                np.array([0, n]),
+                np.arange(n),
+                docs.counts[cells_of_document],
+                base[rows[cells_of_document]],
+            )
             own_topics = np.concatenate((shared, self.columns[topics[topics >= 0]]))
-            self._judge(*self._without_own(cells, own_topics), scores[d : d + 1])
+            self._score(*self._remove_contribution(cells, own_topics), scores[d : d + 1])
         scores += self.log_share
         return block.n_docs, scores, label_ptr, true
 
@@ -353,7 +374,7 @@ def predict(
 
     ``tenth`` judges only every tenth document by its id, of those that the model was trained on.
     """
-    judge = _Judge(model, store, tenth)
+    judge = _LabelJudge(model, store, tenth)
     predicted = Predicted(len(judge.columns), thresholds)
     documents_done = 0
     total = sum(store.part(part == "heldout").docs for part in parts)
@@ -370,10 +391,10 @@ def predict(
 def _blocks(
     store: Corpus, parts: tuple[str, ...], topics: int, tenth: bool
 ) -> Iterator[tuple[Block, np.ndarray]]:
-    """Blocks, and which of their documents are looked at."""
+    """Yield the blocks of some parts, with bool[D] that marks the documents to score."""
     for part in parts:
         heldout = part == "heldout"
-        keys = (
+        keys_of_documents = (
             document_keys(store, heldout)
             if tenth
             else np.zeros(store.part(heldout).docs, np.uint64)
@@ -383,7 +404,9 @@ def _blocks(
         for block in store.blocks(grid=grid, heldout=heldout, axes=[LABELS]):
             yield (
                 block,
-                keys[block.first_doc : block.first_doc + block.n_docs] % np.uint64(TENTH) == 0,
+                keys_of_documents[block.first_doc : block.first_doc + block.n_docs]
+                % np.uint64(TENTH)
+                == 0,
             )
 
 
@@ -442,9 +465,9 @@ class ChosenThreshold(NamedTuple):
 
     def describe(self) -> str:
         """Describe the rule in words."""
-        how = f"labels without which a document loses {self.nats:.3g} nats or more"
-        how += ", or else its first one" if self.at_least_one else ""
-        return how + (f" (chosen on {self.docs:,} training documents)" if self.docs else "")
+        rule = f"labels without which a document loses {self.nats:.3g} nats or more"
+        rule += ", or else its first one" if self.at_least_one else ""
+        return rule + (f" (chosen on {self.docs:,} training documents)" if self.docs else "")
 
 
 def choose_threshold(run: Scoring) -> ChosenThreshold:
@@ -459,7 +482,7 @@ def choose_threshold(run: Scoring) -> ChosenThreshold:
         raise InputError(
             "the label threshold is chosen on training documents: give --corpus or --threshold"
         )
-    tried = predict(
+    predicted = predict(
         run.model,
         run.store,
         ("train",),
@@ -468,13 +491,13 @@ def choose_threshold(run: Scoring) -> ChosenThreshold:
         tenth=True,
         progress=run.step("threshold"),
     )
-    if not tried.docs:
+    if not predicted.docs:
         raise InputError(
             f"{run.store.path}: no labelled training documents to choose a threshold; give "
             f"--threshold"
         )
-    t, at_least_one = tried.best()
-    return ChosenThreshold(float(THRESHOLDS[t]), at_least_one, tried.docs)
+    t, at_least_one = predicted.choose_rule()
+    return ChosenThreshold(float(THRESHOLDS[t]), at_least_one, predicted.docs)
 
 
 def score_labels(
@@ -504,25 +527,25 @@ def score_labels(
             f"{store.path}: none of these documents has a label; name their field with "
             f"--meta labels=FIELD at ingest, of raw documents with --label-field"
         )
-    right, said = predicted.counts(0, rule.at_least_one)
+    right, n_predicted = predicted.counts(0, rule.at_least_one)
     precision, recall, micro = precision_recall_f1(
-        right, said, int(predicted.true.sum()) + predicted.unknown
+        right, n_predicted, int(predicted.true.sum()) + predicted.unknown
     )
-    both = said + predicted.true
-    f1 = np.divide(2.0 * right, both, out=np.zeros(len(both)), where=both > 0)
+    n_either = n_predicted + predicted.true
+    f1 = np.divide(2.0 * right, n_either, out=np.zeros(len(n_either)), where=n_either > 0)
     scored = (predicted.true > 0) & (np.array(model.manifest.label_docs) > 0)
-    one, first = predicted.first.tolist()
+    single, first = predicted.first.tolist()
     return LabelScore(
         micro_f1=micro,
         macro_f1=float(f1[scored].mean()) if scored.any() else None,
         precision=precision,
         recall=recall,
-        accuracy=first / one if one else None,
+        accuracy=first / single if single else None,
         docs=predicted.docs,
         unlabelled=predicted.unlabelled,
         labels=int(scored.sum()),
         unknown_labels=predicted.unknown,
-        each=list_labels(model, predicted.true, said, right, f1),
+        each=list_labels(model, predicted.true, n_predicted, right, f1),
         threshold=rule.nats,
         at_least_one=rule.at_least_one,
         measured=rule.describe(),
@@ -530,11 +553,11 @@ def score_labels(
 
 
 def list_labels(
-    model: TopicModel, true: np.ndarray, said: np.ndarray, right: np.ndarray, f1: np.ndarray
+    model: TopicModel, true: np.ndarray, predicted: np.ndarray, right: np.ndarray, f1: np.ndarray
 ) -> list[dict[str, Any]]:
     """List the figures of each label that a document has or that was predicted for one."""
-    names = {k: name for name, k in named_topics(model).items()}
-    columns = (true.tolist(), said.tolist(), right.tolist(), f1.tolist())
+    names = {k: name for name, k in map_labels(model).items()}
+    columns = (true.tolist(), predicted.tolist(), right.tolist(), f1.tolist())
     return [
         {"label": names[k], "docs": docs, "predicted": n, "right": hits, "f1": f}
         for k, docs, n, hits, f in zip(sorted(names), *columns, strict=True)
@@ -583,8 +606,8 @@ def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
     return {"labels": Entry(score_labels(run, store, parts, options.threshold), documents)}
 
 
-def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
-    """F1 of labels, or agreement with clusters."""
+def _format_scores(name: str, score: Mapping[str, Any]) -> list[str]:
+    """Format F1 of labels, or the agreement of clusters with them."""
     return render(AGREEMENT if "nmi" in score else F1, score)
 
 
@@ -596,5 +619,5 @@ LABEL_SCORES = Scorer(
     needs_corpus=lambda config, options: not config.elsewhere or options.threshold is None,
     meta=lambda options: {LABELS: options.label_field} if options.labels else {},
     kinds=(),
-    text=_lines,
+    text=_format_scores,
 )

@@ -145,8 +145,8 @@ def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
 
 
 @kernel
-def own_theta(indptr: Longs, counts: Array, messages: Floats, thetas: Floats) -> None:
-    """thetas[d] = sum of x mu over the cells of document d, float32[D, K]."""
+def sum_messages(indptr: Longs, counts: Array, messages: Floats, thetas: Floats) -> None:
+    """Sum x mu over the cells of each document d to thetas[d], float32[D, K]."""
     for d in range(len(indptr) - 1):
         gather_theta(indptr[d], indptr[d + 1], counts, messages, thetas[d])
 
@@ -197,9 +197,8 @@ class RelationalTopicModel(DenseMessages):
     exclude = CELL
     about = replace(
         DenseMessages.about,
-        priors=Priors(
-            0.1, 0.1
-        ),  # as xi and eta by folds (docs/internals/decisions/links.md); the paper's is 0.01
+        # chosen by folds, as xi and eta (docs/internals/decisions/links.md); the paper's is 0.01
+        priors=Priors(0.1, 0.1),
         axes=("links",),
         stored_tables=("phi", "theta"),
         stored_params=("eta", "ends", "xi"),
@@ -214,9 +213,10 @@ class RelationalTopicModel(DenseMessages):
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """Statistics of a visit.
+        """Declare the statistics of a visit.
 
-        ``pairs``: the numerator of eq. (28), row by row. ``linked``: tokens of linked documents.
+        ``pairs`` is the numerator of eq. (28), row by row, ``linked`` the tokens of linked
+        documents.
         """
         return {**super().stats, "pairs": self.shape.topics**2, "linked": 1}
 
@@ -246,8 +246,8 @@ class RelationalTopicModel(DenseMessages):
         super().start(visit, out)
         thetas = out.array("theta")
         block = visit.block
-        own_theta(block.indptr, block.counts, out.state["messages"], thetas)
-        self._write(thetas, out)
+        sum_messages(block.indptr, block.counts, out.state["messages"], thetas)
+        self._write_delta(thetas, out)
 
     def process(self, visit: Visit, out: Out) -> None:
         topics = self.shape.topics
@@ -258,7 +258,7 @@ class RelationalTopicModel(DenseMessages):
         links = visit.block.rows("links")
         link_messages(
             LinkedTheta(links.indptr, links.local, theta.base, theta.index),
-            self._eta(visit.params),
+            self._prepare_eta(visit.params),
             self.options.renormalise,
             link,
             sums,
@@ -269,11 +269,11 @@ class RelationalTopicModel(DenseMessages):
         xi = float(visit.params["xi"][0])
         self._update(visit, out, before, Links(link, weight, xi, thetas, out.stats["linked"]))
         link_products(before, sums, out.stats["pairs"].reshape(topics, topics))
-        self._write(thetas, out)
+        self._write_delta(thetas, out)
         self.count_for_priors(visit, thetas, out)
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        """eta from the pass's links."""
+        """Compute eta from the links of the pass, eq. (28)."""
         figures = super().end_pass(end)
         params = end.params
         stats = end.stats
@@ -289,13 +289,16 @@ class RelationalTopicModel(DenseMessages):
             end.say("warning: no training document links to another: rtm trains like bp")
         return figures
 
-    def _eta(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """float32[K, K]: a linked document's shares -> the links' message."""
+    def _prepare_eta(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return eta as a visit uses it, float32[K, K]: from linked shares to the links' message.
+
+        The identity is zero in the first pass, which has no links yet.
+        """
         eta = params["eta"]
         if self.options.eta == "identity":
             return np.eye(len(eta), dtype=np.float32) * np.float32(eta.any())
         return np.ascontiguousarray(eta if self.options.eta == "rows" else eta.T, np.float32)
 
-    def _write(self, thetas: np.ndarray, out: Out) -> None:
+    def _write_delta(self, thetas: np.ndarray, out: Out) -> None:
         delta = out.delta["theta"]
         np.maximum(thetas, 0.0, out=delta)

@@ -14,6 +14,7 @@ docs/internals/decisions/links.md.)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,7 +53,7 @@ from topicstream.numeric.kernels.local_step import (
 )
 
 MOST = 20_000
-"""Linked pairs that are looked at, of training and of testing each."""
+"""Linked pairs that are drawn at most, of training and of testing each."""
 DRAWS = 5
 PREDICTION = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, precision \
 {product.precision:.3f}, recall {product.recall:.3f}, AUC {product.auc:.3f}
@@ -66,8 +67,6 @@ PREDICTION = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, p
 FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: x, "root": np.sqrt}
 
 
-# -- topics of documents
-# -------------------------------------------------------------------------------------------------
 def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Read the topics of training documents from the model's own table of them.
 
@@ -77,30 +76,29 @@ def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, 
         p(k|d), float64[n, K], and tokens, float64[n].
     """
     theta = model.table("theta").gather(numbers).astype(np.float64)
-    return _smoothed(theta, model.alpha), theta.sum(1)
+    return _smooth(theta, model.alpha), theta.sum(1)
 
 
-def _smoothed(theta: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+def _smooth(theta: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return np.asarray(
         (theta + alpha) / np.maximum(theta.sum(1, keepdims=True) + alpha.sum(), 1e-300)
     )
 
 
 def check_model(model: TopicModel, corpus: Corpus) -> None:
-    """InputError unless the model's table of documents is of this corpus."""
+    """Raise InputError unless the model's table of documents is of this corpus."""
     if model.manifest.corpus.fingerprint != corpus.fingerprint:
         raise InputError(
             f"{corpus.path}: has changed since {model.path} was trained on it, whose table of "
-            f"documents is by their "
-            "number; train or update the model"
+            f"documents is by their number; train or update the model"
         )
 
 
 def bytes_held(corpus: Corpus, topics: int) -> int:
     """Count the bytes that ``link_prediction`` holds at most beside a thread's own.
 
-    The links, topics of every document of a pair, of words and of training, and what the classifier
-    makes of those of the pairs.
+    They are the links, the topics of every document of a pair, both of its words and of training,
+    and the features of the pairs.
     """
     figures = (
         corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
@@ -114,8 +112,6 @@ def bytes_held(corpus: Corpus, topics: int) -> int:
     return int(links + 8 * topics * (3 * documents + 6 * 2 * max(training, testing)))
 
 
-# -- pairs
-# --------------------------------------------------------------------------------------------------
 class Pairs:
     """Linked pairs of a corpus.
 
@@ -132,21 +128,24 @@ class Pairs:
 
     def __init__(self, corpus: Corpus, rng: np.random.Generator) -> None:
         self.corpus = corpus
-        self.train, self.held = (int(first_documents(corpus, h)[-1]) for h in (False, True))
+        self.n_train, self.n_heldout = (int(first_documents(corpus, h)[-1]) for h in (False, True))
         if "links" not in corpus.axes:
             raise InputError(
                 f"{corpus.path}: has no links; ingest with --links FILE or --meta links"
             )
-        training = self._of_part(False)
-        testing = self._of_part(True)
-        among = self._between_heldout()
-        self._keys = self._key(training), self._key(np.concatenate((testing, among)))
-        self.training = _some(training, rng)
-        self.testing = _some(np.concatenate((_some(testing, rng), among)), rng)
+        training = self._read_linked(False)
+        testing = self._read_linked(True)
+        among = self._read_heldout_links()
+        self._keys = (
+            self._number_pairs(training),
+            self._number_pairs(np.concatenate((testing, among))),
+        )
+        self.training = _draw_some(training, rng)
+        self.testing = _draw_some(np.concatenate((_draw_some(testing, rng), among)), rng)
 
-    def _of_part(self, heldout: bool) -> np.ndarray:
-        """Pairs of the documents of a part with training documents, int64[n, 2]."""
-        first = first_documents(self.corpus, heldout) + (self.train if heldout else 0)
+    def _read_linked(self, heldout: bool) -> np.ndarray:
+        """Read the pairs of a part's documents with training documents, int64[n, 2]."""
+        first = first_documents(self.corpus, heldout) + (self.n_train if heldout else 0)
         pairs_by_piece = [np.zeros((0, 2), np.int64)]
         for b in range(len(first) - 1):
             lengths, linked = self.corpus.lists("links", b, heldout)
@@ -156,12 +155,12 @@ class Pairs:
             pairs_by_piece.append(pairs if heldout else pairs[document < linked])
         return np.concatenate(pairs_by_piece)
 
-    def _key(self, pairs: np.ndarray) -> np.ndarray:
+    def _number_pairs(self, pairs: np.ndarray) -> np.ndarray:
         """Assign a number to each pair."""
-        return np.asarray(pairs[:, 0] * (self.train + self.held) + pairs[:, 1])
+        return np.asarray(pairs[:, 0] * (self.n_train + self.n_heldout) + pairs[:, 1])
 
-    def _between_heldout(self) -> np.ndarray:
-        """Pairs of documents set aside, which the axis does not hold: from the documents' table."""
+    def _read_heldout_links(self) -> np.ndarray:
+        """Read the pairs of documents set aside, which only the documents' table has."""
         ids = [pa.array([], pa.large_string())]
         numbers = [np.zeros(0, np.int64)]
         sources = []
@@ -174,21 +173,31 @@ class Pairs:
             targets.append(pc.list_flatten(links))
         if not sources:
             return np.zeros((0, 2), np.int64)
-        at = pc.index_in(
+        positions = pc.index_in(
             pa.chunked_array(targets), value_set=pa.chunked_array(ids).combine_chunks()
         )
-        in_part = at.is_valid().to_numpy()
+        in_part = positions.is_valid().to_numpy()
         source = np.concatenate(sources)[in_part]
-        target = np.concatenate(numbers)[at.drop_null().to_numpy()]
+        target = np.concatenate(numbers)[positions.drop_null().to_numpy()]
         pairs = np.sort(np.stack((source, target), 1)[source != target], axis=1)
-        return np.unique(pairs, axis=0) + self.train
+        return np.unique(pairs, axis=0) + self.n_train
 
-    def unlinked(self, n: int, testing: bool, rng: np.random.Generator) -> np.ndarray:
-        """n pairs without a link, drawn evenly among all (fewer where there are hardly any)."""
+    def draw_unlinked(self, n: int, testing: bool, rng: np.random.Generator) -> np.ndarray:
+        """Draw n pairs without a link evenly among all, fewer where there are hardly any.
+
+        Parameters
+        ----------
+        n
+            Pairs to draw.
+        testing
+            Pairs with a document set aside, instead of pairs of training documents.
+        rng
+            The source of the draws.
+        """
         out = np.zeros((0, 2), np.int64)
-        both = self.train * self.held
-        # of the pairs to test on: one in training
-        share = both / max(both + self.held * (self.held - 1) // 2, 1)
+        n_mixed = self.n_train * self.n_heldout
+        # share of the pairs to test on that have one document in training
+        share = n_mixed / max(n_mixed + self.n_heldout * (self.n_heldout - 1) // 2, 1)
         for _ in range(50):
             if len(out) >= n:
                 break
@@ -197,30 +206,28 @@ class Pairs:
                 with_training = rng.random(size) < share
                 first = np.where(
                     with_training,
-                    rng.integers(max(self.train, 1), size=size),
-                    rng.integers(self.held, size=size) + self.train,
+                    rng.integers(max(self.n_train, 1), size=size),
+                    rng.integers(self.n_heldout, size=size) + self.n_train,
                 )
-                drawn = np.stack((first, rng.integers(self.held, size=size) + self.train), 1)
+                drawn = np.stack((first, rng.integers(self.n_heldout, size=size) + self.n_train), 1)
             else:
-                drawn = rng.integers(self.train, size=(size, 2))
+                drawn = rng.integers(self.n_train, size=(size, 2))
             drawn = np.sort(drawn, axis=1)
             drawn = drawn[drawn[:, 0] != drawn[:, 1]]
-            drawn = drawn[~np.isin(self._key(drawn), self._keys[testing])]
-            both_drawn = np.concatenate((out, drawn))
-            _, first_at = np.unique(both_drawn, axis=0, return_index=True)
-            out = both_drawn[np.sort(first_at)]
+            drawn = drawn[~np.isin(self._number_pairs(drawn), self._keys[testing])]
+            candidates = np.concatenate((out, drawn))
+            _, first_at = np.unique(candidates, axis=0, return_index=True)
+            out = candidates[np.sort(first_at)]
         return out[:n]
 
 
-def _some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw_some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw at most MOST of the pairs evenly, and keep their order."""
-    return (
-        pairs if len(pairs) <= MOST else pairs[np.sort(rng.choice(len(pairs), MOST, replace=False))]
-    )
+    if len(pairs) <= MOST:
+        return pairs
+    return pairs[np.sort(rng.choice(len(pairs), MOST, replace=False))]
 
 
-# -- the classifier
-# --------------------------------------------------------------------------------------------------
 def import_sklearn() -> Any:
     """Import the parts of scikit-learn that judge links, which take half a second to load."""
     try:
@@ -289,8 +296,8 @@ def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
         y, scores > 0, average="binary", zero_division=0.0
     )
     auc = metrics.roc_auc_score(y, scores)
-    named = {"f": f, "precision": precision, "recall": recall, "auc": auc}
-    return {name: float(value) for name, value in named.items()}
+    figures = {"f": f, "precision": precision, "recall": recall, "auc": auc}
+    return {name: float(value) for name, value in figures.items()}
 
 
 Draws = list[tuple[np.ndarray, np.ndarray]]
@@ -336,17 +343,17 @@ def read_pair_topics(
     progress: Callable[[int, int], None] | None,
 ) -> PairTopics:
     """Infer the topics of all documents that stand in pairs."""
-    in_pairs = [pairs.training, pairs.testing, *(p for draw in draws for p in draw)]
+    in_pairs = [pairs.training, pairs.testing, *itertools.chain.from_iterable(draws)]
     numbers = np.unique(np.concatenate(in_pairs))
-    training, testing = np.split(numbers, [np.searchsorted(numbers, pairs.train)])
+    training, testing = np.split(numbers, [np.searchsorted(numbers, pairs.n_train)])
     parts = [
         infer_shares(model, corpus, training, threads=threads, progress=progress),
         infer_shares(
-            model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress
+            model, corpus, testing - pairs.n_train, heldout=True, threads=threads, progress=progress
         ),
     ]
     of_words = np.concatenate([part.shares for part in parts], dtype=np.float64)
-    trained = _trained(model, corpus, training, of_words, theta)
+    trained = _choose_trained(model, corpus, training, of_words, theta)
     return PairTopics(
         corpus.path,
         numbers,
@@ -360,11 +367,11 @@ def judge_feature(pairs: Pairs, draws: Draws, topics: PairTopics, root: Root) ->
     """Predict links from one kind of features, and average the figures over the draws."""
     figures = []
     for learning, testing in draws:
-        x, y = _both(
+        x, y = _stack_examples(
             topics.features(pairs.training, topics.of_words, root),
             topics.features(learning, topics.of_words, root),
         )
-        tested, answers = _both(
+        tested, answers = _stack_examples(
             topics.features(pairs.testing, topics.trained, root),
             topics.features(testing, topics.trained, root),
         )
@@ -406,40 +413,43 @@ def link_prediction(
     rng = np.random.default_rng([0, 0])
     pairs = Pairs(corpus, rng)
     if not len(pairs.training) or not len(pairs.testing):
-        where = (
+        missing = (
             "between training documents"
             if not len(pairs.training)
             else "of documents set aside (--heldout)"
         )
         raise InputError(
-            f"{corpus.path}: has no links {where}: link prediction learns from the former, is "
+            f"{corpus.path}: has no links {missing}: link prediction learns from the former, is "
             f"judged on the latter"
         )
     draws = [
-        (pairs.unlinked(len(pairs.training), False, r), pairs.unlinked(len(pairs.testing), True, r))
-        for r in (np.random.default_rng([0, 1 + i]) for i in range(DRAWS))
+        (
+            pairs.draw_unlinked(len(pairs.training), False, draw_rng),
+            pairs.draw_unlinked(len(pairs.testing), True, draw_rng),
+        )
+        for draw_rng in (np.random.default_rng([0, 1 + i]) for i in range(DRAWS))
     ]
     topics = read_pair_topics(model, corpus, pairs, draws, theta, threads, progress)
-    by = {name: judge_feature(pairs, draws, topics, root) for name, root in FEATURES.items()}
+    score_of = {name: judge_feature(pairs, draws, topics, root) for name, root in FEATURES.items()}
     measured = (
         f"links of the documents set aside, their topics from words alone, among as many "
-        f"unlinked pairs; logistic regression "
-        f"on theta of both documents, fitted to {len(pairs.training):,} links between training "
-        f"documents; {DRAWS} draws"
+        f"unlinked pairs; logistic regression on theta of both documents, fitted to "
+        f"{len(pairs.training):,} links between training documents; {DRAWS} draws"
     )
     return LinkScore(
         {"training": len(pairs.training), "testing": len(pairs.testing)},
         DRAWS,
-        **by,
+        **score_of,
         measured=measured,
     )
 
 
-def _both(linked: np.ndarray, unlinked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _stack_examples(linked: np.ndarray, unlinked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stack the features of linked and of unlinked pairs, with the answers 1 and 0."""
     return np.concatenate((linked, unlinked)), np.repeat([1.0, 0.0], [len(linked), len(unlinked)])
 
 
-def _trained(
+def _choose_trained(
     model: TopicModel,
     corpus: Corpus,
     numbers: np.ndarray,
@@ -448,15 +458,13 @@ def _trained(
 ) -> np.ndarray:
     """Return the trained theta of training documents if known, else that of their words."""
     if counts is not None:
-        return _smoothed(counts[numbers].astype(np.float64), model.alpha)
+        return _smooth(counts[numbers].astype(np.float64), model.alpha)
     if "theta" not in model.manifest.tables:
         return of_words[: len(numbers)]
     check_model(model, corpus)
     return trained_shares(model, numbers)[0]
 
 
-# -- words with links given
-# ----------------------------------------------------------------------------------------------
 def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Compute the message of each document's links, float64[D, K].
 
@@ -506,34 +514,40 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     tokens = 0.0
     docs = 0
     for block in corpus.blocks(grid=grid, heldout=True, axes=["links"]):
-        of_block = keys[block.first_doc : block.first_doc + block.n_docs]
+        block_keys = keys[block.first_doc : block.first_doc + block.n_docs]
         links = block.rows("links")
-        seen, rest, scored = split_documents(
-            documents_of_block(block, index), of_block, word_keys, split
+        read_words, withheld_words, scored = split_documents(
+            documents_of_block(block, index), block_keys, word_keys, split
         )
-        (observed, base) = rows.gather(seen)
+        (observed, base) = rows.gather(read_words)
         of_observed = TopicWeights(base, rows.beta, rows.inverse)
-        (others, base) = rows.gather(rest)
+        (others, base) = rows.gather(withheld_words)
         of_others = TopicWeights(base, rows.beta, rows.inverse)
         topics = table.gather(links.ids)
         for d in np.flatnonzero(scored & (np.diff(links.indptr) > 0)).tolist():
             linked = links.local[links.indptr[d] : links.indptr[d + 1]]
-            own = slice(*seen.indptr[d : d + 2])
-            other = slice(*rest.indptr[d : d + 2])
+            observed_cells = slice(*read_words.indptr[d : d + 2])
+            withheld_cells = slice(*withheld_words.indptr[d : d + 2])
             message = link_message(model, topics[linked], np.array([len(linked)]))[0]
-            n = float(seen.counts[own].sum()) + model.alpha.sum()
-            one = RowCells(np.array([0, own.stop - own.start]), observed[own], seen.counts[own])
-            cut = RowCells(
-                np.array([0, other.stop - other.start]), others[other], rest.counts[other]
+            n = float(read_words.counts[observed_cells].sum()) + model.alpha.sum()
+            observed_row = RowCells(
+                np.array([0, observed_cells.stop - observed_cells.start]),
+                observed[observed_cells],
+                read_words.counts[observed_cells],
+            )
+            withheld_row = RowCells(
+                np.array([0, withheld_cells.stop - withheld_cells.start]),
+                others[withheld_cells],
+                withheld_words.counts[withheld_cells],
             )
             for i, prior in enumerate((model.alpha + weight * n * message, model.alpha)):
                 theta = np.empty((1, model.n_topics), np.float32)
-                ll = np.empty(1)
-                tk = np.empty(1)
-                local_step(one, of_observed, padded_floats(prior, width), rule, theta)
-                score_cells(cut, of_others, theta, ll, tk)
-                loglik[i] += ll[0]
-            tokens += tk[0]
+                document_loglik = np.empty(1)
+                document_tokens = np.empty(1)
+                local_step(observed_row, of_observed, padded_floats(prior, width), rule, theta)
+                score_cells(withheld_row, of_others, theta, document_loglik, document_tokens)
+                loglik[i] += document_loglik[0]
+            tokens += document_tokens[0]
             docs += 1
     if not tokens:
         raise InputError(f"{corpus.path}: no held-out document links to a training document")
@@ -541,8 +555,6 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     return LinkedScore(with_links, without_links, float(tokens), docs, xi, split)
 
 
-# -- the scorer
-# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkOptions:
     """Options of the scorer."""
@@ -553,7 +565,7 @@ class LinkOptions:
 
 
 def _link_scores(run: Scoring, options: LinkOptions) -> Mapping[str, object]:
-    import_sklearn()  # what is missing is said before anything is computed
+    import_sklearn()  # raises before anything is computed if it is missing
     scores = Entry(
         link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))
     ).plain()

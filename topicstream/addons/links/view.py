@@ -1,4 +1,4 @@
-"""Whom a document may well be linked with: candidates by the topics of both, out of core."""
+"""The most likely missing links of a document, by the topics of both ends, out of core."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from topicstream.model.topic_model import TopicModel
 STEP = 1 << 14
 
 
-def _linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]:
+def find_linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]:
     """Find the documents that a document is linked with.
 
     Between two held-out documents, no link counts.
@@ -51,7 +51,7 @@ def _linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]
     return linked
 
 
-def _topics(
+def stream_topics(
     model: TopicModel, corpus: Corpus, heldout: bool, threads: int
 ) -> Iterator[BlockShares]:
     """Stream the topics of a part's documents, in order."""
@@ -104,30 +104,30 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         check_model(opened, store)
         columns = choose_columns(store, self.with_columns)
         part, number = find_document(store, str(self.links), "--links")
-        already = _linked(store, part, number)
+        linked = find_linked(store, part, number)
         eta = opened.table("eta").gather(np.arange(opened.n_topics)).astype(np.float64)
         ends = opened.table("ends").gather(np.arange(1))[0].astype(np.float64)
         ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
-        one = np.array([number])
-        mine = (
-            infer_shares(opened, store, one, heldout=True, threads=workers)
+        single = np.array([number])
+        topics = (
+            infer_shares(opened, store, single, heldout=True, threads=workers)
             if part
-            else BlockShares(number, *trained_shares(opened, one))
+            else BlockShares(number, *trained_shares(opened, single))
         )
-        if not mine.counted[0]:
+        if not topics.counted[0]:
             raise InputError(f"--links {self.links}: {NO_TOPICS}")
-        weights = mine.shares[0] @ ratio
+        weights = topics.shares[0] @ ratio
 
         def ratios(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-            for block in _topics(opened, store, heldout, workers):
+            for block in stream_topics(opened, store, heldout, workers):
                 yield block.first, np.where(block.counted, block.shares @ weights, -np.inf)
 
-        best = best_documents(store, self.words, ratios, already | {(part, number)}, self.progress)
+        best = best_documents(store, self.words, ratios, linked | {(part, number)}, self.progress)
         candidates = list_documents(best, "ratio", store, columns)
         return {
             "document": self.links,
             "part": "heldout" if part else "train",
-            "linked": len(already),
+            "linked": len(linked),
             "candidates": candidates,
         }
 

@@ -54,8 +54,13 @@ from topicstream.engines.message.stbp import STBP
 from topicstream.numeric.tables.table import Table
 
 PROJECTION = 1000
-SOLVED = 128  # words whose problems are solved at a time
-ALPHA_SUM_BOUNDS = 0.1, 100.0  # two tokens of a document are of one topic with 10/11 and about 1/K
+"""Columns of the projection."""
+SOLVED = 128
+"""Words whose weights are solved at a time."""
+ALPHA_SUM_BOUNDS = 0.1, 100.0
+"""Bounds of the sum of alpha: two tokens of a document are of one topic with probability 10/11, and
+about 1/K.
+"""
 
 
 @dataclass(frozen=True)
@@ -143,12 +148,12 @@ class Anchors(Engine):
 
     @property
     def most_candidates(self) -> int:
-        """Words that can be in ``least_docs`` documents or more."""
+        """Count the words that can be in ``least_docs`` documents or more, at most."""
         return max(1, min(self.shape.words, self.shape.cells // self.least_docs))
 
     @property
     def layout(self) -> Layout:
-        """Small enough that a round's rows take half a gigabyte at most, whatever the corpus."""
+        """Layout whose rounds take half a gigabyte of rows at most, whatever the corpus."""
         return replace(
             super().layout, block_cells=max(min(self.shape.cells // 64, 1 << 17), 1 << 12)
         )
@@ -178,8 +183,8 @@ class Anchors(Engine):
             "x": Buffer((candidates, PROJECTION), "float32", keep=True),
         }
 
-    # -- visits
-    # ----------------------------------------------------------------------------------------------
+    # visits
+
     def process(self, visit: Visit, out: Out) -> None:
         if visit.key.phase == "refine":
             self._em.process(visit, out)
@@ -187,32 +192,34 @@ class Anchors(Engine):
         block = visit.block
         rows = visit.rows
         k = self.shape.topics
-        pairs = co.pairs_of(block, self.least_tokens)
+        pairs = co.collect_pairs(block, self.least_tokens)
         out.stats["docs"][0] = np.count_nonzero(pairs.weight)
-        every = np.arange(block.n_words, dtype=np.int32)
+        all_words = np.arange(block.n_words, dtype=np.int32)
         if visit.key.phase == "count":
             delta = out.delta["counted"]
             delta[:] = 0.0
             delta[:, 0] = pairs.sums
             delta[:, 1] = pairs.documents
         elif visit.key.phase == "project":
-            place = rows["counted"].base[rows["counted"].index, 2].astype(np.int64)
-            which = np.flatnonzero(place >= 0)  # ascending, as their places are
+            candidate_number = rows["counted"].base[rows["counted"].index, 2].astype(np.int64)
+            candidates = np.flatnonzero(candidate_number >= 0)  # ascending, as their places are
             ends = out.array("ends")
-            ends[:] = PROJECTION * np.searchsorted(place[which], np.arange(len(ends)))
-            column = out.array("column", (len(which), PROJECTION))
-            x = out.array("x", (len(which), PROJECTION))
+            ends[:] = PROJECTION * np.searchsorted(
+                candidate_number[candidates], np.arange(len(ends))
+            )
+            column = out.array("column", (len(candidates), PROJECTION))
+            x = out.array("x", (len(candidates), PROJECTION))
             column[:] = np.arange(PROJECTION)
             row = np.full(block.n_words, -1, np.int32)
-            row[which] = np.arange(len(which))
+            row[candidates] = np.arange(len(candidates))
             pairs.multiply(co.draw_signs(visit.key.seed, block.vocab, PROJECTION), row, x)
             out.delta["projected"] = SparseDelta(ends, column.ravel(), x.ravel())
         elif visit.key.phase == "columns":
-            topic = topic_of_anchor(visit.params["anchors"], block.vocab)
+            topic = find_anchor_topics(visit.params["anchors"], block.vocab)
             anchors = co.FewEntries(topic[:, None], np.ones((block.n_words, 1)))
             delta = out.delta["columns"]
             products = np.empty((block.n_words, k))
-            pairs.multiply(anchors, every, products)
+            pairs.multiply(anchors, all_words, products)
             delta[:] = 0.0
             delta[:, k] = pairs.sums
             delta[:, :k] = products
@@ -220,12 +227,12 @@ class Anchors(Engine):
             delta = out.delta["products"]
             columns = rows["columns"].base[rows["columns"].index, :k]
             products = np.empty((block.n_words, k))
-            pairs.multiply(columns, every, products)
+            pairs.multiply(columns, all_words, products)
             delta[:] = 0.0
             delta[:, :k] = products
 
-    # -- ends of passes and phases
-    # ---------------------------------------------------------------------------------
+    # ends of passes and phases
+
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         if end.phase.name == "refine":
             return {}
@@ -238,18 +245,18 @@ class Anchors(Engine):
 
     def end_phase(self, end: PassEnd) -> None:
         if end.phase.name == "count":
-            self._number(end.tables["counted"])
+            self._number_candidates(end.tables["counted"])
         elif end.phase.name == "project":
-            self._pick(end)
+            self._pick_anchors(end)
         elif end.phase.name == "products":
-            self._recover(end)
+            self._recover_topics(end)
 
     @property
     def least_docs(self) -> int:
-        """The least number of documents that an anchor is in.
+        """Return the least number of documents that an anchor is in.
 
-        Enough that its row is no noise, few enough that a topic's own words have them (with one
-        topic a document each of K has D/K).
+        They are enough for its row to be no noise, and few enough for a topic's own words to be in
+        so many: with one topic a document, each of K topics has D/K.
         """
         if self.options.min_docs is not None:
             return int(self.options.min_docs)
@@ -257,22 +264,22 @@ class Anchors(Engine):
 
     @property
     def least_tokens(self) -> float:
-        """The least tokens of a document that takes part, half the mean of short documents."""
+        """Return the least tokens of a document that takes part, half the mean of short ones."""
         mean = self.shape.tokens / max(1, self.shape.docs)
         return float(max(2.0, min(float(self.options.min_tokens), mean / 2)))
 
-    def _number(self, counted: Table) -> None:
+    def _number_candidates(self, counted: Table) -> None:
         """Assign numbers to the candidates, by word."""
         docs = np.concatenate([rows[:, 1].copy() for _, rows in counted.pieces()])
         place = np.where(docs >= self.least_docs, np.cumsum(docs >= self.least_docs) - 1, -1)
 
-        def numbered(first: int, rows: np.ndarray) -> np.ndarray:
+        def write_numbers(first: int, rows: np.ndarray) -> np.ndarray:
             rows[:, 2] = place[first : first + len(rows)]
             return rows
 
-        counted.rewrite(numbered)
+        counted.rewrite(write_numbers)
 
-    def _pick(self, end: PassEnd) -> None:
+    def _pick_anchors(self, end: PassEnd) -> None:
         rows = np.concatenate([part[:, [0, 2]] for _, part in end.tables["counted"].pieces()])
         words = np.flatnonzero(rows[:, 1] >= 0)
         topics = self.shape.topics
@@ -280,68 +287,70 @@ class Anchors(Engine):
         if n < topics:
             raise InputError(
                 f"anchors: only {n:,} words are in {self.least_docs:,} documents or more, too "
-                f"few for {topics} anchor words; "
-                "lower -K or --min-docs"
+                f"few for {topics} anchor words; lower -K or --min-docs"
             )
 
-        def report(done: int) -> None:
-            end.step("choosing anchors", done, topics, "words")
+        def report(picked_so_far: int) -> None:
+            end.step("choosing anchors", picked_so_far, topics, "words")
 
-        picked = picking.pick(
+        picked = picking.pick_anchors(
             end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics, report
         )
         end.params["anchors"][:] = words[picked.anchors]
         end.params["distances"][:] = picked.distances
-        for line in picking.lines(picked, n):
+        for line in picking.describe_picks(picked, n):
             end.say(line)
 
-    def _recover(self, end: PassEnd) -> None:
-        """phi = N p(w) c_wk, range by range."""
+    def _recover_topics(self, end: PassEnd) -> None:
+        """Solve for the weights c of all words, and fill phi = N p(w) c_wk range by range."""
         tables = end.tables
         params = end.params
         k = self.shape.topics
         phi = end.tables["phi"]
         anchors = params["anchors"]
-        ours = _rows(tables["columns"], anchors, k + 1)
-        mass = ours[:, k].copy()
-        gram = _rows(tables["products"], anchors, k) / np.outer(mass, mass)
+        anchor_columns = _gather_rows(tables["columns"], anchors, k + 1)
+        mass = anchor_columns[:, k].copy()
+        gram = _gather_rows(tables["products"], anchors, k) / np.outer(mass, mass)
         gram = (gram + gram.T) / 2
         scale = self.shape.tokens / tables["columns"].totals[k]
         unfinished: list[int] = []
         lock = threading.Lock()
-        done = 0
+        words_done = 0
 
         def report(words: int) -> None:
-            nonlocal done
+            nonlocal words_done
             with lock:
-                done += words
-                end.step("anchor weights", done, phi.n_rows, "words")
+                words_done += words
+                end.step("anchor weights", words_done, phi.n_rows, "words")
 
-        def solved(first: int, stop: int) -> np.ndarray:
+        def solve_range(first: int, stop: int) -> np.ndarray:
             weights = np.zeros((stop - first, phi.width), np.float32)
-            for at in range(first, stop, SOLVED):
-                ids = np.arange(at, min(at + SOLVED, stop))
-                p = _rows(tables["columns"], ids, k + 1)[:, k]
+            for begin in range(first, stop, SOLVED):
+                ids = np.arange(begin, min(begin + SOLVED, stop))
+                p = _gather_rows(tables["columns"], ids, k + 1)[:, k]
                 c = np.empty((len(ids), k))
-                topic = topic_of_anchor(anchors, ids).astype(np.int64)
+                topic = find_anchor_topics(anchors, ids).astype(np.int64)
                 rhs = np.full((len(ids), k), np.nan)
                 np.divide(
-                    _rows(tables["products"], ids, k),
+                    _gather_rows(tables["products"], ids, k),
                     np.outer(p, mass),
                     out=rhs,
                     where=(p > 0)[:, None],
                 )
-                if unfinished_words := simplex_weights(gram, rhs, topic, c):
+                unfinished_words = simplex_weights(gram, rhs, topic, c)
+                if unfinished_words:
                     unfinished.append(int(unfinished_words))
                 report(len(ids))
-                weights[at - first : at - first + len(ids), :k] = c * (scale * p)[:, None]
+                weights[begin - first : begin - first + len(ids), :k] = c * (scale * p)[:, None]
             return weights
 
-        phi.fill(solved)
+        phi.fill(solve_range)
         sizes = phi.totals[:k] / max(float(phi.totals[:k].sum()), 1e-300)
         if self.options.alpha is None:
-            params["alpha"][:] = dirichlet_of(
-                apart_of(ours[:, :k] / np.outer(mass, mass), sizes, tables["columns"].totals[k]),
+            params["alpha"][:] = fit_dirichlet(
+                estimate_apart(
+                    anchor_columns[:, :k] / np.outer(mass, mass), sizes, tables["columns"].totals[k]
+                ),
                 sizes,
             )
             end.say(f"alpha from the moments: {params['alpha'].sum():.3g} over all topics")
@@ -352,23 +361,23 @@ class Anchors(Engine):
             )
 
 
-def topic_of_anchor(anchors: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """int32: of each word the topic that it is the anchor of, or -1."""
+def find_anchor_topics(anchors: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Find the topic that each word is the anchor of, or -1: int32."""
     order = np.argsort(anchors, kind="stable")
-    at = np.minimum(np.searchsorted(anchors[order], ids), len(anchors) - 1)
-    return np.where(anchors[order][at] == ids, order[at], -1).astype(np.int32)
+    place = np.minimum(np.searchsorted(anchors[order], ids), len(anchors) - 1)
+    return np.where(anchors[order][place] == ids, order[place], -1).astype(np.int32)
 
 
-def _rows(table: Table, ids: np.ndarray, columns: int) -> np.ndarray:
-    """Rows of these words (any order) in the table's own precision, [n, columns]."""
+def _gather_rows(table: Table, ids: np.ndarray, columns: int) -> np.ndarray:
+    """Read the rows of words in any order, in the table's own precision, [n, columns]."""
     order = np.argsort(ids, kind="stable")
-    got = table.gather(np.asarray(ids, np.int32)[order], Scratch())
-    out = np.empty((len(ids), columns), got.base.dtype)
-    out[order] = got.base[got.index, :columns] * got.scale
+    rows = table.gather(np.asarray(ids, np.int32)[order], Scratch())
+    out = np.empty((len(ids), columns), rows.base.dtype)
+    out[order] = rows.base[rows.index, :columns] * rows.scale
     return out
 
 
-def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
+def estimate_apart(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
     """Estimate the probability that two tokens are of different topics.
 
     The sum over k != j of a_kj, from the anchors' rows alone.
@@ -384,7 +393,7 @@ def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
     return float(joint.sum() - np.trace(joint))
 
 
-def dirichlet_of(apart: float, sizes: np.ndarray) -> np.ndarray:
+def fit_dirichlet(apart: float, sizes: np.ndarray) -> np.ndarray:
     """Fit the Dirichlet under which two tokens differ in topic with probability ``apart``.
 
     apart = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k, with ``sizes`` p_k.
@@ -396,5 +405,9 @@ def dirichlet_of(apart: float, sizes: np.ndarray) -> np.ndarray:
         alpha, float64[K].
     """
     possible = float(1.0 - (sizes**2).sum())
-    total = apart / (possible - apart) if 0.0 < apart < possible else (np.inf if apart > 0 else 0.0)
+    total = 0.0
+    if 0.0 < apart < possible:
+        total = apart / (possible - apart)
+    elif apart > 0:
+        total = np.inf
     return np.asarray(float(np.clip(total, *ALPHA_SUM_BOUNDS)) * np.maximum(sizes, 1e-6))

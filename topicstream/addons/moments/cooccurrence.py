@@ -21,7 +21,8 @@ from topicstream.numeric.kernels import rng
 from topicstream.numeric.kernels.arrays import Array, Floats, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 
-SIGNS = 100  # a word has one sign in every so many columns of the projection
+SIGNS = 100
+"""Columns of the projection in which a word has one sign."""
 
 
 class FewEntries(NamedTuple):
@@ -92,16 +93,16 @@ class Pairs(NamedTuple):
             _multiply_dense(pairs, np.ascontiguousarray(x, kind), row, document_sums, product)
 
 
-def pairs_of(block: Block, least: float) -> Pairs:
+def collect_pairs(block: Block, least: float) -> Pairs:
     """Collect the pairs of tokens of the documents of ``least`` tokens or more."""
     document = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
     length = np.bincount(document, block.counts, block.n_docs)
     taking_part = length >= least
     weight = np.divide(1.0, length - 1.0, out=np.zeros(block.n_docs), where=taking_part)
     x = np.where(taking_part[document], block.counts, 0).astype(np.float64)
-    sums, excess, documents = (
-        np.bincount(block.words, of, block.n_words) for of in (x, x * weight[document], x > 0)
-    )
+    sums = np.bincount(block.words, x, block.n_words)
+    excess = np.bincount(block.words, x * weight[document], block.n_words)
+    documents = np.bincount(block.words, x > 0, block.n_words)
     return Pairs(block.indptr, block.words, x, weight, sums, excess, documents)
 
 

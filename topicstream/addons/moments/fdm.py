@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.addons.moments import word_pairs as pairs
-from topicstream.addons.moments.anchors import ALPHA_SUM_BOUNDS, dirichlet_of
+from topicstream.addons.moments.anchors import ALPHA_SUM_BOUNDS, fit_dirichlet
 from topicstream.base.errors import InputError
 from topicstream.engines.base import (
     About,
@@ -53,7 +53,7 @@ class MixtureOptions(Options):
 
 
 class FullDependenceMixture(Engine):
-    """``fdm``."""
+    """``fdm``: topics and the matrix of their pairs, by EM over pairs of words."""
 
     name = "fdm"
     cites = (
@@ -94,7 +94,7 @@ class FullDependenceMixture(Engine):
 
     @property
     def layout(self) -> Layout:
-        """The layout, whose blocks are long.
+        """Layout with long blocks.
 
         A block's words, each of which costs a product with a, are then few beside its pairs.
         """
@@ -113,17 +113,16 @@ class FullDependenceMixture(Engine):
             "document": Buffer(block.longest, "float64"),
         }
 
-    # -- visits
-    # ----------------------------------------------------------------------------------------------
+    # visits
+
     def start(self, visit: Visit, out: Out) -> None:
         k = self.shape.topics
         width = padded(self.shape.topics)
         totals = visit.totals
         sizes = totals["phi"][:k] / totals["phi"][:k].sum()
         a = np.zeros((width, width), np.float32)
-        a[:k, :k] = (
-            np.outer(sizes, sizes) + np.diag(sizes)
-        ) / 2  # of a Dirichlet whose parameters sum to one
+        # the second moment of a Dirichlet whose parameters sum to one
+        a[:k, :k] = (np.outer(sizes, sizes) + np.diag(sizes)) / 2
         self._expect(visit, a, out)
 
     def process(self, visit: Visit, out: Out) -> None:
@@ -172,8 +171,8 @@ class FullDependenceMixture(Engine):
         out.stats["docs"][0] = sums[2]
         out.stats["same"][0] = np.trace(symmetric)
 
-    # -- ends and steps
-    # --------------------------------------------------------------------------------------------
+    # end of a pass
+
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         stats = end.stats
         params = end.params
@@ -183,7 +182,7 @@ class FullDependenceMixture(Engine):
             )
         if self.options.alpha is None:
             sizes = end.totals["pairs"][: self.shape.topics] / end.totals["pairs"].sum()
-            params["alpha"][:] = dirichlet_of(
+            params["alpha"][:] = fit_dirichlet(
                 1.0 - float(stats["same"][0] / stats["mass"][0]), sizes
             )
         params["scale"][0] = self.shape.tokens / max(float(stats["docs"][0]), 1.0)

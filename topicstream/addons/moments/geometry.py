@@ -28,10 +28,10 @@ from topicstream.numeric.kernels.simd import fma64
 from topicstream.numeric.kernels.sums import dot_doubles
 
 Pieces = Callable[[], Iterator[tuple[int, np.ndarray]]]
-TOLD = 30  # distances that are printed; the model has all
-# of the first distance: a row that is no further from the span is a mixture of the others, but for
-# noise
+PRINTED = 30
+"""Distances that are printed; the model has all."""
 NOISE = 0.1
+"""Share of the first distance within which a row, but for noise, is a mixture of the others."""
 
 
 class Picked(NamedTuple):
@@ -69,14 +69,14 @@ def row_squares(rows: Doubles) -> Doubles:
 
 
 @kernel
-def take_out(basis: Doubles, shares: Doubles, rest: Doubles) -> None:
+def subtract_span(basis: Doubles, shares: Doubles, rest: Doubles) -> None:
     """Subtract the sum of shares[i] basis[i] from rest."""
     for i in range(len(basis)):
         for j in range(len(rest)):
             rest[j] = fma64(-shares[i], basis[i, j], rest[j])
 
 
-def pick(
+def pick_anchors(
     pieces: Pieces,
     columns: int,
     row_sums: np.ndarray,
@@ -100,18 +100,21 @@ def pick(
     inverse = 1.0 / row_sums
 
     def parts() -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield the candidates' rows in pieces, each with its place."""
         for first, rows in pieces():
             part = slice(first, min(first + len(rows), candidates))
             if part.start < part.stop:
                 yield part, rows[: part.stop - first, :columns].astype(np.float64)
 
     def row(place: int) -> np.ndarray:
+        """Return the scaled row of one candidate."""
         for first, rows in pieces():
             if first <= place < first + len(rows):
                 return np.asarray(rows[place - first, :columns].astype(np.float64) * inverse[place])
         raise IndexError(place)
 
     def along(direction: np.ndarray) -> np.ndarray:
+        """Multiply all scaled rows with a direction."""
         products = np.empty(candidates)
         for part, rows in parts():
             products[part] = row_products(rows, direction)
@@ -131,41 +134,38 @@ def pick(
     while len(chosen) < topics:
         candidates_left[chosen[-1]] = False
         far = int(np.argmax(np.where(candidates_left, squares, -np.inf)))
-        rest = row(far) - origin
+        remainder = row(far) - origin
         for _ in range(2):
-            take_out(basis, row_products(basis, rest), rest)
-        norm = float(np.sqrt(dot_doubles(rest, rest, columns)))
+            subtract_span(basis, row_products(basis, remainder), remainder)
+        norm = float(np.sqrt(dot_doubles(remainder, remainder, columns)))
         chosen.append(far)
         distances.append(norm)
         step(len(chosen))
         if norm > 0.0 and len(chosen) < topics:
-            direction = rest / norm
+            direction = remainder / norm
             basis = np.vstack([basis, direction])
             squares -= (along(direction) - dot_doubles(origin, direction, columns)) ** 2
     return Picked(np.array(chosen, np.int64), np.array(distances))
 
 
-def lines(picked: Picked, words: int) -> list[str]:
+def describe_picks(picked: Picked, words: int) -> list[str]:
     """Describe the picks, with a warning if some are noise."""
-    all_told = [f"{d:.3g}" for d in picked.distances]
-    told = " ".join(
-        all_told
-        if len(all_told) <= TOLD
-        else [*all_told[: TOLD // 2], "...", *all_told[-TOLD // 2 :]]
-    )
-    said = [
+    distances = [f"{d:.3g}" for d in picked.distances]
+    if len(distances) > PRINTED:
+        distances[PRINTED // 2 : -PRINTED // 2] = ["..."]
+    out = [
         f"{len(picked.anchors)} anchor words of {words:,} candidates, each chosen at a distance "
-        f"of {told}"
+        f"of {' '.join(distances)}"
     ]
     base = float(picked.distances[1]) if len(picked.distances) > 1 else 0.0
     noise = int(np.count_nonzero(picked.distances[1:] < NOISE * base))
     if noise or (len(picked.distances) > 1 and not base > 0):
-        said.append(
+        out.append(
             f"warning: {noise} of {len(picked.anchors)} anchor words lie nearer than "
-            f"{NOISE:.0%} of the first distance to the "
-            "others' span: they are noise or near-duplicates; lower -K or raise --min-docs"
+            f"{NOISE:.0%} of the first distance to the others' span: they are noise or "
+            f"near-duplicates; lower -K or raise --min-docs"
         )
-    return said
+    return out
 
 
 TOLERANCE = 1e-11  # of a gradient, beside the mean square of an anchor's row

@@ -36,7 +36,7 @@ class PairScore:
 
 
 def second_moment(alpha: np.ndarray) -> np.ndarray:
-    """E[theta theta^T], float64[K, K], of a Dirichlet: how topics pair under its alpha."""
+    """Compute E[theta theta^T] of a Dirichlet, float64[K, K]: how topics pair under its alpha."""
     total = alpha.sum()
     return np.asarray((np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1)))
 
@@ -48,7 +48,7 @@ STRIPE = 32 << 20
 """Bytes of the rows of the pairs' own matrix that are held at a time."""
 
 
-def own_entropy(store: Corpus, heldout: bool, documents: float) -> float:
+def measure_entropy(store: Corpus, heldout: bool, documents: float) -> float:
     """Compute the entropy of the pairs themselves, in nats, by stripes of rows of M.
 
     It is the least that any model's cross-entropy can be.
@@ -96,7 +96,7 @@ def pair_entropy(
     k = model.n_topics
     stored = "pairs" in model.manifest.tables
     a = model.table("pairs").gather(np.arange(k)) if stored else second_moment(model.alpha)
-    by = "as learned" if stored else "of a Dirichlet of its alpha"
+    pair_source = "as learned" if stored else "of a Dirichlet of its alpha"
     width = -(-k // 16) * 16  # whole registers
     wide = np.zeros((width, width), np.float32)
     wide[:k, :k] = a / np.sum(a)
@@ -122,11 +122,13 @@ def pair_entropy(
     if not total[1] > 0:
         raise InputError(f"{store.path}: no document there has two words")
     part = "documents set aside" if heldout else "training documents"
-    measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
+    measured = (
+        f"cross-entropy of all pairs of words of a document, topics' pairs {pair_source}; {part}"
+    )
     cross = float(-total[0] / total[1])
     limit = MemoryLimit.parse(mem_limit)
     kl = (
-        cross - own_entropy(store, heldout, total[2])
+        cross - measure_entropy(store, heldout, total[2])
         if 8 * store.n_words**2 <= limit.bytes
         else None
     )

@@ -37,17 +37,17 @@ class AnchorStart(Start):
     learned = True
 
     def check(self, engine: Engine) -> None:
-        anchor_engine(engine.shape)
+        make_anchor_engine(engine.shape)
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
-        anchors = anchor_engine(engine.shape)
+        anchors = make_anchor_engine(engine.shape)
         tables = TableBytes(anchors, block)
         return StartMemory(
             tables.rows + tables.fixed + tables.delta * anchors.layout.round_blocks, tables.scratch
         )
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        engine = anchor_engine(ground.engine.shape)
+        engine = make_anchor_engine(ground.engine.shape)
         grid = ground.grid
         tables = RunTables(engine, ground.n_w, ground.workers)
         block = BlockShape(int(grid.docs.max()), int(grid.cells.max()), 0, grid.max_words)
@@ -59,21 +59,23 @@ class AnchorStart(Start):
         readable = Readable(tables, executor.gather)
         cells = int(grid.cells.sum())
 
-        def say(line: str) -> None:
+        def report(line: str) -> None:
             ground.say(f"start: {line}")
 
-        def after(rounds: int, done: int) -> bool:
-            ground.step("start", done, cells, "cell")
+        def after_round(rounds: int, cells_done: int) -> bool:
+            ground.step("start", cells_done, cells, "cell")
             return True
 
         try:
             for number in range(1, (passes_needed(engine.phases) or 0) + 1):
                 stats = new_stats(engine)
-                runner.run(Pass(number, order, params, stats, after_round=after))
+                runner.run(Pass(number, order, params, stats, after_round=after_round))
                 phase, last = phase_of(engine.phases, number)
                 executor.finish_pass(phase)
                 key = Key(ground.seed, number, phase.name)
-                end = PassEnd(key, phase, params, stats, tables.totals, readable, say, ground.step)
+                end = PassEnd(
+                    key, phase, params, stats, tables.totals, readable, report, ground.step
+                )
                 engine.end_pass(end)
                 if last:
                     engine.end_phase(end)
@@ -85,8 +87,8 @@ class AnchorStart(Start):
         return LearnedSeeds(np.arange(len(ground.n_w)), phi.array, phi.totals, ground.n_w)
 
 
-def anchor_engine(shape: Shape) -> Engine:
-    """``anchors`` with its own options, but for passes of EM, for the same problem."""
+def make_anchor_engine(shape: Shape) -> Engine:
+    """Make the engine ``anchors`` for the same problem, without its passes of EM."""
     kind = find("anchors")
     if shape.weighted:
         raise InputError(

@@ -63,7 +63,7 @@ class PairsView(ModelView, heeds=("words",)):
         chance /= max(float(chance.sum()), 1e-300)
         lift = np.divide(q, chance, out=np.zeros_like(q), where=chance > 0)
         gain = 2 * q * np.log(np.where(lift > 0, lift, 1.0))
-        one, two = np.triu_indices(len(a), 1)
+        first, second = np.triu_indices(len(a), 1)
         first_words = self.shown.first_words(4)
         return {
             "model": trained.name,
@@ -72,13 +72,13 @@ class PairsView(ModelView, heeds=("words",)):
                 {
                     "topics": [
                         {**self.shown.entry(k), "words": first_words[k]}
-                        for k in (int(one[i]), int(two[i]))
+                        for k in (int(first[i]), int(second[i]))
                     ],
-                    "share": float(2 * a[one[i], two[i]]),
-                    "lift": float(lift[one[i], two[i]]),
-                    "nats": float(gain[one[i], two[i]]),
+                    "share": float(2 * a[first[i], second[i]]),
+                    "lift": float(lift[first[i], second[i]]),
+                    "nats": float(gain[first[i], second[i]]),
                 }
-                for i in largest(gain[one, two], self.words)
+                for i in largest(gain[first, second], self.words)
             ],
         }
 
@@ -86,7 +86,7 @@ class PairsView(ModelView, heeds=("words",)):
         head = render(
             "{apart:.1p} % of the pairs of a document's words are of two different topics", result
         )
-        names = [[name_of(t) for t in pair["topics"]] for pair in result["pairs"]]
+        names = [[name_topic(t) for t in pair["topics"]] for pair in result["pairs"]]
         rows = [
             {
                 **pair,
@@ -103,7 +103,7 @@ class PairsView(ModelView, heeds=("words",)):
         )
 
 
-def name_of(topic: Mapping[str, Any]) -> str:
+def name_topic(topic: Mapping[str, Any]) -> str:
     """Name a topic by its label or words, with a mark if it is unusual."""
     name = topic.get("label") or " ".join(topic["words"])
     mark = add_mark(topic)["mark"]
