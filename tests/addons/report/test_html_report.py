@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.report_store import data_of, unpack
-from topicstream.addons.report.page import pack, page, report
+from topicstream.addons.report.page import format_page, pack, report
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.cli.main import run
 from topicstream.display import geometry
@@ -111,7 +111,7 @@ def test_pack_round_trip_and_same_bytes():
     assert back == values and all(
         (found[n] == arrays[n]).all() and found[n].shape == arrays[n].shape for n in arrays
     )
-    text = page("t </title><script>", data)
+    text = format_page("t </title><script>", data)
     assert data_of(text) == data and text.count("</script>") == 2 and "t </title>" not in text
 
 

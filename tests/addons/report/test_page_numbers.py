@@ -11,7 +11,7 @@ import pytest
 
 from tests.report_store import unpack
 from topicstream.addons.report import page as module
-from topicstream.addons.report.page import MISSING, Page, add_groups, add_links, pack, quantised
+from topicstream.addons.report.page import MISSING, Page, add_groups, add_links, pack, quantise
 from topicstream.display import periods
 from topicstream.display.gather import Column, ReportSums, Survey, Time, correlations
 from topicstream.display.groups import Groups
@@ -21,11 +21,11 @@ from topicstream.model.top import Best
 
 def test_numbers_are_quantised_column_by_column():
     values = np.array([[0.6, 0.0, np.nan], [0.25, 0.0, 2.0], [1.0, 0.0, 1.2]])
-    numbers, scale = quantised(values, np.uint8)
+    numbers, scale = quantise(values, np.uint8)
     assert numbers.dtype == np.uint8 and scale.dtype == np.float32
     assert numbers.tolist() == [[153, 0, 0], [64, 0, 255], [255, 0, 153]]
     assert scale == pytest.approx([1 / 255, 0, 2 / 255])
-    fewer, scale = quantised(values, np.uint8, most=100)
+    fewer, scale = quantise(values, np.uint8, most=100)
     assert fewer.tolist() == [[60, 0, 0], [25, 0, 100], [100, 0, 60]]
     assert scale == pytest.approx([0.01, 0, 0.02])
     assert MISSING == 65535 == np.iinfo(np.uint16).max
@@ -41,7 +41,7 @@ def test_a_payload_is_read_back():
 
 def test_each_topic_has_those_most_like_it():
     similar = np.array([[1, 0.2, 0.9, 0.2], [0.2, 1, 0.1, 0.4], [0.9, 0.1, 1, 0], [0.2, 0.4, 0, 1]])
-    near, value = module._nearest(similar, 2)
+    near, value = module._find_nearest(similar, 2)
     assert near.tolist() == [[2, 1], [3, 0], [0, 1], [1, 0]]
     assert value == pytest.approx(np.array([[0.9, 0.2], [0.4, 0.2], [0.9, 0.1], [0.4, 0.2]]))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import topicstream
-from topicstream.addons.sweep.choosing import choose
+from topicstream.addons.sweep.choosing import choose_setting
 from topicstream.addons.sweep.formulas import formula_values
 from topicstream.addons.sweep.judging import Run, Scores
 from topicstream.addons.sweep.sweep import sweep
@@ -30,7 +30,7 @@ def judged(gains):
         run = run_of(formula)
         scores[run] = Scores(keys, loglik, tokens)
         rows.append({"topics": 5, "perplexity_choosing": scores[run].perplexity(tokens > 0)})
-    return choose(list(scores), scores, rows)
+    return choose_setting(list(scores), scores, rows)
 
 
 def test_none_is_among_the_formulas_and_first():

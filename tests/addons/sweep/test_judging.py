@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from topicstream.addons.sweep.choosing import choose
+from topicstream.addons.sweep.choosing import choose_setting
 from topicstream.addons.sweep.judging import (
     Estimate,
     HalfScores,
@@ -21,7 +21,7 @@ from topicstream.addons.sweep.judging import (
 from topicstream.addons.sweep.marks import take_setting
 from topicstream.addons.sweep.stability import (
     SeedAgreement,
-    agreement,
+    measure_agreement,
     topic_rows,
     write_consensus,
 )
@@ -78,10 +78,10 @@ def test_a_tie_is_two_standard_errors_inclusive():
     lower = np.array([-30.0, -50.0])
     for apart, ties in (([0.0, 2.0], True), ([1.0, 3.0], True), ([2.0, 4.0], False)):
         found = halves({A: [list(lower)], B: [list(lower - apart)]})
-        best, near = found.tied()
+        best, near = found.find_ties()
         assert best == A and (B in near) == ties, apart
     equal = halves({B: [list(lower)], A: [list(lower)]})
-    assert equal.tied()[0] == A  # fewer topics first
+    assert equal.find_ties()[0] == A  # fewer topics first
     assert mark_ties({A: Estimate(1.0, 0.3), B: Estimate(2.0, 0.4)})[A].tie  # 1 = 2 x 0.5
     assert not mark_ties({A: Estimate(0.99, 0.3), B: Estimate(2.0, 0.4)})[A].tie
     assert not mark_ties({A: Estimate(1.0), B: Estimate(2.0)})[A].tie
@@ -118,7 +118,7 @@ def test_figures_come_from_the_half_that_did_not_choose():
     assert found[A]["stability"] == Estimate(0.7, 0.05, True)
     assert "stability" not in found[B] and "diversity" not in found[A]
     rows = [{"perplexity_choosing": np.exp(v), **r} for v, r in zip((0.9, 0.9, 3.0), rows)]
-    taken, chosen, why = choose(runs, scores, rows)
+    taken, chosen, why = choose_setting(runs, scores, rows)
     assert taken == A and chosen["perplexity_choosing"] == np.exp(0.9)
     assert chosen["perplexity_reported_mean"] == pytest.approx(np.exp(42 / 20))
     assert "on the other half 8.2 ± " in why and "20 tokens scored" in why
@@ -147,7 +147,7 @@ def test_fewer_topics_within_an_error_are_taken():
 
     scores = {r: Scores(keys, level[r.topics] + noise + own(), tokens) for r in runs}
     rows = [{"perplexity_choosing": float(i)} for i in range(6)]
-    _, chosen, why = choose(runs, scores, rows)
+    _, chosen, why = choose_setting(runs, scores, rows)
     assert (
         chosen["perplexity_choosing"] == 2.0
         and why.startswith("20 topics")
@@ -213,7 +213,7 @@ def test_ties():
     scores = {
         r: Scores(keys, base + level[r.topics] + rng.normal(0, 1.0, 800), tokens) for r in runs
     }
-    _, near = HalfScores(runs, scores, scores[runs[0]].choosing).tied()
+    _, near = HalfScores(runs, scores, scores[runs[0]].choosing).find_ties()
     assert {s[1] for s in near} == {20, 40}
     assert average_seeds([1.0, 2.0, 3.0]) == Estimate(2.0, pytest.approx(1 / np.sqrt(3)))
     told = mark_ties(
@@ -236,7 +236,7 @@ def test_seeds_are_matched_and_averaged(tmp_path):
     for number, phi in enumerate((second, first, third)):
         paths.append(tmp_path / f"m{number}")
         TopicModel.from_arrays(phi, names, 0.1, 0.0).save(paths[-1])
-    found = agreement(paths, None)
+    found = measure_agreement(paths, None)
     # likeness to the first: 0.9, 1 and 0.2 (of one topic's 0.2 in common); 0.9, 1 and 1
     assert found.between[0, 1] == pytest.approx((0.9 + 1 + 0.2) / 3, abs=1e-6)
     assert found.between[1, 2] == pytest.approx((0.9 + 1 + 1) / 3, abs=1e-6)
@@ -283,7 +283,7 @@ def test_half_of_the_probability_in_common_is_the_same_topic(tmp_path):
     paths = [tmp_path / "one", tmp_path / "two"]
     for path, phi in zip(paths, tables, strict=True):
         TopicModel.from_arrays(np.array(phi), names, 0.1, 0.0).save(path)
-    found = agreement(paths, None)
+    found = measure_agreement(paths, None)
     assert found.mean == 0.5 and found.error is None
     assert write_consensus(paths, found, tmp_path / "both").tolist() == [2]
     low, high = found.by_topic()[1:]

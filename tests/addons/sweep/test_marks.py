@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from topicstream.addons.sweep.choosing import choose
+from topicstream.addons.sweep.choosing import choose_setting
 from topicstream.addons.sweep.judging import Run, Scores
 
 
@@ -36,7 +36,7 @@ def chosen(
                 "stability_se": error,
             }
         )
-    _, row, why = choose(runs, scores, rows)
+    _, row, why = choose_setting(runs, scores, rows)
     return row, why
 
 
@@ -112,6 +112,6 @@ def test_a_tie_far_above_the_lowest_perplexity_is_marked():
         scores[run] = Scores(keys, apart * (run.topics == 4) - nats, tokens)
         figures = {"npmi": 0.1 + 0.1 * (run.topics == 8) + 0.001 * run.seed, "dead": 0}
         rows.append({"topics": run.topics, "perplexity_choosing": math.exp(nats / 10), **figures})
-    _, row, _ = choose(runs, scores, rows)
+    _, row, _ = choose_setting(runs, scores, rows)
     assert row["marks"] == {"perplexity": [4, 8], "npmi": [8]}
     assert row["topics"] == 4

@@ -21,6 +21,6 @@ def test_a_background_is_no_topic_that_seeds_agree_on(monkeypatch, kinds, mean):
     distances = np.array([[2.0, 1.0, 2.0], [0.6, 2.0, 2.0], [2.0, 2.0, 0.2]])
     monkeypatch.setattr(stability, "open_within", lambda *_: ((model, model), 1))
     monkeypatch.setattr(stability, "l1_distances", lambda *_: distances)
-    found = stability.agreement([Path("a"), Path("b")], None)
+    found = stability.measure_agreement([Path("a"), Path("b")], None)
     assert found.mean == pytest.approx(mean)
     assert found.likeness[1].tolist() == pytest.approx([0.5, 0.7, 0.9])

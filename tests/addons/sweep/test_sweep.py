@@ -17,7 +17,7 @@ import topicstream
 from tests import DATA, retrain_tools
 from topicstream.addons.sweep import sweep as work
 from topicstream.addons.sweep.picture import lines
-from topicstream.addons.sweep.sweep import grid, sweep
+from topicstream.addons.sweep.sweep import list_runs, sweep
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.marker import mark_of
 from topicstream.cli.main import run
@@ -74,12 +74,12 @@ def test_both_halves_make_the_whole(corpus, tmp_path):
 
 
 def test_grid_and_refusals(corpus, tmp_path):
-    runs = grid([5, 10], range(2), ["vb", "atbp"], {"alpha": [0.1, 0.2]})
+    runs = list_runs([5, 10], range(2), ["vb", "atbp"], {"alpha": [0.1, 0.2]})
     assert len(runs) == 16 and len({r.name for r in runs}) == 16
     with pytest.raises(InputError):
-        grid([], range(2), ["vb"], {})
+        list_runs([], range(2), ["vb"], {})
     with pytest.raises(InputError, match="at most"):
-        grid([5], range(10**11), ["vb"], {})
+        list_runs([5], range(10**11), ["vb"], {})
     retrain_tools.write(tmp_path / "a.jsonl", retrain_tools.made(60, seed=1))
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c", stopwords="none", heldout=0, min_df=2)
     assert (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.report_fixtures import model_options
-from topicstream.addons.views.intrusion import IntrusionView, sheet_and_key
+from topicstream.addons.views.intrusion import IntrusionView, split_key
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import stream_documents
@@ -43,7 +43,7 @@ def test_intrusion_sheets(model_and_rows, tmp_path, monkeypatch):
     for row in topics.to_pylist():  # an intruder is of the half of the topics with the least shares
         order = np.argsort(-shares[numbers[row["document"]]], kind="stable").tolist()
         assert order.index(row["intruder_topic"]) >= 2
-    sheet, key = sheet_and_key(topics)
+    sheet, key = split_key(topics)
     assert (
         "intruder" not in sheet.column_names
         and "place" in key.column_names

@@ -9,7 +9,7 @@ import topicstream
 from tests.report_store import made, planted_model
 from tests.small_store import planted as planted_counts
 from tests.small_store import store
-from topicstream.addons.views.find import BY_WORDS, SMOOTHING, FindView, query_scores
+from topicstream.addons.views.find import BY_WORDS, SMOOTHING, FindView, score_documents
 from topicstream.addons.views.hierarchy import TreeView
 from topicstream.addons.views.similar import SimilarView
 from topicstream.base.errors import InputError
@@ -106,7 +106,7 @@ def test_documents_are_ranked_by_their_own_words_and_their_topics(tmp_path):
     names = [f"word{i}" for i in range(29)]
     model = TopicModel.from_arrays((phi * 500)[:29], names, 0.1, 0.01)
     words = np.array([3, 11])
-    found = np.concatenate([some for _, some in query_scores(model, corpus, words, False, 1)])
+    found = np.concatenate([some for _, some in score_documents(model, corpus, words, False, 1)])
     theta = np.concatenate([block.shares for block in document_shares(model, corpus)])
     p = model.probabilities(words)
     overall = p @ model.shares

@@ -82,15 +82,15 @@ def pack(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
 
     The same values give the same bytes. Numbers that are not finite become null.
     """
-    listed = {}
+    directory = {}
     body = b""
     for name, array in arrays.items():
-        little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-        listed[name] = [TYPES[little.dtype.str.lstrip("<|=")], len(body), list(array.shape)]
-        body += little.tobytes()
+        array_le = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        directory[name] = [TYPES[array_le.dtype.str.lstrip("<|=")], len(body), list(array.shape)]
+        body += array_le.tobytes()
         body += bytes(-len(body) % 8)
     text = orjson.dumps(
-        {**values, "arrays": listed},
+        {**values, "arrays": directory},
         default=str,
         option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS,
     )
@@ -98,7 +98,7 @@ def pack(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     return gzip.compress(head + bytes(-len(head) % 8) + body, 9, mtime=0)
 
 
-def page(title: str, data: bytes) -> str:
+def format_page(title: str, data: bytes) -> str:
     """Format one HTML file that draws itself from the data."""
     return fill_page(
         files("topicstream.addons.report") / "page_files",
@@ -109,12 +109,24 @@ def page(title: str, data: bytes) -> str:
     )
 
 
-def quantised(
+def quantise(
     values: np.ndarray, dtype: Any, most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Turn non-negative float[rows, columns] into whole numbers of dtype and float32[columns].
+    """Turn non-negative numbers into whole ones, with a scale for each column.
 
-    value = number * scale[column]; NaN is 0. ``most``: the largest number (default: of dtype).
+    Parameters
+    ----------
+    values
+        float[rows, columns]; NaN counts as 0.
+    dtype
+        Type of the whole numbers.
+    most
+        The largest whole number. None: that of the type.
+
+    Returns
+    -------
+    tuple
+        Whole numbers and scales, float32[columns]; a value is its number times its column's scale.
     """
     clean = np.nan_to_num(values, nan=0.0, posinf=0.0)
     most = np.iinfo(dtype).max if most is None else most
@@ -150,15 +162,17 @@ class Page:
 
 def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: ReportConfig) -> None:
     """Add what the corpus tells: groups, trends, likeness, typical documents and scores."""
-    many = len(shown.view) > 300
-    built.values["title"] = config.title or title_of(store)
+    many_topics = len(shown.view) > 300
+    built.values["title"] = config.title or choose_title(store)
     metadata = survey(store, by=config.by, grain=config.period)
     crossed = (
         metadata.columns[0].name
         if metadata.columns and metadata.time is not None and len(shown.view) <= CROSSED
         else None
     )
-    per_topic = config.docs if config.docs is not None else (3 if many else 5)
+    per_topic = 3 if many_topics else 5
+    if config.docs is not None:
+        per_topic = config.docs
     ranked = count_candidates(per_topic) if config.text is not False and per_topic else per_topic
     sums = gather_report(
         shown,
@@ -170,7 +184,7 @@ def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: Report
     )
     add_groups(built, store, metadata, sums)
     add_links(built, sums)
-    add_typical(built, shown, store, sums, config, per_topic, 180 if many else 280)
+    add_typical(built, shown, store, sums, config, per_topic, 180 if many_topics else 280)
     if config.scores:
         add_scores(built, shown, store)
 
@@ -235,7 +249,7 @@ def report(config: ReportConfig) -> WrittenPage:
     )
     if corpus is not None:
         _add_documents(built, shown, open_model_corpus(shown.trained, corpus), config)
-    data = page(values["title"], pack(values, built.arrays))
+    data = format_page(values["title"], pack(values, built.arrays))
     with written(path, force=config.force) as file:
         file.write(data.encode())
     return WrittenPage(
@@ -251,15 +265,13 @@ def report(config: ReportConfig) -> WrittenPage:
     )
 
 
-def title_of(corpus: Corpus) -> str:
+def choose_title(corpus: Corpus) -> str:
     """Return a title: the corpus' name or, if that is the default, its file's."""
     name = Path(show_addresses(str(corpus.path))).stem
     sources = corpus.manifest.sources.first
-    return (
-        name
-        if name != "corpus" or len(sources) != 1 or corpus.manifest.generation > 1
-        else Path(file_of(sources[0])).name.partition(".")[0] or name
-    )
+    if name != "corpus" or len(sources) != 1 or corpus.manifest.generation > 1:
+        return name
+    return Path(file_of(sources[0])).name.partition(".")[0] or name
 
 
 def add_model(built: Page, shown: ShownModel, words: int) -> None:
@@ -286,7 +298,7 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
         upper = similar[np.triu_indices(model.n_topics, 1)]
         built.arrays["similar"] = np.rint(63 * np.sqrt(upper)).astype(np.uint8)
     else:
-        built.arrays["near"], built.arrays["nearValue"] = _nearest(similar, NEAREST)
+        built.arrays["near"], built.arrays["nearValue"] = _find_nearest(similar, NEAREST)
     passes = [r for r in shown.trained.history if r.get("pass")]
     curves = {
         name: [(r["pass"], r[name]) for r in passes if isinstance(r.get(name), (int, float))]
@@ -311,12 +323,12 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
         "notes": [],
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "diversity": diversity(model),
-        "settings": settings(shown),
+        "settings": list_settings(shown),
         **({"history": history} if history else {}),
     }
 
 
-def _nearest(similar: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _find_nearest(similar: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Find the n topics most like each topic.
 
     Returns
@@ -349,7 +361,7 @@ PROVENANCE = """[seed\t{seed}]
 """
 
 
-def settings(shown: ShownModel) -> list[list[str]]:
+def list_settings(shown: ShownModel) -> list[list[str]]:
     """List settings and provenance of a model: name, value."""
     model = shown.trained
     manifest = shown.trained.manifest
@@ -386,8 +398,9 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: ReportSums) 
     values["docs"] = sums.docs
     values["leftOut"] = sums.left_out
     values["corpus"] = Path(show_addresses(str(corpus.path))).name
-    if said := left_out_text(sums.left_out):
-        values["notes"].append(f"{said}.")
+    left_out_note = left_out_text(sums.left_out)
+    if left_out_note:
+        values["notes"].append(f"{left_out_note}.")
     arrays["share"] = (sums.share / max(1, sums.docs)).astype(np.float32)
     arrays["first"] = sums.first.astype(np.uint32)
     if dict(values["settings"]).get("corpus fingerprint", corpus.fingerprint) != corpus.fingerprint:
@@ -401,9 +414,8 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: ReportSums) 
         values["grain"] = metadata.time.grain.key
         _add_means(arrays, "over", "periodDocs", over)
         slope, slope_error = over.slope(metadata.time.years)
-        arrays["slope"], arrays["slopeError"] = (
-            np.nan_to_num(a).astype(np.float32) for a in (slope, slope_error)
-        )
+        arrays["slope"] = np.nan_to_num(slope).astype(np.float32)
+        arrays["slopeError"] = np.nan_to_num(slope_error).astype(np.float32)
     elif DATE not in columns_of(corpus):
         values["notes"].append("No dates: ingest with --meta date=FIELD to see topics over time.")
     for i, column in enumerate(metadata.columns):
@@ -416,15 +428,15 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: ReportSums) 
         cells = min(LINES, len(metadata.columns[0].values)) * len(values["periods"])
         values["crossed"] = [column.name for column in metadata.columns].index(name)
         arrays["crossDocs"] = over.docs[:cells].astype(np.uint32)
-        arrays["cross"], arrays["crossScale"] = quantised(over.means().share[:cells], np.uint16)
+        arrays["cross"], arrays["crossScale"] = quantise(over.means().share[:cells], np.uint16)
 
 
 def _add_means(arrays: dict[str, np.ndarray], name: str, docs: str, groups: Groups) -> None:
     """Add the mean shares of groups, and half of their intervals: ``MISSING`` where none holds."""
     means = groups.means()
     arrays[docs] = groups.docs.astype(np.uint32)
-    arrays[name], arrays[f"{name}Scale"] = quantised(means.share, np.uint16)
-    reach, arrays[f"{name}ReachScale"] = quantised(means.reach, np.uint16, most=MISSING - 1)
+    arrays[name], arrays[f"{name}Scale"] = quantise(means.share, np.uint16)
+    reach, arrays[f"{name}ReachScale"] = quantise(means.reach, np.uint16, most=MISSING - 1)
     reach[np.isnan(means.reach)] = MISSING
     arrays[f"{name}Reach"] = reach
 
@@ -434,7 +446,7 @@ def add_links(built: Page, sums: ReportSums) -> None:
     if sums.product is None or sums.linked <= 2 or len(sums.share) <= 2:
         return
     correlation = correlations(sums)
-    built.arrays["link"], built.arrays["linkValue"] = _nearest(
+    built.arrays["link"], built.arrays["linkValue"] = _find_nearest(
         correlation, min(CORRELATED, len(correlation) - 1)
     )
     built.values["linked"] = sums.linked
@@ -465,36 +477,36 @@ def add_typical(
             built.values["notes"].append(f"No text snippets: {texts.missing}.")
         else:
             lists = [
-                [listed[i] for i in skip_duplicates([texts.words(d) for d in listed])]
-                for listed in lists
+                [documents[i] for i in skip_duplicates([texts.words(d) for d in documents])]
+                for documents in lists
             ]
-    lists = [listed[:per_topic] for listed in lists]
-    numbers = np.unique(np.array([d for listed in lists for d in listed], np.int64))
+    lists = [documents[:per_topic] for documents in lists]
+    numbers = np.unique(np.array(list(chain.from_iterable(lists)), np.int64))
     columns = columns_of(corpus)
     rows = describe_documents(corpus, numbers, ["source", *columns])
     shown_columns = [name for name in columns if name != LINKS]
     built.values["documents"] = [
-        _document(rows[number], shown_columns) for number in numbers.tolist()
+        _describe_document(rows[number], shown_columns) for number in numbers.tolist()
     ]
     words = shown.first_words(MARKED, 0.6)
     passages = []
-    for k, listed in enumerate(lists):
+    for k, documents in enumerate(lists):
         quoted = [
-            texts.passage(d, words[k], characters) if texts is not None else None for d in listed
+            texts.passage(d, words[k], characters) if texts is not None else None for d in documents
         ]
         passages.append([passage and [passage.text, *chain(*passage.marks)] for passage in quoted])
     built.values["passages"] = passages
     width = max(map(len, lists), default=0)
     typical = np.full((len(lists), width), len(numbers), np.uint32)
     share = np.zeros((len(lists), width), np.float32)
-    for k, listed in enumerate(lists):
-        typical[k, : len(listed)] = np.searchsorted(numbers, listed)
+    for k, documents in enumerate(lists):
+        typical[k, : len(documents)] = np.searchsorted(numbers, documents)
         place = {number: i for i, number in enumerate(ids[:, k].tolist())}
-        share[k, : len(listed)] = [scores[place[number], k] for number in listed]
+        share[k, : len(documents)] = [scores[place[number], k] for number in documents]
     built.arrays |= {"typical": typical, "typicalShare": share}
 
 
-def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[str, str]]:
+def _describe_document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[str, str]]:
     """Describe a typical document for the page."""
     values = {name: row[name] for name in columns if row.get(name)}
     meta = {
@@ -505,7 +517,8 @@ def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[s
         "id": shortened(row["id"], CHARACTERS),
         **({"meta": meta} if meta else {}),
     }
-    if source := row.get("source"):
+    source = row.get("source")
+    if source:
         file = file_of(source)
         entry["source"] = os.path.basename(file) + source[len(file) :]
     return entry

@@ -1,8 +1,6 @@
-"""``topicstream.sklearn.TopicModel``, a scikit-learn transformer.
+"""``topicstream.sklearn.TopicModel``, an estimator like ``LatentDirichletAllocation``.
 
-It stands beside ``LatentDirichletAllocation``.
-
-Needs scikit-learn (``pip install 'topicstream[sklearn]'``).
+It needs scikit-learn (``pip install 'topicstream[sklearn]'``).
 """
 
 from __future__ import annotations
@@ -63,7 +61,8 @@ except ImportError as e:
 STOCHASTIC = ("ovb", "svi")
 
 
-def _stochastic(estimator: TopicModel) -> bool:
+def _check_stochastic(estimator: TopicModel) -> bool:
+    """Raise AttributeError if the algorithm has no steps, as ``available_if`` expects."""
     if estimator.algorithm not in ("auto", *STOCHASTIC):
         raise AttributeError(
             f"partial_fit needs algorithm='auto', 'ovb' or 'svi', not {estimator.algorithm!r}"
@@ -72,7 +71,7 @@ def _stochastic(estimator: TopicModel) -> bool:
 
 
 class PassLines(Progress):
-    """Prints a line on standard output for every pass, as scikit-learn's estimators do."""
+    """A listener that prints a line for every pass, as scikit-learn's estimators do."""
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
         """Print the pass and its running perplexity."""
@@ -84,6 +83,7 @@ class PassLines(Progress):
 
 @contextmanager
 def _as_value_errors() -> Iterator[None]:
+    """Raise errors of topicstream as ValueError, as scikit-learn's estimators do."""
     try:
         yield
     except TopicsError as e:
@@ -168,8 +168,8 @@ class TopicModel(
     random_state: Any = None
     verbose: int = 0
 
-    # -- what scikit-learn asks
-    # ------------------------------------------------------------------------------------------
+    # the protocol of scikit-learn
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -184,24 +184,22 @@ class TopicModel(
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != "_model"}
 
-    def _checked(self, X: Any, whom: str, *, reset: bool) -> Any:
-        listed = isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], (list, tuple))
-        row = (
-            np.array(X[:1], object).ravel().tolist()
-            if listed
-            or isinstance(X, list)
-            or (hasattr(X, "__array__") and hasattr(X, "__getitem__"))
-            else []
-        )
+    def _check_matrix(self, X: Any, caller: str, *, reset: bool) -> Any:
+        """Check a matrix of counts, with advice for texts, and return it as an array or CSR."""
+        is_nested = isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], (list, tuple))
+        is_array = hasattr(X, "__array__") and hasattr(X, "__getitem__")
+        row = []
+        if is_nested or is_array or isinstance(X, list):
+            row = np.array(X[:1], object).ravel().tolist()
         if any(isinstance(value, (str, list)) for value in row):
-            words = "analyzer=list" if listed or isinstance(row[0], list) else ""
+            words = "analyzer=list" if is_nested or isinstance(row[0], list) else ""
+            advice = ", and give it the column of texts alone" if hasattr(X, "columns") else ""
             raise ValueError(
-                f"{whom} takes counts, and these are texts: put CountVectorizer before it, as in "
-                f"make_pipeline(CountVectorizer({words}), TopicModel({self.n_components}))"
-                + (", and give it the column of texts alone" if hasattr(X, "columns") else "")
+                f"{caller} takes counts, and these are texts: put CountVectorizer before it, as in "
+                f"make_pipeline(CountVectorizer({words}), TopicModel({self.n_components})){advice}"
             )
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        check_non_negative(X, whom)
+        check_non_negative(X, caller)
         return X
 
     @property
@@ -216,40 +214,48 @@ class TopicModel(
             int(self.n_jobs) if self.n_jobs is not None and self.n_jobs > 0 else default_threads()
         )
 
-    # -- learning
-    # ----------------------------------------------------------------------------------------------
+    # learning
+
     def fit(self, X: Any, y: object = None) -> TopicModel:
-        """Learn the topics of X, ignoring y."""
+        """Learn the topics of documents.
+
+        Parameters
+        ----------
+        X
+            An array or sparse matrix of counts, or a store, as the class describes.
+        y
+            Ignored.
+        """
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
-                trained = self._train(
+                trained = self._train_model(
                     X if isinstance(X, Corpus) else Corpus.open(Path(X)), Path(folder)
                 )
                 words = trained.vocabulary.words
                 self.vocabulary_ = np.array(words.to_pylist(), object)
                 self.n_features_in_ = len(words)
                 self.__dict__.pop("feature_names_in_", None)
-                self.components_ = self._with_prior(trained.phi)
+                self.components_ = self._add_prior(trained.phi)
                 self._model = trained
-                self.bound_ = self._bound(X)
+                self.bound_ = self._measure_bound(X)
                 return self
-            X = self._checked(X, "TopicModel.fit", reset=True)
+            X = self._check_matrix(X, "TopicModel.fit", reset=True)
             self.__dict__.pop("vocabulary_", None)
             if not X.sum():
                 return self._fit_nothing(X.shape[1])
-            trained = self._train(
-                _store(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder)
+            trained = self._train_model(
+                _ingest_matrix(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder)
             )
             columns = np.array(trained.vocabulary.words.to_pylist(), np.int64)
             # words without a count are no words of a store
             phi = np.zeros((X.shape[1], trained.n_topics), np.float32)
             phi[columns] = trained.phi
-            self.components_ = self._with_prior(phi)
-            self._model = self._as_model()
-        self.bound_ = self._bound(X)
+            self.components_ = self._add_prior(phi)
+            self._model = self._make_model()
+        self.bound_ = self._measure_bound(X)
         return self
 
-    def _bound(self, X: Any) -> float:
+    def _measure_bound(self, X: Any) -> float:
         """Compute the perplexity of the fitted documents, nan if none has two different words."""
         try:
             return self.perplexity(X)
@@ -266,10 +272,10 @@ class TopicModel(
         self.components_ = np.full((self.n_components, words), beta, np.float32)
         self.n_iter_ = 0
         self.bound_ = float("nan")
-        self._model = self._as_model()
+        self._model = self._make_model()
         return self
 
-    def _train(self, corpus: Corpus, folder: Path) -> verbs.TopicModel:
+    def _train_model(self, corpus: Corpus, folder: Path) -> verbs.TopicModel:
         priors = {"alpha": self.doc_topic_prior, "beta": self.topic_word_prior}
         options = {
             **(self.options or {}),
@@ -295,10 +301,10 @@ class TopicModel(
         self.n_iter_ = outcome.passes
         return trained
 
-    def _with_prior(self, phi: Any) -> np.ndarray:
+    def _add_prior(self, phi: Any) -> np.ndarray:
         return np.ascontiguousarray(phi.T + np.float32(self.topic_word_prior_))
 
-    def _as_model(self) -> verbs.TopicModel:
+    def _make_model(self) -> verbs.TopicModel:
         """Return the topics as the rest of the package takes them.
 
         After unpickling they are made again from the arrays.
@@ -311,21 +317,28 @@ class TopicModel(
             phi, words, self.doc_topic_prior_, self.topic_word_prior_
         )
 
-    @available_if(_stochastic)  # type: ignore[untyped-decorator]
+    @available_if(_check_stochastic)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: object = None) -> TopicModel:
         """Learn from one more batch of documents, by ``ovb`` (also for ``auto``) or ``svi``.
 
         It is a stochastic step (Hoffman, Blei & Bach 2010).
+
+        Parameters
+        ----------
+        X
+            An array or sparse matrix of counts.
+        y
+            Ignored.
         """
         first = not hasattr(self, "components_")
-        X = self._checked(X, "TopicModel.partial_fit", reset=first)
+        X = self._check_matrix(X, "TopicModel.partial_fit", reset=first)
         with _as_value_errors():
-            self._step(csr_array(X), first)
+            self._take_step(csr_array(X), first)
         return self
 
-    def _step(self, X: Any, first: bool) -> None:
+    def _take_step(self, X: Any, first: bool) -> None:
         """Take one step of the engine on a batch, CSR [documents, words]."""
-        engine = self._engine(X)
+        engine = self._make_engine(X)
         params = engine.initial_params()
         if first:
             self.doc_topic_prior_ = params["alpha"]
@@ -344,26 +357,26 @@ class TopicModel(
         params["beta"] = np.array([self.topic_word_prior_])
         params["step"] = np.array([float(self.n_iter_)])
         phi = np.zeros((X.shape[1], padded(self.n_components)), np.float32)
-        phi[:, : self.n_components] = self._as_model().phi
+        phi[:, : self.n_components] = self._make_model().phi
         totals = {"phi": phi.sum(axis=0, dtype=np.float64)}
         expected = np.zeros(phi.shape)
         key = Key(self._seed, self.n_iter_ + 1)
 
-        def visited(block: Block) -> tuple[Block, Out]:
+        def visit_block(block: Block) -> tuple[Block, Out]:
             rows = {"phi": Rows(phi, block.vocab.astype(np.int64))}
             visit = Visit(block, rows, totals, {}, params, key)
             return block, run_visit(engine, visit, new_out(engine, block))
 
-        for block, out in in_order(visited, _blocks(X), self._threads):
+        for block, out in in_order(visit_block, _cut_blocks(X), self._threads):
             _add_delta(expected, block, out)
         rho, scale = engine.end_round(params, {}, X.shape[0])
         new = (1 - rho) * phi + rho * scale * expected
         learnt = new[:, : self.n_components].T + self.topic_word_prior_
         self.components_ = learnt.astype(np.float32)
         self.n_iter_ += 1
-        self._model = self._as_model()
+        self._model = self._make_model()
 
-    def _engine(self, X: Any) -> Engine:
+    def _make_engine(self, X: Any) -> Engine:
         """Make the engine for a corpus of ``total_samples`` documents like those of a batch."""
         algorithm = STOCHASTIC[0] if self.algorithm == "auto" else self.algorithm
         kind = find(algorithm)
@@ -379,22 +392,28 @@ class TopicModel(
         )
         return kind(shape, kind.Options(**options))
 
-    # -- answering
-    # ----------------------------------------------------------------------------------------------
-    def _fitted(self) -> verbs.TopicModel:
+    # answers
+
+    def _get_model(self) -> verbs.TopicModel:
         check_is_fitted(self, "components_")
         if not hasattr(self, "_model"):  # read from a pickle
-            self._model = self._as_model()
+            self._model = self._make_model()
         return self._model
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         """Return p(topic | document), [documents, K], whose rows sum to 1.
 
-        A document without a known word gets the prior's mean. Without ``normalize``, rows are
-        multiplied by the document's tokens and the sum of alpha, as the parameters of a Dirichlet
-        distribution are.
+        A document without a known word gets the prior's mean.
+
+        Parameters
+        ----------
+        X
+            An array or sparse matrix of counts, or a store.
+        normalize
+            False: multiply rows by the sum of the document's tokens and of alpha, as the
+            parameters of a Dirichlet distribution.
         """
-        shares = self._shares(X)
+        shares = self._infer_shares(X)
         if normalize:
             return shares
         if isinstance(X, (str, os.PathLike, Corpus)):
@@ -403,19 +422,21 @@ class TopicModel(
         weight = tokens + float(np.sum(self.doc_topic_prior_))
         return np.asarray(shares * weight[:, None], shares.dtype)
 
-    def _shares(self, X: Any) -> np.ndarray:
+    def _infer_shares(self, X: Any) -> np.ndarray:
         """Find the topics of documents."""
-        model = self._fitted()
+        model = self._get_model()
         with _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
                 return model.transform(
                     X if isinstance(X, Corpus) else Corpus.open(Path(X)), method=self.method
                 )
-            X = self._checked(X, "TopicModel.transform", reset=False)
+            X = self._check_matrix(X, "TopicModel.transform", reset=False)
             method = make_method(self.method, TopicRows(model))
             check_metadata_free(method)
             counts = csr_array(X)
-            parts = list(in_order(method.shares, method.gather(_documents(counts)), self._threads))
+            parts = list(
+                in_order(method.shares, method.gather(_cut_documents(counts)), self._threads)
+            )
             answered = int(np.count_nonzero(np.diff(counts.indptr)))
             for line in method.warn_of_length(float(counts.sum()), answered):
                 warnings.warn(line.removeprefix("warning: "), UserWarning, stacklevel=3)
@@ -425,30 +446,43 @@ class TopicModel(
         """Compute the perplexity of documents.
 
         Theta comes from 80 % of a document's words, the rest are scored (as ``topics eval``).
-        ``sub_sampling`` is there for scikit-learn's callers: the figure is the same.
+
+        Parameters
+        ----------
+        X
+            An array or sparse matrix of counts, or a store.
+        sub_sampling
+            Ignored: scikit-learn's callers give it.
         """
-        nats, _ = self._nats_per_token(X)
+        nats, _ = self._score_tokens(X)
         return float(np.exp(nats))
 
     def score(self, X: Any, y: object = None) -> float:
         """Compute the log-likelihood of documents, in nats: more is better.
 
         It is minus the tokens of X times the logarithm of ``perplexity``.
+
+        Parameters
+        ----------
+        X
+            An array or sparse matrix of counts, or a store.
+        y
+            Ignored.
         """
-        nats, tokens = self._nats_per_token(X)
+        nats, tokens = self._score_tokens(X)
         return -nats * tokens
 
-    def _nats_per_token(self, X: Any) -> tuple[float, float]:
+    def _score_tokens(self, X: Any) -> tuple[float, float]:
         """Score left-out words, and count the tokens of all."""
-        model = self._fitted()
+        model = self._get_model()
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
                 corpus = X if isinstance(X, Corpus) else Corpus.open(Path(X))
                 tokens = float(corpus.n_tokens)
             else:
-                X = self._checked(X, "TopicModel.score", reset=False)
+                X = self._check_matrix(X, "TopicModel.score", reset=False)
                 tokens = float(X.sum())
-                corpus = _store(X, Path(folder) / "corpus.zarr", self.mem_limit)
+                corpus = _ingest_matrix(X, Path(folder) / "corpus.zarr", self.mem_limit)
                 model = verbs.TopicModel.from_arrays(
                     model.rows(np.arange(model.n_words)),
                     [str(i) for i in range(model.n_words)],
@@ -459,7 +493,7 @@ class TopicModel(
             return scored.nats_per_token, tokens
 
 
-def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
+def _ingest_matrix(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
     """Ingest the matrix as a store, whose words are the numbers of its columns."""
     values = X.data if hasattr(X, "indptr") else X
     weighted = bool((values != np.floor(values)).any())
@@ -469,20 +503,20 @@ def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
     return Corpus.open(path)
 
 
-def _documents(X: Any) -> Iterator[Documents]:
+def _cut_documents(X: Any) -> Iterator[Documents]:
     """Convert the rows of a CSR matrix to documents for inference, in blocks."""
     index = np.arange(X.shape[1], dtype=np.int64)
     indptr = np.asarray(X.indptr, np.int64)
     for first, last in cut_cells(indptr, BLOCK_DOCS, BLOCK_CELLS):
-        at = indptr[first]
+        begin = indptr[first]
         end = indptr[last]
         ids = pa.nulls(last - first, pa.large_string())
-        words = X.indices[at:end].astype(np.int32)
-        counts = X.data[at:end].astype(np.float32)
-        yield documents_of_cells(ids, indptr[first : last + 1] - at, words, counts, index)
+        words = X.indices[begin:end].astype(np.int32)
+        counts = X.data[begin:end].astype(np.float32)
+        yield documents_of_cells(ids, indptr[first : last + 1] - begin, words, counts, index)
 
 
-def _blocks(X: Any) -> Iterator[Block]:
+def _cut_blocks(X: Any) -> Iterator[Block]:
     """Cut a CSR matrix into blocks for an engine."""
     X.sort_indices()
     indptr = np.asarray(X.indptr, np.int64)

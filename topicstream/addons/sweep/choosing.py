@@ -13,10 +13,10 @@ from topicstream.addons.sweep.judging import (
     Setting,
     judge_settings,
 )
-from topicstream.addons.sweep.marks import as_topics, describe_marks, mark_settings, take_setting
+from topicstream.addons.sweep.marks import describe_marks, list_topics, mark_settings, take_setting
 
 
-def choose(
+def choose_setting(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Setting, dict[str, Any], str]:
     """Choose the setting that held-out likelihood, stability and coherence mark together.
@@ -34,38 +34,41 @@ def choose(
     documents = HalfScores(runs, scores, first)
     reported = HalfScores(runs, scores, ~first)
     marks = mark_settings(documents, judge_settings(runs, scores, rows))
-    taken = take_setting(marks)
-    mine = [dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == taken]
-    pick = min(mine, key=lambda r: r["perplexity_choosing"])
-    estimate = reported.perplexity(taken, True)
+    setting = take_setting(marks)
+    rows_of_setting = [
+        dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == setting
+    ]
+    pick = min(rows_of_setting, key=lambda r: r["perplexity_choosing"])
+    estimate = reported.perplexity(setting, True)
     chosen = {
         **pick,
         "perplexity_reported_mean": estimate.value,
         "perplexity_reported_se": estimate.error,
-        "marks": as_topics(marks),
+        "marks": list_topics(marks),
     }
-    reasons = [describe_choice(taken, documents), describe_marks(marks, documents)]
-    if dead := max(row.get("dead", 0) for row in mine):
+    reasons = [describe_choice(setting, documents), describe_marks(marks, documents)]
+    dead = max(row.get("dead", 0) for row in rows_of_setting)
+    if dead:
         reasons.append(
             f"up to {dead} of its topics are dead (they hold next to nothing), so fewer would do"
         )
-    reasons.append(describe_report(estimate, len(mine), reported.total))
-    tried = {setting[1] for setting in documents.loglik}
-    if len(tried) > 1 and taken[1] == max(tried):
+    reasons.append(describe_report(estimate, len(rows_of_setting), reported.total))
+    numbers = {tried[1] for tried in documents.loglik}
+    if len(numbers) > 1 and setting[1] == max(numbers):
         reasons.append("it is the largest tried, more may be better")
-    return taken, chosen, "; ".join(reason for reason in reasons if reason)
+    return setting, chosen, "; ".join(reason for reason in reasons if reason)
 
 
-def describe_choice(taken: Setting, documents: HalfScores) -> str:
+def describe_choice(setting: Setting, documents: HalfScores) -> str:
     """Describe a setting and how its perplexity compares with the lowest."""
-    best, near = documents.tied()
-    words = f"{taken[1]} topics ({_describe_options(taken)})"
+    best, near = documents.find_ties()
+    words = f"{setting[1]} topics ({_describe_options(setting)})"
     half = "on the half of the held-out documents kept for choosing"
-    if taken == best:
+    if setting == best:
         others = ", ".join(_name(s) for s in near if s != best)
         ties = f"; {others} {'ties' if len(near) == 2 else 'tie'} with it" if others else ""
         return f"{words}: the lowest perplexity {half}{ties}"
-    if taken in near:
+    if setting in near:
         return (
             f"{words}: a tie with the lowest perplexity ({best[1]} topics, "
             f"{_describe_options(best)}; within two standard errors of the difference), {half}"

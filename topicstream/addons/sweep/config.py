@@ -16,7 +16,8 @@ from topicstream.base.options import SchedulerOptions, like, listed_names, numbe
 from topicstream.training.config import TrainConfig
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
+    """Parse a number, true, false or none, or return the text itself."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -26,30 +27,28 @@ def _value(text: str) -> Any:
 
 
 def values(
-    values_given: Sequence[str] | Mapping[str, Sequence[Any]],
+    options: Sequence[str] | Mapping[str, Sequence[Any]],
 ) -> Mapping[str, Sequence[Any]]:
-    """[``alpha=0.05,0.1``] -> {alpha: [0.05, 0.1]}."""
-    if isinstance(values_given, Mapping):
-        return values_given
+    """Parse options and their values: [``alpha=0.05,0.1``] gives {alpha: [0.05, 0.1]}."""
+    if isinstance(options, Mapping):
+        return options
     out = {}
-    for text in values_given:
-        name, sign, listed = text.partition("=")
-        if not sign or not listed:
+    for text in options:
+        name, sign, texts = text.partition("=")
+        if not sign or not texts:
             raise UsageError(
                 f"{text}: expected an engine option and its values, such as alpha=0.05,0.1"
             )
-        out[name.strip().replace("-", "_")] = [_value(v.strip()) for v in listed.split(",")]
+        out[name.strip().replace("-", "_")] = [_parse_value(v.strip()) for v in texts.split(",")]
     return out
 
 
-def seed_list(given: int | str | Sequence[int]) -> Sequence[int]:
-    """``3`` seeds from 0 on, or those of a list, ``5,6``."""
-    listed = numbers(given)
-    return (
-        range(listed[0])
-        if isinstance(given, int) or (isinstance(given, str) and "," not in given)
-        else listed
-    )
+def parse_seeds(seeds: int | str | Sequence[int]) -> Sequence[int]:
+    """Parse a number of seeds from 0 on (``3``), or a list of seeds (``5,6``)."""
+    listed = numbers(seeds)
+    if isinstance(seeds, int) or (isinstance(seeds, str) and "," not in seeds):
+        return range(listed[0])
+    return listed
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class SweepConfig(SchedulerOptions, ThreadedOptions):
         3,
         "Trainings per setting, or their seeds (5,6,7).",
         metavar="N|SEED,SEED,...",
-        parse=seed_list,
+        parse=parse_seeds,
         show=True,
     )
     algo: str | Sequence[str] = option(

@@ -17,9 +17,9 @@ READS = tuple(f"perplexity_{100 * share:.0f}" for share in OTHER_READS)
 """Names of the perplexities of the rest, on the half that reports."""
 
 
-def formula_values(given: str | Sequence[str] | None) -> dict[str, list[str]]:
+def formula_values(formulas: str | Sequence[str] | None) -> dict[str, list[str]]:
     """List the formulas to try as values of an option, none first."""
-    listed = [given] if isinstance(given, str) else list(given or ())
+    listed = [formulas] if isinstance(formulas, str) else list(formulas or ())
     return {COVARIATES: list(dict.fromkeys([NONE, *listed]))} if listed else {}
 
 

@@ -33,18 +33,18 @@ class Run:
 
     @property
     def setting(self) -> Setting:
-        """The setting that seeds share."""
+        """Return the setting that seeds share."""
         return self.algo, self.topics, self.options
 
     @property
     def formula(self) -> str | None:
-        """The formula of covariates in its prior."""
+        """Return the formula of covariates in its prior, None without any."""
         formula = dict(self.options).get(COVARIATES, NONE)
         return None if formula == NONE else str(formula)
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """Return the name of its folder."""
         tail = (
             hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8]
             if self.options
@@ -63,7 +63,7 @@ class Scores:
 
     @cached_property
     def choosing(self) -> np.ndarray:
-        """bool[D]: the half by which a setting is chosen."""
+        """Mark the half of the documents by which a setting is chosen, bool[D]."""
         return np.asarray((self.keys & np.uint64(1)) == 0)
 
     def perplexity(self, half: np.ndarray) -> float:
@@ -113,7 +113,7 @@ class HalfScores:
         }
 
     def nats(self, setting: Setting) -> float:
-        """Mean over seeds."""
+        """Compute the nats a token of a setting, averaged over seeds."""
         return -float(self.loglik[setting].mean(axis=0).sum()) / self.total
 
     def error(self, setting: Setting, other: Setting | None = None) -> float:
@@ -129,10 +129,10 @@ class HalfScores:
         variance = (
             float(np.var(value, ddof=1)) * len(value) / self.total**2 if len(value) > 1 else 0.0
         )
-        variance += sum(self._of_seeds(s) for s in (setting, other) if s is not None)
+        variance += sum(self._seed_variance(s) for s in (setting, other) if s is not None)
         return math.sqrt(variance)
 
-    def _of_seeds(self, setting: Setting) -> float:
+    def _seed_variance(self, setting: Setting) -> float:
         """Compute the part of the seeds in the variance of ``nats``.
 
         It is that of the seeds' means, without what differs by document and seed, which the
@@ -147,7 +147,7 @@ class HalfScores:
         between = float(np.var(x.sum(axis=1), ddof=1)) - float(documents * residual)
         return max(0.0, between / len(x))
 
-    def tied(self) -> tuple[Setting, list[Setting]]:
+    def find_ties(self) -> tuple[Setting, list[Setting]]:
         """Return the setting of the lowest perplexity, and all that tie with it.
 
         They lie within two standard errors of it. It is one of them.
@@ -185,7 +185,7 @@ def judge_settings(
     """
     first = scores[runs[0]].choosing
     reported = HalfScores(runs, scores, ~first)
-    (_, near) = HalfScores(runs, scores, first).tied()
+    (_, near) = HalfScores(runs, scores, first).find_ties()
     out: dict[Setting, dict[str, Estimate]] = {
         setting: {"perplexity": reported.perplexity(setting, setting in near)}
         for setting in reported.loglik
@@ -193,16 +193,18 @@ def judge_settings(
     for name in FIGURES:
         figures = {}
         for setting in out:
-            mine = [
+            rows_of_setting = [
                 row
                 for run, row in zip(runs, rows, strict=True)
                 if run.setting == setting and row.get(name) is not None
             ]
-            if mine and name == "stability":  # one value, of all pairs of seeds
-                figures[setting] = Estimate(mine[0][name], mine[0]["stability_se"])
-            elif mine:
+            if rows_of_setting and name == "stability":  # one value, of all pairs of seeds
+                figures[setting] = Estimate(
+                    rows_of_setting[0][name], rows_of_setting[0]["stability_se"]
+                )
+            elif rows_of_setting:
                 figures[setting] = average_seeds(
-                    [row[name] for row in mine], mine[0].get(f"{name}_se")
+                    [row[name] for row in rows_of_setting], rows_of_setting[0].get(f"{name}_se")
                 )
         for setting, estimate in mark_ties(figures).items() if figures else ():
             out[setting][name] = estimate

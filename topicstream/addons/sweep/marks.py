@@ -44,7 +44,7 @@ def mark_settings(
     dict
         ``perplexity``, and ``stability`` and ``npmi`` where they are known of all these settings.
     """
-    best, near = documents.tied()
+    best, near = documents.find_ties()
     formulas = list(dict.fromkeys(dict(s[2]).get(COVARIATES) for s in documents.loglik))
     likely = min(
         near,
@@ -81,25 +81,27 @@ def take_setting(marks: Marks) -> Setting:
         return marks["perplexity"][0]
     votes = [setting for marked in marks.values() for setting in marked]
     most = max(votes.count(setting) for setting in votes)
-    taken = _by_topics({setting for setting in votes if votes.count(setting) == most})
-    return taken[(len(taken) - 1) // 2]
+    candidates = _by_topics({setting for setting in votes if votes.count(setting) == most})
+    return candidates[(len(candidates) - 1) // 2]
 
 
 def describe_marks(marks: Marks, documents: HalfScores) -> str:
     """Describe which measures disagree, or return an empty string where none does."""
-    taken = take_setting(marks)
-    if all(taken in marked for marked in marks.values()):
+    setting_taken = take_setting(marks)
+    if all(setting_taken in marked for marked in marks.values()):
         return ""
-    said = ", ".join(
+    marked_text = ", ".join(
         f"{NAMES[name]} {' or '.join(str(setting[1]) for setting in marked)}"
         for name, marked in marks.items()
     )
     best = min(documents.nats(setting) for setting in documents.loglik)
-    loss = math.expm1(documents.nats(taken) - best)
+    loss = math.expm1(documents.nats(setting_taken) - best)
     cost = f", {loss:.1%} above the lowest perplexity" if loss > 0 else ""
-    return f"the measures disagree (topics marked: {said}); {taken[1]} is taken{cost}"
+    return (
+        f"the measures disagree (topics marked: {marked_text}); {setting_taken[1]} is taken{cost}"
+    )
 
 
-def as_topics(marks: Marks) -> dict[str, Any]:
+def list_topics(marks: Marks) -> dict[str, Any]:
     """Return the numbers of topics that each measure marks, as JSON shows them."""
     return {name: [setting[1] for setting in marked] for name, marked in marks.items()}

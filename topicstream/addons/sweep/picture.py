@@ -56,13 +56,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         line = render("{algo:10} {topics:>6} {dead:>5.3g} {seeds:>5}", row)[0]
         for name, width, digits in COLUMNS:
             figure = row.get(name)
-            text = "-" if figure is None else f"{figure['value']:.{digits}f}"
-            text += (
-                ""
-                if figure is None or figure["error"] is None
-                else f" ± {figure['error']:.{digits}f}"
-            )
-            line += f"{text + (' ≈' if figure is not None and figure['tie'] else '  '):>{width}}"
+            line += f"{_format_figure(figure, digits):>{width}}"
         line += "".join(f"  {row[n]:>{len(n)}.4f}" for n in measures)
         out.append(line + "".join(f"  {row.get(n)!s:>{len(n)}}" for n in options))
     reads = [row for row in settings if READS[0] in row]
@@ -90,6 +84,16 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     number = shared["topics"] - (shared["background_topic"] is not None)
     are = "is" if shared["stable"] == 1 else "are"
     return out + render(template, {**shared, "counted": number, "are": are})
+
+
+def _format_figure(figure: Mapping[str, Any] | None, digits: int) -> str:
+    """Format a figure with its standard error and, or blanks for, the mark of a tie."""
+    if figure is None:
+        return "-  "
+    text = f"{figure['value']:.{digits}f}"
+    if figure["error"] is not None:
+        text += f" ± {figure['error']:.{digits}f}"
+    return text + (" ≈" if figure["tie"] else "  ")
 
 
 def _curves(axis: Any, rows: Sequence[Mapping[str, Any]], name: str, label: str) -> None:
@@ -129,35 +133,36 @@ def plot_sweep(result: Mapping[str, Any], figure: Figure) -> None:
     ]
     *axes, last = figure.add_panels(len(panels) + 1, across=2, size=(4.4, 3))
     for axis, (name, title) in zip(axes, panels, strict=True):
-        for label, mine in settings.items():
-            _curves(axis, mine, name, figure.escape_formulas(label))
+        for label, rows in settings.items():
+            _curves(axis, rows, name, figure.escape_formulas(label))
         figure.set_title(axis, title)
         axis.set_xlabel("topics")
     if len(settings) > 1:
         axes[0].legend(fontsize=6, frameon=False)
     for row in result["settings"]:
-        x, y = (np.array(row["by_topic"][name], float) for name in ("npmi", "exclusivity"))
+        x = np.array(row["by_topic"]["npmi"], float)
+        y = np.array(row["by_topic"]["exclusivity"], float)
         counts = counted_in_means(row["by_topic"]["kinds"] or [LIVE] * len(x))
         x = x[counts]
         y = y[counts]
         dots = last.scatter(x, y, s=7, alpha=0.35, lw=0)
         colour = dots.get_facecolor()[0][:3]
-        at = [
+        means = [
             (row[name]["value"], 2 * (row[name]["error"] or 0.0))
             for name in ("npmi", "exclusivity")
         ]
         last.errorbar(
-            [at[0][0]],
-            [at[1][0]],
-            xerr=[at[0][1]],
-            yerr=[at[1][1]],
+            [means[0][0]],
+            [means[1][0]],
+            xerr=[means[0][1]],
+            yerr=[means[1][1]],
             color=colour,
             capsize=2,
             lw=1.4,
         )
         last.annotate(
             str(row["topics"]),
-            (at[0][0], at[1][0]),
+            (means[0][0], means[1][0]),
             xytext=(3, 3),
             textcoords="offset points",
             color=colour,

@@ -49,12 +49,12 @@ class SeedAgreement:
 
     @property
     def mean(self) -> float:
-        """Mean over the pairs of models."""
+        """Return the mean likeness over the pairs of models."""
         return float(self.between[np.triu_indices(len(self.between), 1)].mean())
 
     @property
     def error(self) -> float | None:
-        """The standard error of the mean, by the jackknife over models, None for two."""
+        """Compute the standard error of the mean by the jackknife over models, None for two."""
         s = len(self.between)
         if s < 3:
             return None
@@ -81,7 +81,7 @@ class SeedAgreement:
         return mean, np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
 
 
-def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreement:
+def measure_agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreement:
     """Match the topics of every pair of models, two in memory at a time."""
     s = len(models)
     pairs: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}

@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.addons.sweep.choosing import choose
-from topicstream.addons.sweep.config import SweepConfig, seed_list, values
+from topicstream.addons.sweep.choosing import choose_setting
+from topicstream.addons.sweep.config import SweepConfig, parse_seeds, values
 from topicstream.addons.sweep.formulas import (
     OTHER_READS,
     READS,
@@ -35,7 +35,12 @@ from topicstream.addons.sweep.formulas import (
 )
 from topicstream.addons.sweep.judging import COVARIATES, Run, Scores, Setting, judge_settings
 from topicstream.addons.sweep.picture import lines
-from topicstream.addons.sweep.stability import SeedAgreement, agreement, topic_rows, write_consensus
+from topicstream.addons.sweep.stability import (
+    SeedAgreement,
+    measure_agreement,
+    topic_rows,
+    write_consensus,
+)
 from topicstream.base.cluster import connected, scheduler_class, threads_of_worker
 from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.base.files import ownership as owned
@@ -76,22 +81,24 @@ TABLE = "sweep.parquet"
 TOPICS = "topics.parquet"
 
 
-def grid(
+def list_runs(
     topics: Sequence[int],
     seeds: Sequence[int],
     algo: Sequence[str],
     options: Mapping[str, Sequence[Any]],
 ) -> list[Run]:
     """List all runs in the order they are made, seeds last."""
-    if (
-        many := len(topics) * len(seeds) * len(algo) * math.prod(map(len, options.values()))
-    ) > MOST_RUNS:
-        raise UsageError(f"a sweep of {many:,} runs; {MOST_RUNS:,} at most")
+    n_runs = len(topics) * len(seeds) * len(algo) * math.prod(map(len, options.values()))
+    if n_runs > MOST_RUNS:
+        raise UsageError(f"a sweep of {n_runs:,} runs; {MOST_RUNS:,} at most")
     names = sorted(options)
     settings = [
         tuple(zip(names, v, strict=True)) for v in itertools.product(*(options[n] for n in names))
     ]
-    runs = [Run(k, s, a, o) for a in algo for o in settings for k in topics for s in seeds]
+    runs = [
+        Run(k, seed, engine, setting)
+        for engine, setting, k, seed in itertools.product(algo, settings, topics, seeds)
+    ]
     if not runs or min(topics) < 1:
         raise UsageError("a sweep needs topics, seeds and an engine: -K 20,50,100 --seeds 3")
     return list(dict.fromkeys(runs))
@@ -140,11 +147,10 @@ def sweep(config: SweepConfig) -> SweepSummary:
 
     Called again, it makes no training again that has finished, and scores them all. Perplexity is
     document completion on held-out documents, one half of them for choosing, the other for
-    reporting. Stability is the mean over pairs of seeds
-    of 1 - l1 / 2 between matched
-    topics: 1 for the same topics, 0 for no word in common. Of several seeds of the chosen setting,
-    ``out/consensus`` is a model of
-    what they have in common, and ``out/topics.parquet`` says how stable each of its topics is.
+    reporting. Stability is the mean over pairs of seeds of 1 - l1 / 2 between matched topics: 1 for
+    the same topics, 0 for no word in common. Of several seeds of the chosen setting,
+    ``out/consensus`` is a model of what they have in common, and ``out/topics.parquet`` says how
+    stable each of its topics is.
 
     Returns
     -------
@@ -179,9 +185,9 @@ def sweep(config: SweepConfig) -> SweepSummary:
     _check_outputs(config)
     store = Corpus.open(config.corpus)
     words = config.seed_words
-    runs = grid(
+    runs = list_runs(
         numbers(config.topics),
-        seed_list(config.seeds),
+        parse_seeds(config.seeds),
         listed_names(config.algo),
         {**values(config.options or {}), **formula_values(config.covariates)},
     )
@@ -196,13 +202,13 @@ def sweep(config: SweepConfig) -> SweepSummary:
     )
     with lock(folder, "sweeping into", kind="sweep"):
         alike = {name: getattr(config, name) for name in ("passes", "tol")}
-        _begin(
+        _prepare_folder(
             folder,
             Settings(fingerprint=store.fingerprint, seed_words=seeds, sample=sample, **alike),
         )
-        scores, rows = _scores_and_rows(runs, store, config)
+        scores, rows = _score_runs(runs, store, config)
         agreements = _measure_agreements(runs, rows, folder, config)
-        taken, chosen, why = choose(runs, scores, rows)
+        setting, chosen, why = choose_setting(runs, scores, rows)
         if sample is not None:
             why += (
                 f"; each run trained on {sample:.0%} of the training documents and was also scored "
@@ -210,8 +216,8 @@ def sweep(config: SweepConfig) -> SweepSummary:
             )
         _write_rows(rows, folder)
         consensus = (
-            _consensus(taken, runs, agreements, store, sample, config)
-            if taken in agreements
+            _build_consensus(setting, runs, agreements, store, sample, config)
+            if setting in agreements
             else None
         )
     result: dict[str, Any] = dict(
@@ -266,7 +272,7 @@ def _write_rows(rows: Sequence[dict[str, Any]], folder: Path) -> None:
     write_table(pa.table(columns), folder / TABLE, force=True)
 
 
-def _scores_and_rows(
+def _score_runs(
     runs: Sequence[Run], store: Corpus, config: SweepConfig
 ) -> tuple[dict[Run, Scores], list[dict[str, Any]]]:
     """Train every run, and collect its scores and its row of the table."""
@@ -316,11 +322,13 @@ def _measure_agreements(
     for setting in dict.fromkeys(run.setting for run in runs):
         places = [folder / "runs" / run.name for run in runs if run.setting == setting]
         if len(places) > 1:
-            agreements[setting] = agreement(places, config.mem_limit)
+            agreements[setting] = measure_agreement(places, config.mem_limit)
     for run, row in zip(runs, rows, strict=True):
-        mine = agreements.get(run.setting)
+        agreement_of_run = agreements.get(run.setting)
         row["stability"], row["stability_se"] = (
-            (None, None) if mine is None else (mine.mean, mine.error)
+            (None, None)
+            if agreement_of_run is None
+            else (agreement_of_run.mean, agreement_of_run.error)
         )
     return agreements
 
@@ -331,22 +339,27 @@ def _tabulate_settings(
     """Build a row for each setting, for JSON and the figure."""
     out = []
     for setting, figures in judge_settings(runs, scores, rows).items():
-        mine = [row for run, row in zip(runs, rows, strict=True) if run.setting == setting]
+        rows_of_setting = [
+            row for run, row in zip(runs, rows, strict=True) if run.setting == setting
+        ]
         algo, topics, options = setting
         measures = {
-            name: float(np.mean([row[name] for row in mine]))
+            name: float(np.mean([row[name] for row in rows_of_setting]))
             for name in (*MEASURES, *READS)
-            if name in mine[0]
+            if name in rows_of_setting[0]
         }
-        by_topic = {name: mine[0][f"{name}_by_topic"] for name in ("npmi", "exclusivity", "kinds")}
+        by_topic = {
+            name: rows_of_setting[0][f"{name}_by_topic"]
+            for name in ("npmi", "exclusivity", "kinds")
+        }
         estimates = {name: asdict(estimate) for name, estimate in figures.items()}
         out.append(
             {
                 "algo": algo,
                 "topics": topics,
                 **dict(options),
-                "seeds": len(mine),
-                "dead": float(np.mean([row["dead"] for row in mine])),
+                "seeds": len(rows_of_setting),
+                "dead": float(np.mean([row["dead"] for row in rows_of_setting])),
                 **estimates,
                 **measures,
                 "by_topic": by_topic,
@@ -355,7 +368,7 @@ def _tabulate_settings(
     return out
 
 
-def _consensus(
+def _build_consensus(
     setting: Setting,
     runs: Sequence[Run],
     agreements: Mapping[Setting, SeedAgreement],
@@ -365,10 +378,10 @@ def _consensus(
 ) -> dict[str, Json]:
     """Write the consensus of the chosen setting's seeds, and what its topics are worth."""
     folder = Path(config.out)
-    mine = [run for run in runs if run.setting == setting]
+    runs_of_setting = [run for run in runs if run.setting == setting]
     place = folder / "consensus"
     seeds = write_consensus(
-        [folder / "runs" / run.name for run in mine], agreements[setting], place
+        [folder / "runs" / run.name for run in runs_of_setting], agreements[setting], place
     )
     (opened,), workers = open_within([place], config.mem_limit, config.threads)
     write_table(topic_rows(opened, agreements[setting], seeds), folder / TOPICS, force=True)
@@ -381,14 +394,14 @@ def _consensus(
         "table": str(folder / TOPICS),
         "topics": opened.n_topics,
         "background_topic": opened.background_topic,
-        "stable": int(((2 * seeds > len(mine)) & ~background).sum()),
+        "stable": int(((2 * seeds > len(runs_of_setting)) & ~background).sum()),
         "perplexity": scores.perplexity(half),
         "npmi": words.mean("npmi"),
         "dead": words.dead,
     }
 
 
-def _begin(folder: Path, settings: Settings) -> None:
+def _prepare_folder(folder: Path, settings: Settings) -> None:
     """Record the settings and remove the leftovers of a killed sweep.
 
     Raises
@@ -478,8 +491,10 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
     reads = {}
     if COVARIATES in dict(run.options):
         for share in OTHER_READS:
-            at_share = _score_run(opened, store, sample, workers, share)
-            reads[f"perplexity_{100 * share:.0f}"] = at_share.perplexity(~at_share.choosing)
+            scores_at_share = _score_run(opened, store, sample, workers, share)
+            reads[f"perplexity_{100 * share:.0f}"] = scores_at_share.perplexity(
+                ~scores_at_share.choosing
+            )
     words = coherence(opened, store, threads=workers)
     by_topic = {
         "npmi": words.by_topic("npmi"),
@@ -495,10 +510,10 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
         "kinds_by_topic": opened.kinds,
     }
     counts = counted_in_means(opened.kinds)
-    for name, listed in by_topic.items():
-        pairs = zip(listed, counts, strict=True)
+    for name, values_of_topics in by_topic.items():
+        pairs = zip(values_of_topics, counts, strict=True)
         values = [value for value, counted in pairs if counted and value is not None]
-        facts[f"{name}_by_topic"] = listed
+        facts[f"{name}_by_topic"] = values_of_topics
         facts[name] = float(np.mean(values)) if values else None
         several = len(values) > 1
         error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if several else None

@@ -88,12 +88,12 @@ def find_papers(cites: str) -> list[str]:
     cites
         Names as engines write them, such as "Griffiths & Steyvers 2004, eq. (5)".
     """
-    named = [key for name, key in REFERENCES.items() if name in cites]
+    keys = [key for name, key in REFERENCES.items() if name in cites]
     text = (files(__package__) / "references.bib").read_text(encoding="utf-8")
     entries = re.findall(r"^@\w+\{(\w+),.*?^\}", text, re.MULTILINE | re.DOTALL)
     bodies = re.findall(r"^@\w+\{\w+,.*?^\}", text, re.MULTILINE | re.DOTALL)
     by_key = dict(zip(entries, bodies, strict=True))
-    return [by_key[key] for key in sorted(named, key=lambda key: text.index(key))]
+    return [by_key[key] for key in sorted(keys, key=lambda key: text.index(key))]
 
 
 def escape_tex(text: str) -> str:

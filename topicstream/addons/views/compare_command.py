@@ -34,29 +34,30 @@ def command(a: str, b: str, **values: Any) -> Printed:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """Two models for people."""
+    """Format the comparison of two models as lines."""
     out = render(
         "{a} -> {b}: {vocabulary.a:,} and {vocabulary.b:word}, {vocabulary.common:,} in common",
         result,
     )
-    for m in result["matched"]:
-        changes = [
-            sign + word for sign, name in (("+", "gained"), ("-", "lost")) for word in m[name]
-        ]
-        kept = [word for word in m["words"] if word not in m["gained"]]
-        size = f"{100 * m['share_a']:.1f} -> {100 * m['share_b']:.1f} %"
-        marks = [mark_kind(m["kind_a"]), mark_kind(m["kind_b"])]
+    for pair in result["matched"]:
+        changes = [f"+{word}" for word in pair["gained"]]
+        changes += [f"-{word}" for word in pair["lost"]]
+        kept = [word for word in pair["words"] if word not in pair["gained"]]
+        size = f"{100 * pair['share_a']:.1f} -> {100 * pair['share_b']:.1f} %"
+        marks = [mark_kind(pair["kind_a"]), mark_kind(pair["kind_b"])]
         mark = "" if not any(marks) else f"{marks[0] or 'live'} -> {marks[1] or 'live'}"
-        out += render(MATCHED, {**m, "size": size, "mark": mark, "kept": kept, "changes": changes})
+        out += render(
+            MATCHED, {**pair, "size": size, "mark": mark, "kept": kept, "changes": changes}
+        )
     for side in ("a", "b"):
         alone = [
             {**topic, "where": result[side], "mark": mark_kind(topic["kind"])}
             for topic in result[f"unmatched_{side}"]
         ]
-        out += render_each(
-            "only in {where}: topic {topic} ({share:.1p} %) [({mark}) ]{words: }", alone
-        )
-    counted = [m for m in result["matched"] if BACKGROUND not in (m["kind_a"], m["kind_b"])]
+        out += render_each("only in {where}: topic {topic} ({share:.1p} %) [({mark}) ]{words: }", alone)
+    counted = [
+        pair for pair in result["matched"] if BACKGROUND not in (pair["kind_a"], pair["kind_b"])
+    ]
     if result["mean_distance"] is None:
         return out + render("no topics matched within an l1 distance of {far}", result)
     return out + render(

@@ -66,9 +66,9 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     plan = plan_inference(opened, config.memory, threads, owned=opened is not model)
     if plan.load:
         opened.load()
-    training, note = _training(config.corpus)
-    with _store(config, opened, training) as (corpus, parts):
-        names, groups = _periods(corpus, parts, config)
+    training, note = _open_training(config.corpus)
+    with _open_documents(config, opened, training) as (corpus, parts):
+        names, groups = _group_by_period(corpus, parts, config)
         figures = measure_groups(opened, training, groups, plan.threads)
     records = [
         {"period": name, **asdict(measured), "why": list_drift_reasons(measured, Limits())}
@@ -83,7 +83,8 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     }
 
 
-def _training(corpus: Any) -> tuple[Corpus | None, str | None]:
+def _open_training(corpus: Any) -> tuple[Corpus | None, str | None]:
+    """Open the corpus of the model, or return None with a note that there is none."""
     if isinstance(corpus, Corpus):
         return corpus, None
     if not (Path(corpus) / "manifest.json").exists():
@@ -92,7 +93,7 @@ def _training(corpus: Any) -> tuple[Corpus | None, str | None]:
 
 
 @contextlib.contextmanager
-def _store(
+def _open_documents(
     config: DriftConfig, model: TopicModel, training: Corpus | None
 ) -> Iterator[tuple[Corpus, tuple[str, ...]]]:
     """Open the documents as a store, with its parts, where raw ones keep every word."""
@@ -113,7 +114,7 @@ def _store(
         yield corpus, BOTH_PARTS
 
 
-def _periods(
+def _group_by_period(
     corpus: Corpus, parts: tuple[str, ...], config: DriftConfig
 ) -> tuple[list[str], DocumentGroups]:
     """Return the names of the periods and their documents, all of them without ``by``."""
@@ -123,7 +124,7 @@ def _periods(
         for part, of_part in numbers.items():
             for rows, _ in stream_documents(corpus, part == "heldout", []):
                 of_part[rows] = 0
-        return ["all"], _grouped(corpus, numbers, 1)
+        return ["all"], _count_groups(corpus, numbers, 1)
     check_columns(corpus, [config.by], "--by")
     days = Counter[Day]()
     for batch in corpus.documents([config.by], parts=parts):
@@ -139,20 +140,21 @@ def _periods(
     for part, of_part in numbers.items():
         for rows, batch in stream_documents(corpus, part == "heldout", [config.by]):
             dates = batch.column(config.by).to_pylist()
-            place = {date: _place_of(date, grain, starts[0]) for date in {*dates}}
+            place = {date: _find_place(date, grain, starts[0]) for date in {*dates}}
             of_part[rows] = [place[date] for date in dates]
-    return [grain.name(number) for number in starts], _grouped(corpus, numbers, len(starts))
+    return [grain.name(number) for number in starts], _count_groups(corpus, numbers, len(starts))
 
 
-def _place_of(date: str | None, grain: periods.Grain, first: int) -> int:
+def _find_place(date: str | None, grain: periods.Grain, first: int) -> int:
     """Return the place of a date's period, counted from the first one, or -1 without a period."""
     number = grain.find_period(parse(date) if date else None)
     return -1 if number is None else number - first
 
 
-def _grouped(corpus: Corpus, numbers: dict[str, np.ndarray], groups: int) -> DocumentGroups:
-    every = np.concatenate(list(numbers.values())) if numbers else np.zeros(0, np.int32)
-    sizes = np.bincount(every[every >= 0], minlength=groups)
+def _count_groups(corpus: Corpus, numbers: dict[str, np.ndarray], groups: int) -> DocumentGroups:
+    """Make groups of documents by the number of each document's group."""
+    all_numbers = np.concatenate(list(numbers.values())) if numbers else np.zeros(0, np.int32)
+    sizes = np.bincount(all_numbers[all_numbers >= 0], minlength=groups)
     return DocumentGroups(corpus, numbers, sizes.tolist())
 
 

@@ -30,12 +30,13 @@ class EditOptions:
 
 def propose(model: str, corpus: str, options: EditOptions) -> list[dict[str, Any]]:
     """Propose edits that label the topics without a label."""
-    from topicstream.addons.views.naming import proposals  # most edits propose nothing
+    from topicstream.addons.views.naming import propose_labels  # most edits propose nothing
 
-    labels = proposals(model, corpus, program=options.program, docs=options.docs)
-    by = options.program or "words"
+    labels = propose_labels(model, corpus, program=options.program, docs=options.docs)
+    source = options.program or "words"
     return [
-        {"edit": "label", "topic": topic, "label": text, "by": by} for topic, text in labels.items()
+        {"edit": "label", "topic": topic, "label": text, "by": source}
+        for topic, text in labels.items()
     ]
 
 

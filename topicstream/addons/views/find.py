@@ -40,10 +40,10 @@ BY_WORDS = 0.7
 """Weight of a document's own words beside its topics (Wei & Croft 2006)."""
 
 
-def query_words(model: TopicModel, query: str, config: NamesTools) -> np.ndarray:
+def tokenize_query(model: TopicModel, query: str, tools: NamesTools) -> np.ndarray:
     """Tokenise a query as the model's documents were, and return the ids of its words.
 
-    ``config`` names the tools that may run.
+    ``tools`` names the tools that may run.
 
     Raises
     ------
@@ -51,21 +51,22 @@ def query_words(model: TopicModel, query: str, config: NamesTools) -> np.ndarray
         If the model knows none of the words.
     """
     recipe = Recipe.from_json(model.manifest.tokenizer) if model.manifest.tokenizer else Recipe()
-    check_same_tools(recipe, config)
-    tokenizer = Tokenizer(recipe, asked=asked_tools(config))
+    check_same_tools(recipe, tools)
+    tokenizer = Tokenizer(recipe, asked=asked_tools(tools))
     ids = model.vocabulary.find(tokenizer.count(pa.array([query], pa.large_string())).types)
     if not (ids >= 0).any():
         raise InputError(f"--find {query!r}: the model has none of these words")
     return ids[ids >= 0]
 
 
-def query_scores(
+def score_documents(
     model: TopicModel, corpus: Corpus, words: np.ndarray, heldout: bool, threads: int
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Mean log-likelihood of the words in each document, streamed: (first document, float64[D]).
+    """Yield the mean log-likelihood of the words in each document, block by block.
 
-    A word's probability is .7 times its frequency in the document, with Dirichlet smoothing, plus
-    .3 times its probability under the document's topics (Wei & Croft, SIGIR 2006).
+    An item is the number of the first document and the scores, float64[D]. A word's probability is
+    .7 times its frequency in the document, with Dirichlet smoothing, plus .3 times its probability
+    under the document's topics (Wei & Croft, SIGIR 2006).
     """
     index = match_words(model.vocabulary, corpus)
     method = make_block_method(model)
@@ -116,7 +117,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         shown = self.shown
         store = self.store
         columns = choose_columns(store, self.with_columns)
-        words = query_words(shown.trained, str(self.find), self)
+        words = tokenize_query(shown.trained, str(self.find), self)
         n = self.docs or 5
         scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(
             shown.model.shares + 1e-300
@@ -127,7 +128,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         ranked = best_documents(
             store,
             count_candidates(n) if self.text else n,
-            lambda heldout: query_scores(shown.trained, store, words, heldout, shown.threads),
+            lambda heldout: score_documents(shown.trained, store, words, heldout, shown.threads),
             set(),
             self.progress,
         )

@@ -10,7 +10,7 @@ from topicstream.base.progress import Progress
 from topicstream.cli.extension import CommandOptions
 
 
-def measure(path: str, config: DriftConfig, progress: Progress) -> tuple[Any, list[str]]:
+def report_drift(path: str, config: DriftConfig, progress: Progress) -> tuple[Any, list[str]]:
     """Measure the drift of the model at a path."""
     from topicstream.addons.views.drift import drift, drift_lines  # brings inference with it
 
@@ -21,6 +21,6 @@ def measure(path: str, config: DriftConfig, progress: Progress) -> tuple[Any, li
 INFO = CommandOptions(
     DriftConfig,
     lambda config: config.documents is not None or config.by is not None,
-    measure,
+    report_drift,
     "--drift or --by",
 )

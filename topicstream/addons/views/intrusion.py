@@ -1,7 +1,4 @@
-"""Sheets to test topics on people: who does not belong?  (Chang et al.
-
-2009, word and topic intrusion.)
-"""
+"""Sheets to test topics on people: word and topic intrusion (Chang et al. 2009)."""
 
 from __future__ import annotations
 
@@ -37,10 +34,10 @@ HIDDEN = ("topic", "intruder_topic", "intruder", "place")
 """Columns that people must not see."""
 
 
-def _question(
+def _build_row(
     noun: str, choices: Sequence[str], place: int, topic: Mapping[str, int]
 ) -> dict[str, Json]:
-    """Build a row of a sheet."""
+    """Build a row of a sheet: the choices, the topic, and which choice is the intruder."""
     return {
         **{f"{noun}_{i}": text for i, text in enumerate(choices, 1)},
         **topic,
@@ -49,13 +46,13 @@ def _question(
     }
 
 
-ASKED = {
+QUESTION_TEXTS = {
     "word": "Which word does not belong to the others?",
     "topic": "Which list of words does not belong to the document?",
 }
 
 
-def sheet_page(sheet: pa.Table) -> str:
+def format_sheet(sheet: pa.Table) -> str:
     """Format a sheet as one HTML file that opens from disk.
 
     A question is a group of radio buttons. The answers can be saved as a CSV file.
@@ -79,11 +76,15 @@ def sheet_page(sheet: pa.Table) -> str:
         )
     folder = files("topicstream.addons.views") / "sheet_files"
     return fill_page(
-        folder, "sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions)
+        folder,
+        "sheet.html",
+        ("sheet.js",),
+        TITLE=QUESTION_TEXTS[kind],
+        QUESTIONS="\n".join(questions),
     )
 
 
-def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+def split_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Split a table into the sheet for people and the hidden key.
 
     The sheet has an empty column ``answer``.
@@ -121,11 +122,11 @@ class IntrusionView(ModelView, heeds=()):
         else:
             check_table_file(out, "--out", force=self.force)
         check_table_file(key, "--out", force=self.force)
-        sheet, answers = sheet_and_key(self.table)
+        sheet, answers = split_key(self.table)
         with written_together():
             if out.suffix in PAGES:
                 with written(out, force=self.force) as file:
-                    file.write(sheet_page(sheet).encode())
+                    file.write(format_sheet(sheet).encode())
             else:
                 write_table(sheet, out, force=self.force)
             write_table(answers, key, force=self.force)
@@ -133,7 +134,7 @@ class IntrusionView(ModelView, heeds=()):
 
     @cached_property
     def table(self) -> pa.Table:
-        """The questions with their answers, the same for the same seed."""
+        """Make the questions with their answers, the same for the same seed."""
         rows = self._about_words() if self.intrusion == "words" else self._about_documents()
         if not rows:
             raise InputError(
@@ -145,8 +146,8 @@ class IntrusionView(ModelView, heeds=()):
         )
 
     @cached_property
-    def _good(self) -> list[int]:
-        """Positions of the live topics, about which questions are asked."""
+    def _live_topics(self) -> list[int]:
+        """List the positions of the live topics, about which questions are asked."""
         kinds = self.shown.model.kinds
         return [k for k, kind in enumerate(kinds) if kind == LIVE]
 
@@ -158,17 +159,17 @@ class IntrusionView(ModelView, heeds=()):
         are left out.
         """
         view = self.shown.view
-        looked = self.shown.model
-        good = self._good
-        if len(good) < 2:
+        model = self.shown.model
+        live = self._live_topics
+        if len(live) < 2:
             raise InputError("--intrusion words: needs at least two topics that are not dead")
-        ids, _ = top_words(looked, max(2 * SHOWN, 10))
+        ids, _ = top_words(model, max(2 * SHOWN, 10))
         unique = np.unique(ids)
-        p = looked.probabilities(unique)
+        p = model.probabilities(unique)
         rng = np.random.default_rng(self.seed)
         rows = []
-        for k in good:
-            others = np.setdiff1d(np.unique(ids[:SHOWN, [j for j in good if j != k]]), ids[:, k])
+        for k in live:
+            others = np.setdiff1d(np.unique(ids[:SHOWN, [j for j in live if j != k]]), ids[:, k])
             if not len(others):
                 continue
             # the half of the other topics' first words that this topic has least of
@@ -177,9 +178,9 @@ class IntrusionView(ModelView, heeds=()):
                 others[np.argsort(value, kind="stable")[: max(1, len(others) // 2)]]
             )
             mixed = rng.permutation(np.append(ids[:SHOWN, k], intruder))
-            texts = looked.vocabulary.texts(mixed)
+            texts = model.vocabulary.texts(mixed)
             rows.append(
-                _question(
+                _build_row(
                     "word", texts, int(np.flatnonzero(mixed == intruder)[0]), {"topic": view.ids[k]}
                 )
             )
@@ -196,8 +197,8 @@ class IntrusionView(ModelView, heeds=()):
         shown = self.shown
         view = self.shown.view
         store = self.store
-        good = np.array(self._good, np.int64)
-        if len(good) < TOPICS + 2:
+        live = np.array(self._live_topics, np.int64)
+        if len(live) < TOPICS + 2:
             raise InputError(
                 f"--intrusion topics: needs {TOPICS + 2} topics that are neither dead nor the "
                 f"background"
@@ -206,24 +207,26 @@ class IntrusionView(ModelView, heeds=()):
         spare = min(4 * QUESTIONS, store.n_docs)  # for documents without a known word
         order = rng.choice(store.n_docs, spare, replace=False)
         numbers = np.sort(order)
-        asked = infer_shares(shown.trained, store, numbers, view=view, threads=shown.threads)
-        usable = np.isin(order, numbers[asked.counted])
+        shares_of_candidates = infer_shares(
+            shown.trained, store, numbers, view=view, threads=shown.threads
+        )
+        usable = np.isin(order, numbers[shares_of_candidates.counted])
         drawn = np.sort(order[usable][:QUESTIONS])
         if not len(drawn):
             raise InputError(f"--intrusion topics: {store.path}: no document has a known word")
-        theta = asked.shares[np.searchsorted(numbers, drawn)]
+        theta = shares_of_candidates.shares[np.searchsorted(numbers, drawn)]
         about = beginnings(store, drawn, characters=600)
         words = [" ".join(texts) for texts in shown.first_words(8)]
         rows = []
         for d, shares in zip(drawn.tolist(), theta, strict=True):
-            order = good[np.argsort(-shares[good], kind="stable")]
+            order = live[np.argsort(-shares[live], kind="stable")]
             intruder = int(rng.choice(order[len(order) // 2 :]))
             mixed = rng.permutation(np.append(order[:TOPICS], intruder))
             place = int(np.flatnonzero(mixed == intruder)[0])
             rows.append(
                 {
                     **dict(zip(("document", "text"), about[d], strict=True)),
-                    **_question(
+                    **_build_row(
                         "topic",
                         [words[k] for k in mixed],
                         place,

@@ -28,7 +28,7 @@ QUESTION = (
 )
 
 
-def proposals(
+def propose_labels(
     model: str | Path | TopicModel = "model",
     corpus: str | Path | Corpus | None = "corpus.zarr",
     *,
@@ -36,12 +36,33 @@ def proposals(
     docs: int = 3,
     threads: int | None = None,
 ) -> dict[int, str]:
-    """Labels for the topics that have none: stable id -> label.
+    """Propose labels for the topics that have none.
 
-    program  a command line; it gets a prompt (words and, where there is a corpus, the titles and
-             beginnings of ``docs`` typical documents) on standard input, and the first line it
-             prints is the label. It is run without a shell, once a topic, each time for five
-             minutes at most; TopicsError where it fails. None: the topics' own words.
+    Parameters
+    ----------
+    model, corpus
+        The model, and the store that it was trained on, if there is one.
+    program
+        A command line that gets a prompt (words and, with a corpus, beginnings of typical
+        documents) on standard input; the first line that it prints is the label. It runs without
+        a shell, once a topic, each time for five minutes at most. None: labels are made of the
+        topics' own words.
+    docs
+        Typical documents in a prompt.
+    threads
+        Threads that may work.
+
+    Returns
+    -------
+    dict
+        Labels by the number of the topic.
+
+    Raises
+    ------
+    InputError
+        If there is no such program.
+    TopicsError
+        If the program fails, prints nothing or takes too long.
     """
     shown = open_shown(model, None, threads)
     ids = shown.view.ids
@@ -58,18 +79,19 @@ def proposals(
         raise InputError(f"--command {program}: {e}") from None
     if not arguments:
         raise InputError("--command: is empty; name a program")
-    documents = _documents(shown, corpus, docs) if docs and corpus is not None else {}
+    documents = _read_documents(shown, corpus, docs) if docs and corpus is not None else {}
     words = shown.first_words(WORDS)
     out = {}
     for k in unlabelled:
         text = f"{QUESTION}\nMost probable words: {', '.join(words[k])}\n"
         if documents.get(k):
             text += "\nTypical documents:\n" + "".join(f"- {line}\n" for line in documents[k])
-        out[ids[k]] = _ask(arguments, text, ids[k])
+        out[ids[k]] = _run_program(arguments, text, ids[k])
     return out
 
 
-def _ask(arguments: list[str], prompt: str, topic: int) -> str:
+def _run_program(arguments: list[str], prompt: str, topic: int) -> str:
+    """Run the user's program on a prompt, and return the label that it prints."""
     name = arguments[0]
     try:
         process = subprocess.run(
@@ -84,11 +106,11 @@ def _ask(arguments: list[str], prompt: str, topic: int) -> str:
             f"--command {name}: no answer for topic {topic} in {SECONDS} s; nothing was stored"
         ) from None
     if process.returncode:
-        said = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [
+        reason = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [
             "it printed no reason"
         ]
         raise TopicsError(
-            f"--command {name}: failed ({process.returncode}) at topic {topic}: {said[0]}; "
+            f"--command {name}: failed ({process.returncode}) at topic {topic}: {reason[0]}; "
             f"nothing was stored"
         )
     answer = next(
@@ -103,7 +125,9 @@ def _ask(arguments: list[str], prompt: str, topic: int) -> str:
     return label[:LONGEST]
 
 
-def _documents(shown: ShownModel, corpus: str | Path | Corpus, docs: int) -> dict[int, list[str]]:
+def _read_documents(
+    shown: ShownModel, corpus: str | Path | Corpus, docs: int
+) -> dict[int, list[str]]:
     """Read the beginnings of the typical documents of each topic, if the corpus opens."""
     try:
         store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)

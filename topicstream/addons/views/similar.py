@@ -44,7 +44,7 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         columns = choose_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 
-        mine = infer_shares(
+        topics = infer_shares(
             shown.trained,
             store,
             np.array([number]),
@@ -52,9 +52,9 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
             heldout=part,
             threads=shown.threads,
         )
-        if not mine.counted[0]:
+        if not topics.counted[0]:
             raise InputError(f"--similar {self.similar}: {NO_TOPICS}")
-        shares = mine.shares[0].astype(np.float64)
+        shares = topics.shares[0].astype(np.float64)
         root = np.sqrt(shares)
 
         def likeness(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:

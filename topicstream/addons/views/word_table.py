@@ -81,8 +81,8 @@ def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
             "kind": shown.model.kinds[k],
             "share": float(shown.model.shares[k]),
         }
-        for measure, every in measures.items():
-            values = every[k]
+        for measure, values_by_topic in measures.items():
+            values = values_by_topic[k]
             best = np.argsort(-values, kind="stable")[:n]
             words = shown.model.vocabulary.texts(best)
             rows += [
@@ -105,7 +105,7 @@ def format_for_print(table: pa.Table, labelled: bool) -> pa.Table:
         [("word", "list"), ("row", "min")]
     )
     groups = groups.sort_by("row_min")  # groups may come in any order
-    words = [", ".join(listed) for listed in groups["word_list"].to_pylist()]
+    words = [", ".join(words_of_row) for words_of_row in groups["word_list"].to_pylist()]
     shares = [f"{100 * share:.1f} %" for share in groups["share"].to_pylist()]
     return pa.table({**{key: groups[key] for key in keys}, "share": shares, "words": words})
 
@@ -134,11 +134,8 @@ class TableView(ModelView, heeds=("words", "topics")):
     @written_together()
     def result(self) -> dict[str, Json]:
         """Write the files and return their paths."""
-        files: dict[str, str] = {
-            name: path
-            for name in ("table", "correlations")
-            if (path := getattr(self, name)) is not None
-        }
+        paths = {"table": self.table, "correlations": self.correlations}
+        files = {name: path for name, path in paths.items() if path is not None}
         for name, path in files.items():
             check_table_file(path, f"--{name}", force=self.force, text=True)
         shown = self.shown
@@ -185,6 +182,7 @@ class TableView(ModelView, heeds=("words", "topics")):
             for name in ("table", "correlations")
             if name in result
         ]
-        if said := left_out_text(result["left_out"]):
-            out.append(said)
+        note = left_out_text(result["left_out"])
+        if note:
+            out.append(note)
         return out

@@ -96,10 +96,10 @@ def _count_words(element: Any) -> int:
 def _is_rejected_reading(element: Any, name: str) -> bool:
     """Tell whether another reading than this one is the text."""
     parent = element.getparent()
-    offer = "" if parent is None else local_name(parent)
-    if name not in REJECTED_READINGS.get(offer, ()):
+    outer = "" if parent is None else local_name(parent)
+    if name not in REJECTED_READINGS.get(outer, ()):
         return False
-    accepted = {"choice": ("reg", "corr", "expan"), "app": ("lem",)}[offer]
+    accepted = {"choice": ("reg", "corr", "expan"), "app": ("lem",)}[outer]
     if any(local_name(other) in accepted for other in parent):
         return True
     return element.getprevious() is not None  # the first of readings where none is preferred

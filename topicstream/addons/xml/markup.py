@@ -142,10 +142,10 @@ class Markup(Reader):
         if plain_suffix(source.name) in (".html", ".htm") or re.search(
             rb"(?i)<html[\s>]", data[:4096]
         ):
-            # which a page need not say
-            stated = options.encoding or (None if why_not_utf8(data) else "utf-8")
+            # a page need not say that it is UTF-8, and lxml would take it for Latin-1
+            encoding = options.encoding or (None if why_not_utf8(data) else "utf-8")
             parser = etree.HTMLParser(
-                encoding=stated, no_network=True, remove_comments=True, remove_pis=True
+                encoding=encoding, no_network=True, remove_comments=True, remove_pis=True
             )
         else:
             parser = etree.XMLParser(
@@ -156,20 +156,20 @@ class Markup(Reader):
             # a page of white space and comments
             root = etree.Element("html") if root is None else root
         except (etree.XMLSyntaxError, ValueError) as e:
-            raise _malformed(source, e) from None
+            raise _describe_malformed(source, e) from None
         place = positions(source.key, np.array([1]))
         yield _read_document(source, options, root, [source.key], place)
 
 
-def _malformed(source: Source, error: Exception) -> BadFile:
+def _describe_malformed(source: Source, error: Exception) -> BadFile:
     """Say where a file is not well-formed, by the last entry of the parser's log."""
     entry = next(reversed(list(getattr(error, "error_log", []))), None)
     line = getattr(error, "lineno", None) or 1
-    what = getattr(error, "msg", error)
+    problem = getattr(error, "msg", error)
     if entry is not None:
         line = entry.line
-        what = f"{entry.message}, line {entry.line}, column {entry.column}"
-    return BadFile(source.name, line, f"not well-formed XML ({what}); mend the file")
+        problem = f"{entry.message}, line {entry.line}, column {entry.column}"
+    return BadFile(source.name, line, f"not well-formed XML ({problem}); mend the file")
 
 
 class _LimitedDocuments:
@@ -220,7 +220,7 @@ def _corpus_batches(source: Source, options: ReadOptions) -> Iterator[pa.RecordB
                 _drop_document(document)
         parser.close()
     except (etree.XMLSyntaxError, ValueError) as e:
-        raise _malformed(source, e) from None
+        raise _describe_malformed(source, e) from None
 
 
 def _drop_document(document: Any) -> None:
@@ -237,7 +237,7 @@ def _read_document(
     from lxml import etree
 
     for entity in list(root.iter(etree.Entity)):
-        _in_words(entity)
+        _replace_entity(entity)
     elements = (
         Elements(frozenset(), divisions=frozenset())
         if local_name(root) == "html"
@@ -247,25 +247,25 @@ def _read_document(
     text, spans = join_speeches(speeches, options.split)
     for name, words in elements.words_left_out.items():
         source.note(f"{WORDS_LEFT_OUT}{name}", words)
-    fields = fields_of(root)
+    fields = read_fields(root)
     options = options.spelled_as([*fields, SPEAKER])
     if options.split in (SPEECH, SPEAKER) and spans and SPEAKER not in options.meta:
         options = replace(options, meta={**options.meta, SPEAKER: SPEAKER})
-    named = {*fields, *([SPEAKER] if spans else [])}
-    source.leave_out(named - set(options.meta.values()))
+    present = {*fields, *([SPEAKER] if spans else [])}
+    source.leave_out(present - set(options.meta.values()))
     meta = {}
     for column, name in options.meta.items():
         value = fields.get(name)
-        listed = as_list(value, name, options.list_separator) if column in LISTS else value
+        values = as_list(value, name, options.list_separator) if column in LISTS else value
         meta[column] = (
             pa.array([spans], SPANS)
             if name == SPEAKER
-            else pa.array([listed], LIST if column in LISTS else TEXT)
+            else pa.array([values], LIST if column in LISTS else TEXT)
         )
     return batch_of(ids, sources, {"text": pa.array([text], TEXT)}, meta)
 
 
-def _in_words(entity: Any) -> None:
+def _replace_entity(entity: Any) -> None:
     """Replace a reference to a standard entity, such as an em dash, by its character.
 
     Any other stays as it is.
@@ -293,8 +293,8 @@ def read_speakers(root: Any) -> dict[str, str]:
     names: dict[str, str] = {}
     for element in root.xpath("//*[@xml:id]"):
         if local_name(element) in PERSONS:
-            named = next(iter(element.xpath("*[contains(local-name(), 'ame')]")), element)
-            name = " ".join(named.xpath("string()").split())
+            label = next(iter(element.xpath("*[contains(local-name(), 'ame')]")), element)
+            name = " ".join(label.xpath("string()").split())
             if name:
                 names.setdefault(element.get(_XML_ID), name)
     return names
@@ -338,9 +338,9 @@ class _Extractor:
         self._headed = headed
 
     def visit(self, element: Any, *, chosen: bool) -> None:
-        """Take an element with all that it holds."""
+        """Collect the text of an element and of all that it holds."""
         name = local_name(element)
-        mark = _mark_of(element, name)
+        mark = _choose_mark(element, name)
         is_text = self._elements.holds_text(element)
         parent = element.getparent()
         outer = "" if parent is None else local_name(parent)
@@ -375,11 +375,13 @@ class _Extractor:
         self.raw[-1][1].append(text)
 
 
-def _mark_of(element: Any, name: str) -> str:
+def _choose_mark(element: Any, name: str) -> str:
     """Return the mark that stands before and behind an element's text."""
     if name in BREAKS and element.get("break") == "no":
         return JOINED
-    return LINE if name in LINES else BLOCK if name in BLOCKS else ""
+    if name in LINES:
+        return LINE
+    return BLOCK if name in BLOCKS else ""
 
 
 def _clean_speeches(raw: Iterable[tuple[tuple[str, ...], list[str]]]) -> list[Speech]:
@@ -415,7 +417,7 @@ def join_speeches(speeches: Sequence[Speech], split: str | None) -> tuple[str, l
         texts: dict[tuple[str, ...], list[str]] = {}
         for speech in speeches:
             texts.setdefault(speech.speakers, []).append(speech.text)
-        speeches = [Speech(speakers, "\n\n".join(said)) for speakers, said in texts.items()]
+        speeches = [Speech(speakers, "\n\n".join(parts)) for speakers, parts in texts.items()]
     between = "\n\n" + PART_MARK * (split in (SPEECH, SPEAKER))
     spans: list[Span] = []
     end = 0
@@ -427,7 +429,7 @@ def join_speeches(speeches: Sequence[Speech], split: str | None) -> tuple[str, l
     return between.join(speech.text for speech in speeches), spans
 
 
-def fields_of(root: Any) -> dict[str, str]:
+def read_fields(root: Any) -> dict[str, str]:
     """Read the document's fields from the header."""
     fields: dict[str, str] = {}
     for name, paths in FIELDS.items():
@@ -448,10 +450,10 @@ def _read_field(element: Any) -> str:
     Its date as it is encoded, or its text; for a person the full name, without identifiers.
     """
     names = [*element.iterfind("{*}persName"), *element.iterfind("{*}name")]
-    named = next(
+    full_name = next(
         (name for name in names if name.get("type") == "full"), names[0] if names else element
     )
-    words = "".join(named.xpath(".//text()[not(ancestor::*[local-name()='idno'])]")).split()
+    words = "".join(full_name.xpath(".//text()[not(ancestor::*[local-name()='idno'])]")).split()
     return next(filter(None, map(element.get, DATED)), " ".join(words))
 
 
