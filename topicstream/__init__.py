@@ -70,6 +70,7 @@ _PUBLIC = {  # name -> module that has it
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
     if name in ("errors", "sklearn"):
         return import_module(f"topicstream.{name}")
     if name in _PUBLIC:
@@ -84,4 +85,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """List the module's names and the public names, imported or not."""
     return sorted({*globals(), *__getattr__("__all__")})

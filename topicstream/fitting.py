@@ -240,6 +240,7 @@ def _remove_with_last(folder: Path, users: Sequence[object]) -> None:
 
 
 def _import_pandas() -> Any:
+    """Import pandas, or raise ImportError with the command that installs it."""
     try:
         import pandas
     except ImportError as e:

@@ -29,11 +29,13 @@ def show_progress() -> Iterator[Shown]:
 
 
 def _set_verbosity(ctx: click.Context, param: click.Parameter, value: int) -> None:
+    """Set the verbosity as -q or -v says."""
     if value:
         set_verbosity(-1 if param.name == "quiet" else value)
 
 
 def _common_options() -> list[click.Parameter]:
+    """Make the options that every command has."""
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
         click.Option(
@@ -72,6 +74,7 @@ class Section:
 
 
 def _help_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print the help with all sections, and end."""
     if value:
         ctx.meta["all options"] = True
         click.echo(ctx.get_help())

@@ -56,6 +56,7 @@ class Column:
 
     @cached_property
     def _codes(self) -> dict[str, int]:
+        """Number the values."""
         return {value: i for i, value in enumerate(self.values)}
 
     def code(self, value: str) -> int:

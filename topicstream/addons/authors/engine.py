@@ -120,9 +120,11 @@ class AuthorTopicModel(Engine):
 
     @property
     def _asynchronous(self) -> bool:
+        """Tell whether sums move with each cell."""
         return self.options.schedule == "async"
 
     def _most_pairs(self, block: BlockShape) -> int:
+        """Count the pairs that a document of the block can have, at most."""
         longest = max(1, block.axes[AXIS].longest) if AXIS in block.axes else TYPICAL
         return int(self._count_pairs(longest))
 

@@ -185,6 +185,7 @@ def write_zarr(job: Export) -> dict[str, Json]:
 
 
 def _open_zarr(zarr: Any, copy: Path, place: str | Path) -> Any:
+    """Open a copy of a Zarr folder, or raise InputError."""
     try:
         return zarr.open_group(str(copy), mode="r+", use_consolidated=False)
     except DAMAGE:
@@ -212,6 +213,7 @@ def _consolidate(zarr: Any, copy: Path) -> None:
 
 
 def _summarize(cells: CellTopics, job: Export) -> dict[str, Json]:
+    """Return the summary of an export of cells."""
     unknown = int(cells.are_prior.sum())
     return {
         "documents": len(cells.shares),
@@ -221,6 +223,7 @@ def _summarize(cells: CellTopics, job: Export) -> dict[str, Json]:
 
 
 def _open_h5ad(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
+    """Open a copy of an HDF5 file, or raise InputError."""
     try:
         return h5py.File(copy, "r+")
     except OSError:
@@ -337,11 +340,13 @@ def _list_columns(frame: Any, names: list[str]) -> None:
 
 
 def _open_mapping(parent: Any, name: str) -> Any:
+    """Open a group of a name, made as AnnData's mapping if it is new."""
     if name not in parent:
         _set_encoding(parent.create_group(name), "dict", "0.1.0")
     return parent[name]
 
 
 def _set_encoding(thing: Any, kind: str, version: str) -> None:
+    """Set the attributes by which AnnData knows the encoding of a node."""
     thing.attrs["encoding-type"] = kind
     thing.attrs["encoding-version"] = version

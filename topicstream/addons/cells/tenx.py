@@ -58,6 +58,7 @@ class TenX(MatrixReader):
 
 
 def _find_part(source: Source, names: tuple[str, ...]) -> Path:
+    """Find the file of one kind, or raise BadFile."""
     path = None if source.path is None else matrix_file(source.path, names)
     if path is None:
         kinds = ", ".join(kind[0] for kind in (MATRIX, CELLS, FEATURES))

@@ -209,5 +209,6 @@ def _replace(address: str, new: Current, condition: Any) -> None:
 
 
 def _sha256(path: Path) -> str:
+    """Hash the content of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -72,6 +72,7 @@ class Waiters(Executor):
         return future
 
     def _work(self) -> None:
+        """Run calls in one thread, without end."""
         while True:
             future, call = self._calls.get()
             if future.set_running_or_notify_cancel():
@@ -142,6 +143,7 @@ def remote_address(name: str | os.PathLike[str]) -> str | None:
 
 
 def _library() -> Any:
+    """Import obstore, or raise UsageError with the command that installs it."""
     try:
         import obstore.store
     except ImportError:
@@ -153,6 +155,7 @@ def _library() -> Any:
 
 @cache
 def _store(root: str) -> Any:
+    """Make obstore's store of a bucket or server, with the settings of the environment."""
     ends = {
         name: os.environ.get(name, "")
         for name in ("AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT", "GOOGLE_BASE_URL")

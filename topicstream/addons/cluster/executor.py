@@ -157,6 +157,7 @@ class DaskWorkers(Executor):
         return silent
 
     def _ask(self, address: str, handler: str, **message: Any) -> Awaitable[Any]:
+        """Send a message to a handler of one member."""
         call: Awaitable[Any] = getattr(self.client.rpc(address), f"{self.run}-{handler}")(**message)
         return call
 

@@ -285,6 +285,7 @@ class Member(WorkerPlugin):
         await self.work(self.apply_rows, all_entered)
 
     def _answer(self, question: str, arguments: bytes) -> Any:
+        """Call a method by its name with pickled arguments."""
         return attrgetter(question)(self)(*loads(arguments))  # block state is a file that is opened
 
     async def receive(self, sender: int, sent: Any) -> bool:

@@ -430,6 +430,7 @@ def _read_address(scheduler: str) -> str:
 
 
 def _parse_local(scheduler: str) -> dict[str, int]:
+    """Parse ``local:N`` to the arguments of a ``LocalCluster``, or raise UsageError."""
     count = scheduler.removeprefix("local:")
     if not count.isdigit() or not 1 <= int(count) <= 1024:
         raise UsageError(f"--scheduler {scheduler}: give a number of processes, such as local:2")

@@ -134,12 +134,14 @@ def vector_fields(options: ReadOptions, schema: pa.Schema, name: str) -> list[st
 
 
 def _is_list(kind: pa.DataType) -> bool:
+    """Tell whether a type is a list of any kind."""
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
 
 
 def _is_number(kind: pa.DataType) -> bool:
+    """Tell whether a type is a number, or a list of numbers."""
     value_type = kind.value_type if _is_list(kind) else kind
     return bool(pa.types.is_floating(value_type) or pa.types.is_integer(value_type))
 

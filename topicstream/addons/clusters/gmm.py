@@ -121,6 +121,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
 
     @property
     def diagonal(self) -> bool:
+        """Tell whether covariances are diagonal."""
         return bool(self.options.covariance == "diag")
 
     def likelihoods(
@@ -216,6 +217,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         )
 
     def _shape_squares(self, squares: np.ndarray) -> np.ndarray:
+        """Shape rows of second moments, [K, n, n], or [K, n] of diagonal ones."""
         return np.ascontiguousarray(squares).reshape(
             len(squares), *([self.n] if self.diagonal else [self.n, self.n])
         )
@@ -249,6 +251,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         self._visit(visit, self.statistics(visit.rows), out)
 
     def _visit(self, visit: Visit, stats: Statistics, out: Out) -> None:
+        """Write responsibilities and changes of the statistics of a block's points."""
         block = visit.block
         state = visit.state
         params = visit.params

@@ -57,6 +57,7 @@ class Partition:
         self._measure()
 
     def _measure(self) -> None:
+        """Compute statistics, posteriors and costs of the groups."""
         self.statistics = sum_groups(
             self.points, self.assigned, self.components, self.prior.diagonal
         )

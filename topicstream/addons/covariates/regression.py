@@ -142,6 +142,7 @@ class Coefficients:
 
     @cached_property
     def _errors_and_freedoms(self) -> tuple[np.ndarray, np.ndarray]:
+        """Choose the wider of two intervals for each coefficient."""
         pooled = np.diagonal(self.pooled, axis1=1, axis2=2).T
         robust = np.diagonal(self.robust, axis1=1, axis2=2).T
         return choose_wider(pooled, robust, self.residual_freedom, self.freedoms[:, None])
@@ -185,6 +186,7 @@ class Coefficients:
 
 
 def _f_test(squares: float, expected: float, df1: float, df2: float) -> FTest:
+    """Compare a sum of squares with its expectation by an F test."""
     f = squares / expected
     return FTest(f, df1, df2, float(fdtrc(df1, df2, f)))
 

@@ -41,6 +41,7 @@ class Support:
         self._last_cells = {columns: np.zeros(0, np.int64) for columns in combined}
 
     def _find_covariates(self, columns: Sequence[str]) -> list[Covariate]:
+        """Return the covariates of some columns."""
         return [self._covariates[column] for column in columns]
 
     def add(self, values: Mapping[str, Sequence[str]], wholes: Sequence[str]) -> None:
@@ -68,6 +69,7 @@ class Support:
             self._last_cells[columns] = pairs[of_last] % counts.size
 
     def _code_values(self, column: str, values: Sequence[str]) -> np.ndarray:
+        """Code values as places of levels, or a number by whether it is the most frequent."""
         levels = self._covariates[column].levels
         if not levels:
             mode = self._modes[column]
@@ -110,6 +112,7 @@ class Support:
         return f"too few documents: {number} ({', '.join(names)})"
 
     def _name_level(self, column: str, place: int) -> str:
+        """Name a level, or all numbers but the most frequent one."""
         levels = self._covariates[column].levels
         return f"{column}={levels[place]}" if levels else f"{column} not {self._modes[column]}"
 
@@ -124,4 +127,5 @@ class Support:
 
 
 def _columns_of(term: Term) -> tuple[str, ...]:
+    """Return the distinct columns of a term."""
     return tuple(dict.fromkeys(factor.column for factor in term))

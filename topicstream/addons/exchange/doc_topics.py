@@ -139,6 +139,7 @@ class DocTopics:
                     yield self._parse_line(line, f"{self._path}:{number}")
 
     def _parse_line(self, line: bytes, location: str) -> tuple[str, np.ndarray, np.ndarray]:
+        """Parse a line to name, topics and shares, or raise InputError."""
         fields = line.split(b"\t") if b"\t" in line else _split_at_blanks(line)
         try:
             texts = b" ".join(fields[2:]).split()
@@ -164,6 +165,7 @@ class DocTopics:
         return "pairs" if self._head and not may_be_dense else "dense"
 
     def _parse_pairs(self, values: np.ndarray, location: str) -> tuple[np.ndarray, np.ndarray]:
+        """Parse pairs of topic and share."""
         topics = values[::2]
         shares = values[1::2]
         if len(topics) != len(shares) or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any():
@@ -172,6 +174,7 @@ class DocTopics:
         return topics.astype(np.int32), shares.astype(np.float32)
 
     def _parse_dense(self, values: np.ndarray, location: str) -> tuple[np.ndarray, np.ndarray]:
+        """Parse a share of each topic."""
         if len(values) != self._width:
             raise InputError(
                 f"{location}: {len(values)} topics, but earlier lines have {self._width}"

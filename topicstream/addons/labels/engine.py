@@ -517,6 +517,7 @@ class LabeledBeliefPropagation(Engine):
         return ptr, topic_ids, n_labels > 0
 
     def _sweep(self, mode: int, visit: Visit, phi: Rows, lam: np.ndarray, out: Out) -> None:
+        """Sweep a block part by part, and write its messages, delta and statistics."""
         block = visit.block
         key = visit.key
         old = visit.state.get("messages", np.zeros(0, np.uint16))

@@ -288,6 +288,7 @@ class _LabelJudge:
         )
 
     def _fold_in(self, cells: Cells, inverse: np.ndarray) -> np.ndarray:
+        """Infer the topics of documents with every topic open, float32[D, K]."""
         theta = np.empty((len(cells[0]) - 1, self.model.n_topics), np.float32)
         (indptr, rows, counts, base) = cells
         weights = TopicWeights(base, self.model.beta, inverse)
@@ -296,6 +297,7 @@ class _LabelJudge:
         return theta
 
     def _score(self, cells: Cells, inverse: np.ndarray, scores: np.ndarray) -> None:
+        """Write the loss of each document without each label to ``scores``."""
         measure_losses(*cells, self.model.beta, inverse, self._fold_in(cells, inverse), scores)
 
     def _remove_contribution(
@@ -591,6 +593,7 @@ class LabelOptions:
 
 
 def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
+    """Score predicted labels or, of clusters, their agreement with labels."""
     store, parts, documents = run.scored_documents()
     if model_kind(run.model) != "topics":
         if run.elsewhere is None and not store.part(True).docs:

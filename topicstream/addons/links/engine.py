@@ -300,5 +300,6 @@ class RelationalTopicModel(DenseMessages):
         return np.ascontiguousarray(eta if self.options.eta == "rows" else eta.T, np.float32)
 
     def _write_delta(self, thetas: np.ndarray, out: Out) -> None:
+        """Write the block's theta, never negative, to the delta."""
         delta = out.delta["theta"]
         np.maximum(thetas, 0.0, out=delta)

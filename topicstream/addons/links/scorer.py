@@ -80,6 +80,7 @@ def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _smooth(theta: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Add the prior to counts, and scale each document to the sum 1."""
     return np.asarray(
         (theta + alpha) / np.maximum(theta.sum(1, keepdims=True) + alpha.sum(), 1e-300)
     )
@@ -565,6 +566,7 @@ class LinkOptions:
 
 
 def _link_scores(run: Scoring, options: LinkOptions) -> Mapping[str, object]:
+    """Score predicted links and, if the model has eta, words with links given."""
     import_sklearn()  # raises before anything is computed if it is missing
     scores = Entry(
         link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))

@@ -280,6 +280,7 @@ class Anchors(Engine):
         counted.rewrite(write_numbers)
 
     def _pick_anchors(self, end: PassEnd) -> None:
+        """Choose the anchors among the candidates, and report them."""
         rows = np.concatenate([part[:, [0, 2]] for _, part in end.tables["counted"].pieces()])
         words = np.flatnonzero(rows[:, 1] >= 0)
         topics = self.shape.topics

@@ -120,6 +120,7 @@ def draw_signs(seed: int, words: Array, columns: int) -> FewEntries:
 
 @kernel
 def _draw_signs(seed: int, ids: Ints, column: Ints, sign: Floats) -> None:
+    """Draw the columns and signs of words by their global ids."""
     for u in range(len(ids)):
         state = rng.stream(seed, 0, ids[u])
         for j in range(column.shape[1]):

@@ -179,6 +179,7 @@ class TopicModel(
 
     @property
     def _n_features_out(self) -> int:
+        """Return the number of topics, which scikit-learn names as features."""
         return int(self.components_.shape[0])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -204,12 +205,14 @@ class TopicModel(
 
     @property
     def _seed(self) -> int:
+        """Return the seed as a number."""
         if self.random_state is None or isinstance(self.random_state, (int, np.integer)):
             return int(self.random_state or 0)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     @property
     def _threads(self) -> int:
+        """Return the number of threads."""
         return (
             int(self.n_jobs) if self.n_jobs is not None and self.n_jobs > 0 else default_threads()
         )
@@ -276,6 +279,7 @@ class TopicModel(
         return self
 
     def _train_model(self, corpus: Corpus, folder: Path) -> verbs.TopicModel:
+        """Train on a store, and note priors and passes."""
         priors = {"alpha": self.doc_topic_prior, "beta": self.topic_word_prior}
         options = {
             **(self.options or {}),
@@ -302,6 +306,7 @@ class TopicModel(
         return trained
 
     def _add_prior(self, phi: Any) -> np.ndarray:
+        """Add the prior to phi, float32[K, W]."""
         return np.ascontiguousarray(phi.T + np.float32(self.topic_word_prior_))
 
     def _make_model(self) -> verbs.TopicModel:
@@ -395,6 +400,7 @@ class TopicModel(
     # answers
 
     def _get_model(self) -> verbs.TopicModel:
+        """Return the fitted model, made again after unpickling."""
         check_is_fitted(self, "components_")
         if not hasattr(self, "_model"):  # read from a pickle
             self._model = self._make_model()

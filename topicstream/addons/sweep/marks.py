@@ -62,6 +62,7 @@ def mark_settings(
 
 
 def _by_topics(settings: Iterable[Setting]) -> list[Setting]:
+    """Sort settings by their number of topics."""
     return sorted(settings, key=lambda setting: setting[1])
 
 

@@ -463,6 +463,7 @@ def _train_on_workers(runs: Sequence[Run], config: SweepConfig) -> list[Scored]:
 
 
 def _train_on_worker(run: Run, config: SweepConfig) -> Scored:
+    """Train and score a run with the threads of a worker."""
     config = replace(config, threads=threads_of_worker(config.threads))
     return _train_run(run, Corpus.open(config.corpus), config)
 

@@ -86,10 +86,12 @@ class Elements:
 
 
 def _division_type(element: Any) -> str:
+    """Return the type of a division in lower case."""
     return str(element.get("type", "")).lower()
 
 
 def _count_words(element: Any) -> int:
+    """Count the words of an element's text."""
     return sum(len(text.split()) for text in element.xpath(".//text()"))
 
 

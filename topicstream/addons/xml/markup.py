@@ -354,6 +354,7 @@ class _Extractor:
         self._add(mark)
 
     def _visit_content(self, element: Any, name: str, chosen: bool) -> None:
+        """Collect text and children of an element; a speech begins with its speakers."""
         outer = self.raw[-1][0]
         if name in SPEECHES:
             self.raw.append((_name_speakers(element, self._names), []))
@@ -366,12 +367,14 @@ class _Extractor:
             self.raw.append((outer, []))
 
     def _add_text(self, text: str | None, chosen: bool) -> None:
+        """Collect text of a chosen element, or count its words."""
         if chosen:
             self._add(text or "")
         else:
             self._elements.count_unchosen(text)
 
     def _add(self, text: str) -> None:
+        """Add raw text or a mark."""
         self.raw[-1][1].append(text)
 
 
