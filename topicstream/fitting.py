@@ -184,7 +184,7 @@ class Fit:
             raise UsageError("quotes: the texts were not kept; leave out keep_text=False")
         texts = self._texts(best)
         rows = [best[i] for i in skip_duplicates([texts.words(row) for row in best])][:n]
-        words = next(listed.words for listed in self.topics if listed.id == topic)
+        words = next(topic_shown.words for topic_shown in self.topics if topic_shown.id == topic)
         passages = [texts.passage(row, words, characters) for row in rows]
         table = pa.table(
             {

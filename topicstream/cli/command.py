@@ -166,12 +166,12 @@ class Command(click.Command):
         the command takes them as options or as arguments.
         """
         arguments = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)}
-        named = arguments & {"--corpus", "--model"}
+        positional = arguments & {"--corpus", "--model"}
         words = []
         for word in args:
             option, _, value = word.partition("=")
-            if word not in named:
-                words.append(value if option in named else word)
+            if word not in positional:
+                words.append(value if option in positional else word)
         alone = {}
         for word in self.make_parser(ctx).parse_args(list(words))[1]:
             kind = kind_of(os.path.realpath(word))

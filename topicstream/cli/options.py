@@ -72,8 +72,8 @@ def _click_type(about: Mapping[str, Any], kind: str) -> Any:
 
 def _is_option_of(field: dataclasses.Field[Any], command: str) -> bool:
     """Tell whether a field is an option of a command."""
-    where = field.metadata.get("cli", True)
-    return where if isinstance(where, bool) else command in where
+    commands = field.metadata.get("cli", True)
+    return commands if isinstance(commands, bool) else command in commands
 
 
 def options_of(config: type, command: str = "") -> Callable[[Any], Any]:

@@ -39,9 +39,9 @@ def command(as_json: bool, **values: Any) -> None:
         summary = retrain(config)
     except (Exception, Stopped) as e:
         # whoever reads the line of every night gets one of a failed night, too
-        done: Mapping[str, Any] = e.summary if isinstance(e, FilesFailed) else {}
+        summary_so_far: Mapping[str, Any] = e.summary if isinstance(e, FilesFailed) else {}
         failure = {"failed": str(e), "exit_code": exit_code_of(e), "config": str(config.config)}
-        click.echo(json_line({**done, **failure}))
+        click.echo(json_line({**summary_so_far, **failure}))
         raise
     click.echo(json_line(summary))
     if summary["refused"]:

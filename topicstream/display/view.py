@@ -221,7 +221,7 @@ def propose_labels(model: TopicModel) -> list[str]:
     order = np.argsort(-model.sizes, kind="stable")
     numbers = model.column_ids
     out = [""] * model.n_topics
-    taken: set[str] = set()
+    used_labels: set[str] = set()
     for k in order.tolist():
         texts = [
             t.translate(_JOINTS)
@@ -235,13 +235,13 @@ def propose_labels(model: TopicModel) -> list[str]:
         label = ""
         n = 0
         weight = 0
-        while n < len(words) and (weight < NAMING or label in taken):
+        while n < len(words) and (weight < NAMING or label in used_labels):
             weight += 2 if " " in words[n] else 1
             n += 1
             label = ", ".join(words[:n])
-        if label in taken or not label:
+        if label in used_labels or not label:
             label = f"{label} ({numbers[k]})".strip()
-        taken.add(label)
+        used_labels.add(label)
         out[k] = label
     return out
 

@@ -400,8 +400,8 @@ def in_words_of_config(message: str) -> str:
         return f"{setting} under [ingest]"
 
     options = re.sub(r"(?<![\w-])--(no-)?([a-z]+(?:-[a-z]+)*)(?:=(\w+))?", spell, message)
-    first, mark, rest = options.partition(" under [ingest]")
-    return first + mark + rest.replace(" under [ingest]", " there")
+    first, mark, others = options.partition(" under [ingest]")
+    return first + mark + others.replace(" under [ingest]", " there")
 
 
 def _read_table(kind: Callable[..., Any], values: Any, prefix: str) -> Any:

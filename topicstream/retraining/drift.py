@@ -242,12 +242,12 @@ def _mark_seen_words(
 ) -> np.ndarray:
     """Mark the words that the training has seen, those that its corpus pruned included, bool[U]."""
     ids = model.vocabulary.find(vocabulary.words)
-    seen = ids >= 0
+    is_seen = ids >= 0
     if model.manifest.sample is not None:  # the corpus has the words of all its documents
-        seen &= model.vocabulary.counts[ids] > 0
+        is_seen &= model.vocabulary.counts[ids] > 0
     elif corpus is not None:
-        seen |= mark_known_words(vocabulary.words, corpus)
-    return np.asarray(seen)
+        is_seen |= mark_known_words(vocabulary.words, corpus)
+    return np.asarray(is_seen)
 
 
 def _count_words(new: DocumentGroups, known: np.ndarray) -> tuple[np.ndarray, list[float | None]]:

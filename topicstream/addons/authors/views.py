@@ -212,7 +212,9 @@ class AuthorsView(AuthorTableView, heeds=("words", "topics")):
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         if self.author is not None:
             near = "; ".join(render_each("{author} {likeness:.3f}", result["nearest"]))
-            topics = render_each(TOPIC, [add_mark(t) for t in result["topics"] if t["share"] >= 0.005])
+            topics = render_each(
+                TOPIC, [add_mark(t) for t in result["topics"] if t["share"] >= 0.005]
+            )
             return [
                 *render("{author}: {tokens:,.0f} tokens", result),
                 *topics,

@@ -342,7 +342,12 @@ def _plan_examples(
     batch = 3 * Array((BATCH + rows, topics), np.float32).nbytes
     examples = 2 * (8 * cells + (4 * topics + 16) * docs)  # twice: while they are put together
     some = min(examples, LEAST_EXAMPLES)
-    fixed = {"words": BYTES_PER_WORD * model.n_words, "weights": weights, "batch": batch, "examples": some}
+    fixed = {
+        "words": BYTES_PER_WORD * model.n_words,
+        "weights": weights,
+        "batch": batch,
+        "examples": some,
+    }
     per_thread = {"labelling": thread_bytes(topics, LEAST_DOCS, 1)}
     free = plan_memory("the classifier", config.memory, 1, fixed, per_thread).free + some
     every = max(-(-examples // free), -(-docs // config.documents) if config.documents else 1)

@@ -76,11 +76,11 @@ def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
             f"{address}: is {KINDS[current.kind]}, not {KINDS[kind]}; name another address"
         )
     # another first publisher may have come just now: the condition says so in the end
-    ours = (f"{address}/versions/", f"{address}/{PROBE}", f"{address}/{CURRENT}")
+    published = (f"{address}/versions/", f"{address}/{PROBE}", f"{address}/{CURRENT}")
     others = (
         []
         if current is not None
-        else [name for name in list_below(address) if not name.startswith(ours)]
+        else [name for name in list_below(address) if not name.startswith(published)]
     )
     if others:
         raise NotOurs(

@@ -398,8 +398,8 @@ def _read_documents(
     parts = [PARENT] if corpus.manifest.has_parts else []
     metadata = Metadata(corpus, list(dict.fromkeys([*columns, "id", *parts])))
     for block in document_shares(model, corpus, view=view, threads=threads):
-        rows, listed = metadata.read_rows(block.first, len(block.shares))
-        usable = listed & block.counted
+        rows, has_row = metadata.read_rows(block.first, len(block.shares))
+        usable = has_row & block.counted
         for column in columns:
             values = mark_missing(rows[column], design.missing(column))
             usable &= values.is_valid().to_numpy(zero_copy_only=False)

@@ -277,8 +277,8 @@ class WholeDocument(NamedTuple):
 
 def _adjustments(whitened: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute the factor of ``WholeDocument.adjusted`` for whole documents, float64[D]."""
-    left = 1.0 - weights * (whitened**2).sum(axis=1)
-    return np.asarray(np.maximum(left, DETERMINED) ** -0.5)
+    remainder = 1.0 - weights * (whitened**2).sum(axis=1)
+    return np.asarray(np.maximum(remainder, DETERMINED) ** -0.5)
 
 
 class Influence:

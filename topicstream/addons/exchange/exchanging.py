@@ -235,9 +235,9 @@ def import_model(config: ImportConfig) -> Summary:
     if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
     recipe = _read_tokenizer(config.tokenizer)
-    given = Given(_read_words(config.words), config.alpha, config.beta)
+    overrides = Given(_read_words(config.words), config.alpha, config.beta)
     check_place(folder, "--model", [source] if source.is_file() else [])
-    imported = resolve_name(kind.read)(source, given)
+    imported = resolve_name(kind.read)(source, overrides)
     manifest = _describe_origin(kind.name, source, imported, recipe)
     with lock(folder, "importing into", kind="model"), ExitStack() as stack:
         target = folder
@@ -247,7 +247,7 @@ def import_model(config: ImportConfig) -> Summary:
             target = folder.with_name(folder.name + ".import")
             owned.remove(target, "model")  # of an import that was killed
             stack.enter_context(lock(target, "importing into", kind="model"))
-        save_model(target, source, imported, given, manifest)
+        save_model(target, source, imported, overrides, manifest)
         if target != folder:
             exchange_folders(target, folder)
             owned.remove(target, "model")
@@ -278,7 +278,7 @@ def _check_source(source: Path, kind: Format) -> None:
 
 
 def save_model(
-    folder: Path, source: Path, imported: Imported, given: Given, manifest: Origin
+    folder: Path, source: Path, imported: Imported, overrides: Given, manifest: Origin
 ) -> None:
     """Write an imported model into its folder.
 
@@ -302,13 +302,13 @@ def save_model(
     alpha_given = 1.0 / topics if imported.alpha is None else imported.alpha
     alpha = (
         read_prior(alpha_given, topics, f"{source}: alpha")
-        if given.alpha is None
-        else read_prior(given.alpha, topics, "--alpha")
+        if overrides.alpha is None
+        else read_prior(overrides.alpha, topics, "--alpha")
     )
     beta = (
         read_prior(imported.beta, 1, f"{source}: beta")
-        if given.beta is None
-        else read_prior(given.beta, 1, "--beta")
+        if overrides.beta is None
+        else read_prior(overrides.beta, 1, "--beta")
     )
     if not imported.phi.any() and not beta[0] > 0:
         raise InputError(f"{source}: every count is zero; nothing was imported")

@@ -480,14 +480,16 @@ def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> n
     """
     eta = model.table("eta").gather(np.arange(model.n_topics)).astype(np.float64)
     options = model.manifest.options
-    used = {"rows": eta, "columns": eta.T, "identity": np.eye(len(eta))}[options.get("eta", "rows")]
+    eta_of_options = {"rows": eta, "columns": eta.T, "identity": np.eye(len(eta))}[
+        options.get("eta", "rows")
+    ]
     mass = theta.sum(1, keepdims=True, dtype=np.float64)
     shares = np.divide(theta, mass, out=np.zeros(theta.shape), where=mass > 0)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     out = np.zeros((len(lengths), model.n_topics))
     degree = np.bincount(owner, mass[:, 0] > 0, len(lengths))
     np.add.at(out, owner, shares)
-    out = (out / np.maximum(degree, 1)[:, None]) @ used.T
+    out = (out / np.maximum(degree, 1)[:, None]) @ eta_of_options.T
     if options.get("renormalise"):
         out /= np.maximum(out.sum(1, keepdims=True), 1e-300)
     return out

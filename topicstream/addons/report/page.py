@@ -279,14 +279,14 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
     model = shown.model
     view = shown.view
     offsets, ids, log_p, marginal = words_by_relevance(model, words)
-    used, where = np.unique(ids, return_inverse=True)
+    word_ids, place_of_word = np.unique(ids, return_inverse=True)
     similar = geometry.gram(model)
     tree = geometry.tree(similar, model.sizes)
     built.arrays |= {
         "wordOffsets": offsets.astype(np.uint32),
-        "wordIds": where.astype(np.uint32),
+        "wordIds": place_of_word.astype(np.uint32),
         "wordLogP": np.clip(np.rint(-2000 * log_p), 0, 65535).astype(np.uint16),
-        "wordMarginal": np.clip(np.rint(-2000 * marginal[used]), 0, 65535).astype(np.uint16),
+        "wordMarginal": np.clip(np.rint(-2000 * marginal[word_ids]), 0, 65535).astype(np.uint16),
         "tokens": model.sizes.astype(np.float32),
         "position": geometry.layout(similar).astype(np.float32),
         "treeLeft": tree.left.astype(np.uint32),
@@ -312,7 +312,7 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
         "named": [view.label_of(number) is not None for number in view.ids],
         "members": [len(members) for members in view.members],
         "listing": view.listing if view.ordered else None,
-        "vocabulary": model.vocabulary.texts(used),
+        "vocabulary": model.vocabulary.texts(word_ids),
         "words": model.n_words,
         "dropped": len(view.dropped),
         "docs": 0,

@@ -45,10 +45,10 @@ def values(
 
 def parse_seeds(seeds: int | str | Sequence[int]) -> Sequence[int]:
     """Parse a number of seeds from 0 on (``3``), or a list of seeds (``5,6``)."""
-    listed = numbers(seeds)
+    seeds_given = numbers(seeds)
     if isinstance(seeds, int) or (isinstance(seeds, str) and "," not in seeds):
-        return range(listed[0])
-    return listed
+        return range(seeds_given[0])
+    return seeds_given
 
 
 @dataclass(frozen=True)

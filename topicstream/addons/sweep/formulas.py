@@ -19,8 +19,8 @@ READS = tuple(f"perplexity_{100 * share:.0f}" for share in OTHER_READS)
 
 def formula_values(formulas: str | Sequence[str] | None) -> dict[str, list[str]]:
     """List the formulas to try as values of an option, none first."""
-    listed = [formulas] if isinstance(formulas, str) else list(formulas or ())
-    return {COVARIATES: list(dict.fromkeys([NONE, *listed]))} if listed else {}
+    texts = [formulas] if isinstance(formulas, str) else list(formulas or ())
+    return {COVARIATES: list(dict.fromkeys([NONE, *texts]))} if texts else {}
 
 
 def check_formulas(store: Corpus, runs: Sequence[Run]) -> None:

@@ -142,8 +142,8 @@ class HalfScores:
         seeds, documents = x.shape
         if seeds < 2 or documents < 2:
             return 0.0
-        rest = x - x.mean(axis=0) - x.mean(axis=1)[:, None] + x.mean()
-        residual = float((rest**2).sum()) / ((seeds - 1) * (documents - 1))
+        interaction = x - x.mean(axis=0) - x.mean(axis=1)[:, None] + x.mean()
+        residual = float((interaction**2).sum()) / ((seeds - 1) * (documents - 1))
         between = float(np.var(x.sum(axis=1), ddof=1)) - float(documents * residual)
         return max(0.0, between / len(x))
 

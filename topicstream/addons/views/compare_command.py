@@ -42,19 +42,21 @@ def lines(result: dict[str, Any]) -> list[str]:
     for pair in result["matched"]:
         changes = [f"+{word}" for word in pair["gained"]]
         changes += [f"-{word}" for word in pair["lost"]]
-        kept = [word for word in pair["words"] if word not in pair["gained"]]
+        common = [word for word in pair["words"] if word not in pair["gained"]]
         size = f"{100 * pair['share_a']:.1f} -> {100 * pair['share_b']:.1f} %"
         marks = [mark_kind(pair["kind_a"]), mark_kind(pair["kind_b"])]
         mark = "" if not any(marks) else f"{marks[0] or 'live'} -> {marks[1] or 'live'}"
         out += render(
-            MATCHED, {**pair, "size": size, "mark": mark, "kept": kept, "changes": changes}
+            MATCHED, {**pair, "size": size, "mark": mark, "kept": common, "changes": changes}
         )
     for side in ("a", "b"):
         alone = [
             {**topic, "where": result[side], "mark": mark_kind(topic["kind"])}
             for topic in result[f"unmatched_{side}"]
         ]
-        out += render_each("only in {where}: topic {topic} ({share:.1p} %) [({mark}) ]{words: }", alone)
+        out += render_each(
+            "only in {where}: topic {topic} ({share:.1p} %) [({mark}) ]{words: }", alone
+        )
     counted = [
         pair for pair in result["matched"] if BACKGROUND not in (pair["kind_a"], pair["kind_b"])
     ]

@@ -309,7 +309,7 @@ def _name_speakers(speech: Any, names: dict[str, str]) -> tuple[str, ...]:
         "*[local-name()='speaker'][1]//text()[not(ancestor::*[local-name()='stage'])]"
     )
     label = " ".join("".join(labels).split()).rstrip(".,:; ")
-    ids = [who.rpartition("#")[2] for who in speech.get("who", "").split()]
+    ids = [reference.rpartition("#")[2] for reference in speech.get("who", "").split()]
     ids = [name for name in ids if name]
     if len(ids) == 1 and label:
         names.setdefault(ids[0], label)
