@@ -24,7 +24,7 @@ class CommandOptions:
     ----------
     Options
         A dataclass of options.
-    requested
+    is_requested
         Returns, for an instance of ``Options``, whether ``run`` is to be called.
     run
         The function. docs/internals/extending.md has its arguments and its result for each command.
@@ -44,12 +44,12 @@ class CommandOptions:
     >>> TIME = CommandOptions(
     ...     TimeOptions, lambda options: options.time_each, seconds_of_pass, "--time-each"
     ... )
-    >>> TIME.requested(TimeOptions(time_each=True))
+    >>> TIME.is_requested(TimeOptions(time_each=True))
     True
     """
 
     Options: type
-    requested: Callable[[Any], bool]
+    is_requested: Callable[[Any], bool]
     run: Callable[..., Any]
     requires: str
 
@@ -94,7 +94,7 @@ def take_extensions(command: str, values: dict[str, Any]) -> Requested:
         options = config_of(
             extension.Options, {field.name: values.pop(field.name) for field in present}
         )
-        if extension.requested(options):
+        if extension.is_requested(options):
             requested[name] = (extension, options)
             continue
         wrong = [field for field in present if getattr(options, field.name) != field.default]

@@ -51,7 +51,7 @@ def run_path(folder: Path, number: int) -> Path:
 
 
 def current_version(folder: Path) -> int | None:
-    """Return the number of the version that ``current_version`` points to, if it exists.
+    """Return the number of the version that ``current`` points to, if it exists.
 
     Raises
     ------

@@ -89,7 +89,7 @@ class RetrainSummary(Summary):
     ``refused`` lists why the gate refused the new model; it is empty if the model was published.
     """
 
-    current_version: int | None
+    current: int | None
     refused: list[str]
     left_out: list[str]
 
