@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from topicstream.base.errors import StoreError
-from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
+from topicstream.training.state.checkpoint import list_checkpoints, read_checkpoint
 
 
 def content_hash(model: Path) -> str:
     """sha256 of the latest checkpoint's tables, parameters and block memory: what bit-identical is
     judged on.  Times,
     hosts, threads and where things lie in files leave no trace in it."""
-    folders = checkpoints(model / "checkpoints")
+    folders = list_checkpoints(model / "checkpoints")
     if not folders:
         raise StoreError(f"{model}: no checkpoint")
     state = read_checkpoint(folders[-1])

@@ -42,6 +42,7 @@ PACKAGE = "topicstream/"
 TARGETS = {
     "training/stopping.py": ["tests/training/test_stopping.py"],
     "training/plan.py": ["tests/training/test_plan_bytes.py", "tests/training/test_plan.py"],
+    "training/table_bytes.py": ["tests/training/test_plan_bytes.py", "tests/training/test_plan.py"],
     "evaluation/completion.py": ["tests/evaluation/test_evaluation_completion.py"],
     "evaluation/coherence.py": ["tests/evaluation/test_evaluation_topics.py"],
     "evaluation/matching.py": [

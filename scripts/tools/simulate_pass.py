@@ -118,7 +118,7 @@ class TimedThreads(Threads):
     def _moved(self, block: Any) -> int:
         """Count the bytes that a visit moves at least: cells, rows read, state read and written."""
         from topicstream.engines.base import BlockShape, padded
-        from topicstream.training.plan import state_bytes
+        from topicstream.training.table_bytes import state_bytes
 
         row = 4 * padded(self.engine.shape.topics)
         state = 2 * state_bytes(self.engine, BlockShape.measure(block))

@@ -31,7 +31,7 @@ from topicstream.engines import find
 from topicstream.model.topic_model import TopicModel
 from topicstream.training import setup
 from topicstream.training.loop import Interrupted, train
-from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
+from topicstream.training.state.checkpoint import list_checkpoints, read_checkpoint
 
 TOPICS = 4
 DOCS = 60
@@ -96,7 +96,7 @@ def run(path, folder, algo, **given):
 
 def table_of(folder, name, rows, columns, dtype=np.float32):
     """A dense table out of the last checkpoint."""
-    raw = np.fromfile(checkpoints(folder / "checkpoints")[-1] / f"{name}.rows", dtype)
+    raw = np.fromfile(list_checkpoints(folder / "checkpoints")[-1] / f"{name}.rows", dtype)
     return raw.reshape(rows, -1)[:, :columns]
 
 
@@ -197,7 +197,7 @@ def test_steps_before_the_first_visit(corpus, tmp_path):
 
 def test_checkpoints_stand_between_phases(corpus, tmp_path):
     run(corpus, tmp_path / "steps", "phased", passes=1)
-    state = read_checkpoint(checkpoints(tmp_path / "steps" / "checkpoints")[-1])
+    state = read_checkpoint(list_checkpoints(tmp_path / "steps" / "checkpoints")[-1])
     assert (
         state.passes == 1 and state.arrays["param.ended"][0] == 1
     )  # the phase has ended before the checkpoint

@@ -65,9 +65,9 @@ def test_removed_documents_lie_in_the_store(store, value):
 def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, capsys):
     import google_crc32c
 
-    from topicstream.training.state.checkpoint import checkpoints
+    from topicstream.training.state.checkpoint import list_checkpoints
 
-    last = checkpoints(model / "checkpoints")[-1]
+    last = list_checkpoints(model / "checkpoints")[-1]
     state = read_json(last / "state.json")
     (which,) = state["facts"]["memory"]
     memory = model / "work" / state["facts"]["memory"][which]
@@ -101,9 +101,9 @@ def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, cap
 
 
 def test_block_memory_stays_in_its_folder(model):
-    from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
+    from topicstream.training.state.checkpoint import list_checkpoints, read_checkpoint
 
-    last = checkpoints(model / "checkpoints")[-1]
+    last = list_checkpoints(model / "checkpoints")[-1]
     state = read_json(last / "state.json")
     state["facts"]["memory"] = {"new": "../../elsewhere"}
     write_sealed(last / "state.json", state)

@@ -12,7 +12,7 @@ from topicstream.engines.base import Rule, Scratch, SparseDelta, TableSpec, padd
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.rounds import RoundSpace
-from topicstream.training.executor import shrunk
+from topicstream.training.executor import shrink_table
 
 ROWS = 300
 TOPICS = 7
@@ -73,7 +73,7 @@ def enter_round(table, kind, rho, scale, deltas):
         room[:] = 0
         room[:, :TOPICS] = delta
         target.put(i, ids, room)
-    table.apply(target, shrunk(table, (rho, scale)), hold=False)
+    table.apply(target, shrink_table(table, (rho, scale)), hold=False)
 
 
 def check_table(table, twin, beside=None):

@@ -118,7 +118,7 @@ def test_what_is_chosen():
     notes = Shape(1000, 5000, 25_000, 3e4, 100)
     plain = choose(long, {})
     found = choose(long, {}, "reading")
-    assert "background" not in plain.options and "a background topic (alpha 10)" in found.why
+    assert "background" not in plain.options and "a background topic (alpha 10)" in found.reason
     assert {**found.options, "background": None, "sparsity": 32} == {
         **plain.options,
         "background": None,

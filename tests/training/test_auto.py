@@ -18,7 +18,7 @@ from topicstream.engines import find
 from topicstream.engines.base import Shape
 from topicstream.model.topic_model import TopicModel
 from topicstream.training import setup
-from topicstream.training.auto import choose, smallest
+from topicstream.training.auto import choose, choose_smallest
 from topicstream.training.loop import train
 from topicstream.training.setup import default_start
 
@@ -39,7 +39,7 @@ def run_of(folder):
 
 def test_short_documents_get_fewer_active_topics_and_priors_are_learned():
     short = choose(SHORT, {})
-    assert "16 active topics" in short.why and "learning its priors" in short.why
+    assert "16 active topics" in short.reason and "learning its priors" in short.reason
     assert choose(SHORT, {"sparsity": 64}).options["sparsity"] == 64
 
 
@@ -252,7 +252,7 @@ def test_priors_that_are_given_stay(given, learned):
     assert choice.options["learn_priors"] is learned and choice.options.get("alpha") == given.get(
         "alpha"
     )
-    assert ("learning" in choice.why) is learned
+    assert ("learning" in choice.reason) is learned
 
 
 @pytest.mark.product
@@ -309,12 +309,12 @@ def test_priors_are_learned_late_and_a_run_does_not_end_before(corpus, tmp_path)
 
 
 def test_the_smallest_engine_keeps_what_was_said():
-    other = smallest(choose(LONG, {"alpha": 0.2}), LONG)
+    other = choose_smallest(choose(LONG, {"alpha": 0.2}), LONG)
     assert other.algo == "atbp" and other.options == {"alpha": 0.2, "learn_priors": False}
     short = replace(SHORT, tokens=9e6)
-    other = smallest(choose(short, {"alpha": 0.2, "sparsity": 16}), short)
+    other = choose_smallest(choose(short, {"alpha": 0.2, "sparsity": 16}), short)
     assert other.algo == "sparselda" and other.options == {"alpha": 0.2, "learn_priors": False}
-    assert smallest(choose(short, {}), replace(short, weighted=True)).algo == "atbp"
+    assert choose_smallest(choose(short, {}), replace(short, weighted=True)).algo == "atbp"
 
 
 def test_free_disk_does_not_decide(corpus, tmp_path, monkeypatch, capsys):

@@ -18,7 +18,7 @@ from topicstream.training.course import Course
 from topicstream.training.loop import train
 from topicstream.training.session import Session
 from topicstream.training.state import checkpoint
-from topicstream.training.state.checkpoint import checkpoints
+from topicstream.training.state.checkpoint import list_checkpoints
 
 MADE = {
     2: 900.0,
@@ -90,7 +90,7 @@ def test_the_best_pass_is_kept_as_if_no_other_had_followed(corpus, tmp_path, mad
         done.passes == plain.passes == 6
         and done.reason == "the best of 16 by held-out perplexity; all passes done"
     )
-    assert [p.name for p in checkpoints(done.model / "checkpoints")] == ["000006-000000"]
+    assert [p.name for p in list_checkpoints(done.model / "checkpoints")] == ["000006-000000"]
     assert len(list((done.model / "work").glob("memory-*.bin"))) == 1
     one = TopicModel.open(done.model)
     other = TopicModel.open(plain.model)
@@ -216,6 +216,6 @@ def test_a_checkpoint_that_a_kill_left_half_removed_goes_with_the_next_command(c
     model = tmp_path / "m"
     train(corpus, model, algo="bp", topics=4, passes=3, progress=Said())
     left = model / "checkpoints" / ".000002-000000.old"
-    owned.copy(checkpoints(model / "checkpoints")[-1], left)
+    owned.copy(list_checkpoints(model / "checkpoints")[-1], left)
     train(corpus, model, algo="bp", topics=4, passes=3, progress=Said())
-    assert not left.exists() and checkpoints(model / "checkpoints")
+    assert not left.exists() and list_checkpoints(model / "checkpoints")

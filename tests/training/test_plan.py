@@ -24,9 +24,10 @@ from topicstream.numeric.tables.range_buffer import MergeSpace
 from topicstream.training import plan as planning
 from topicstream.training import threads
 from topicstream.training.loop import train
-from topicstream.training.plan import Allowance, Work, make_plan, state_bytes, wider_rounds
+from topicstream.training.plan import Allowance, Work, advise_wider_rounds, make_plan
 from topicstream.training.setup import make_options, make_start
 from topicstream.training.starts.warm import WarmStart
+from topicstream.training.table_bytes import TableBytes, state_bytes
 
 # measured on 787,244 made documents of 51,859,491 cells (scripts/tools/make_corpus.py --cells
 # 52e6): cells of a block -> its words
@@ -191,7 +192,7 @@ def test_packed_tables_are_as_large_as_their_entries(name):
     engine, _ = plan_for(name, 1000, "2G")
     entries = [1_000_000, 2_000_000, 0]
     blocks = [BlockShape(500, 40_000, 60_000, 9000, 466, n, HEAVIEST) for n in entries]
-    one, two, unknown = (planning.TableBytes(engine, block).saved for block in blocks)
+    one, two, unknown = (TableBytes(engine, block).saved for block in blocks)
     assert two - one == 4 * 1_000_000
     assert unknown - one == 4 * (TOKENS - 1_000_000)
 
@@ -310,14 +311,14 @@ def test_a_model_to_start_from_is_counted(tmp_path):
 )
 def test_more_threads_than_a_round_has_blocks_are_told_of_wider_rounds(threads, blocks, said):
     engine, _ = plan_for("sparse-bp", 100, "2G")
-    found = wider_rounds(engine, engine.layout.round_blocks, threads, blocks)
+    found = advise_wider_rounds(engine, engine.layout.round_blocks, threads, blocks)
     assert said in found if said else not found
     stepping, _ = plan_for("ovb", 100, "2G")
-    assert not wider_rounds(
+    assert not advise_wider_rounds(
         stepping, stepping.layout.round_blocks, 64, 10_000
     )  # there a round is a step
     little = find("sparse-bp")(Shape(DOCS, WORDS, 1 << 18, 1e6, 100), find("sparse-bp").Options())
-    assert not wider_rounds(little, 1, 2, 32)  # a pass takes less than a second
+    assert not advise_wider_rounds(little, 1, 2, 32)  # a pass takes less than a second
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ import pytest
 
 from topicstream.base.memory import MemoryLimit, MemoryPlan
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Shape
+from topicstream.engines.base import BlockShape, Shape, workspace_bytes
 from topicstream.engines.shapes import PriorShape
 from topicstream.training import plan as planning
-from topicstream.training.plan import Allowance, Placement, StartMemory, Sums, TableBytes, Work
+from topicstream.training.plan import Allowance, Placement, StartMemory, Sums, Work
 from topicstream.training.setup import make_options
+from topicstream.training.table_bytes import TableBytes
 
 MB = 1 << 20
 DECODED = 8 * (1 << 20) + 4 * (1 << 16)
@@ -129,20 +130,25 @@ def test_what_members_exchange():
     arriving = (deltas - own) // 3
     work = work_of("bp", members=3)
     few = bytes_of_tables(saved=12_000)
-    assert planning._exchange(work, few, place) == sent + 2 * arriving
+    assert planning._count_exchanged_bytes(work, few, place) == sent + 2 * arriving
     # those of the whole round are counted elsewhere where they wait in memory
-    assert planning._exchange(work, few, waiting) == own + sent + 2 * arriving - deltas
+    assert planning._count_exchanged_bytes(work, few, waiting) == own + sent + 2 * arriving - deltas
     many = bytes_of_tables(saved=150_000)
-    assert planning._exchange(work, many, place) == arriving + 150_000 + 50_000
+    assert planning._count_exchanged_bytes(work, many, place) == arriving + 150_000 + 50_000
     all_changed = bytes_of_tables(saved=10**9)
-    assert planning._exchange(work, all_changed, place) == arriving + deltas + deltas // 3
-    assert planning._exchange(work_of("bp"), many, place) == 0
+    assert (
+        planning._count_exchanged_bytes(work, all_changed, place) == arriving + deltas + deltas // 3
+    )
+    assert planning._count_exchanged_bytes(work_of("bp"), many, place) == 0
     sparse = work_of("sparse-bp", LARGE, members=2)
     assert sparse.layout.round_blocks == 4
-    assert planning._exchange(sparse, bytes_of_tables(saved=0), place) == 23_000 + 2 * 23_000
+    assert (
+        planning._count_exchanged_bytes(sparse, bytes_of_tables(saved=0), place)
+        == 23_000 + 2 * 23_000
+    )
     packed = 2 * (4 * 23_000) // 3  # sums of all blocks, where each of 8 members sends little else
     many_members = work_of("sparse-bp", LARGE, members=8)
-    assert planning._exchange(many_members, bytes_of_tables(saved=0), place) == packed
+    assert planning._count_exchanged_bytes(many_members, bytes_of_tables(saved=0), place) == packed
 
 
 def test_bytes_of_covariates():
@@ -174,7 +180,7 @@ def test_bytes_of_the_tables_of_an_engine():
     packed = TableBytes(engine_of("gs"), BLOCK)
     assert packed.slower_on_disk == 1.2
     # a delta of pairs has no rows of its own; what the visit keeps is its delta
-    kept = planning.workspace_bytes(engine_of("gs"), BLOCK).deltas
+    kept = workspace_bytes(engine_of("gs"), BLOCK).deltas
     assert packed.delta == packed.merged == kept > 0
 
 
@@ -205,7 +211,7 @@ def test_sums_take_what_a_stage_leaves_free(held):
         ({}, {}),
     ]
     tables = bytes_of_tables(sums=1 << 40, delta=100 * MB)
-    plan, sums, needed = planning._with_sums(work, tables, memory, stages)
+    plan, sums, needed = planning._add_sums(work, tables, memory, stages)
     free = [int((512 * MB - 100 * MB - int(used * MB * 1.06)) / 1.06) for used in (20, 32)]
     of_start = int(free[0] * (0.75 if held else 1.0))
     assert sums == Sums(8 * MB + of_start, 8 * MB + free[1])
@@ -217,11 +223,11 @@ def test_sums_take_what_a_stage_leaves_free(held):
         "deltas": free[1],
     }
     few = bytes_of_tables(sums=9 * MB, delta=100 * MB)
-    assert planning._with_sums(work, few, memory, stages)[1:] == (Sums(9 * MB, 9 * MB), 6 * MB)
+    assert planning._add_sums(work, few, memory, stages)[1:] == (Sums(9 * MB, 9 * MB), 6 * MB)
     least = bytes_of_tables(sums=5 * MB, delta=100 * MB)
-    assert planning._with_sums(work, least, memory, stages)[1] == Sums(5 * MB, 5 * MB)
+    assert planning._add_sums(work, least, memory, stages)[1] == Sums(5 * MB, 5 * MB)
     round_of = bytes_of_tables(sums=1 << 40, delta=MB)
-    assert planning._with_sums(work, round_of, memory, stages)[1] == Sums(24 * MB, 24 * MB)
+    assert planning._add_sums(work, round_of, memory, stages)[1] == Sums(24 * MB, 24 * MB)
 
 
 def test_seed_topics_are_held_whole_where_there_is_room():
@@ -237,7 +243,7 @@ def test_seed_topics_are_held_whole_where_there_is_room():
     start = ({"tables": MB}, {"seed topics": 8 * MB})
     for limit, rows in ((700 * MB, 90_000), (512 * MB, 8 * MB // 128)):
         memory = MemoryPlan("it", MemoryLimit(limit), 2, {"process": 500 * MB})
-        plan, held = planning._with_seeds(large, memory, start, 1000)
+        plan, held = planning._add_seed_rows(large, memory, start, 1000)
         assert held == rows
         if rows == 90_000:
             assert plan.parts == {
@@ -254,13 +260,16 @@ def test_files_of_the_deltas_of_a_round():
     tables = bytes_of_tables(waiting=3000)
     merging = Placement(True, True, 0)
     work = work_of("bp")
-    assert planning._spilled(work, tables, Placement(True, False, 0), Sums()) == 0
-    assert planning._spilled(work_of("bp", members=2), tables, merging, Sums()) == 8 * 23_000
+    assert planning._count_spilled_bytes(work, tables, Placement(True, False, 0), Sums()) == 0
+    assert (
+        planning._count_spilled_bytes(work_of("bp", members=2), tables, merging, Sums())
+        == 8 * 23_000
+    )
     # all fits the sums: only what waits is written; else every block's part, as float64
     enough = Sums(41_000_000, 41_000_000)
-    assert planning._spilled(work, tables, merging, enough) == 8 * 3000
+    assert planning._count_spilled_bytes(work, tables, merging, enough) == 8 * 3000
     for less in (Sums(41_000_000, 40_999_999), Sums(40_999_999, 41_000_000)):
-        assert planning._spilled(work, tables, merging, less) == 8 * (3000 + 2 * 20_000)
+        assert planning._count_spilled_bytes(work, tables, merging, less) == 8 * (3000 + 2 * 20_000)
 
 
 @pytest.mark.parametrize(("best", "state", "files"), [(False, 12_345, 4), (True, 1 << 40, 4)])
@@ -306,12 +315,12 @@ def place_chosen(monkeypatch, needs, *, disk=4.0, sums=None):
         stage = ({"tables": fixed * MB}, {"visits": worker * MB})
         return [stage] * 4
 
-    def with_sums(work, tables, memory, stages):
+    def add_sums(work, tables, memory, stages):
         return memory, Sums(*sums[:2]), sums[2]
 
     monkeypatch.setattr(planning, "_stages", stages)
     if sums:
-        monkeypatch.setattr(planning, "_with_sums", with_sums)
+        monkeypatch.setattr(planning, "_add_sums", add_sums)
     monkeypatch.setattr(
         planning, "TableBytes", lambda *_: bytes_of_tables(slower_on_disk=disk, sums=0)
     )

@@ -22,7 +22,7 @@ from topicstream.base.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.state import checkpoint as saving
 from topicstream.training.state import record
-from topicstream.training.state.checkpoint import checkpoints
+from topicstream.training.state.checkpoint import list_checkpoints
 from topicstream.training.state.memory import BlockMemory, Memories
 
 pytestmark = pytest.mark.slow
@@ -144,7 +144,7 @@ def test_kill_9_with_packed_tables_on_disk(corpus, tmp_path, name):
 def test_a_damaged_checkpoint_is_named(corpus, tmp_path):
     model = tmp_path / "model"
     subprocess.run(command(corpus, model), check=True, capture_output=True)
-    rows = next((checkpoints(model / "checkpoints")[-1]).glob("*.rows"))
+    rows = next((list_checkpoints(model / "checkpoints")[-1]).glob("*.rows"))
     data = bytearray(rows.read_bytes())
     data[len(data) // 2] ^= 1
     rows.write_bytes(bytes(data))

@@ -71,7 +71,7 @@ def test_rows_do_not_depend_on_the_ranges_that_they_are_made_by(name, monkeypatc
     table = seed_table(name, 20)
     ids = np.sort(np.random.default_rng(1).choice(WORDS, 9001, replace=False)).astype(np.int32)
     by_ranges = table.rows(ids)
-    monkeypatch.setattr(making, "AT_A_TIME", 1 << 40)
+    monkeypatch.setattr(making, "NUMBERS_AT_A_TIME", 1 << 40)
     np.testing.assert_array_equal(table.rows(ids), by_ranges)
 
 

@@ -16,7 +16,7 @@ from topicstream.training.auto import choose
 from topicstream.training.config import TrainConfig
 from topicstream.training.course import Course
 from topicstream.training.loop import _reason_to_stop
-from topicstream.training.setup import make_options, stopping_of
+from topicstream.training.setup import make_options, make_stopping
 from topicstream.training.stopping import (
     SPAN,
     Share,
@@ -100,7 +100,7 @@ def test_a_window_looks_back_ten_passes_behind_its_own():
 def test_stochastic_engines_stop_by_themselves(name):
     large = Shape(100_000, 500, 50_000_000, 1e8, 20)
     engine = find(name)(large, make_options(find(name), {}))
-    stopping = stopping_of(TrainConfig(algo=name), engine, Progress(-1))
+    stopping = make_stopping(TrainConfig(algo=name), engine, Progress(-1))
     assert stopping.tol == Share(0.0005) and stopping.passes == 200
     course = Course(engine, None, 1, "documents")
     made = falling(1000.0, 1.5, 200, 0.9)
@@ -149,7 +149,7 @@ def least(cells: int, algo: str = "", **said: object) -> int:
     choice = choose(shape, {})
     kind = find(algo or choice.algo)
     engine = kind(shape, make_options(kind, {} if algo else choice.options))
-    return stopping_of(TrainConfig(algo=algo or "auto", **said), engine, Progress(-1)).least  # type: ignore[arg-type]
+    return make_stopping(TrainConfig(algo=algo or "auto", **said), engine, Progress(-1)).least  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -276,15 +276,15 @@ def test_the_second_signal_stops_the_process(monkeypatch):
     monkeypatch.setattr(stopping.signal, "raise_signal", lambda number: done.append(number))
     signals = Signals()
     signals._handle(15, None)
-    assert signals.asked == 15 and done == []
+    assert signals.received == 15 and done == []
     signals._handle(2, None)
     assert done == [(2, stopping.signal.SIG_DFL), 2]
 
 
 def test_no_signal_is_heeded_before_one_came():
     signals = Signals()
-    assert signals.asked == 0
-    signals.heed()
-    signals.asked = 15
+    assert signals.received == 0
+    signals.check()
+    signals.received = 15
     with pytest.raises(Interrupted, match="stopped by a signal"):
-        signals.heed()
+        signals.check()

@@ -29,7 +29,7 @@ from topicstream.model import edits
 from topicstream.model.manifest import ModelManifest, read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.config import TrainConfig
-from topicstream.training.loop import Trained, figures_of, train
+from topicstream.training.loop import Trained, metric_figures, train
 from topicstream.training.setup import engine_facts
 from topicstream.training.state.record import RunRecord
 from topicstream.training.stopping import tolerance
@@ -242,7 +242,7 @@ def update(config: UpdateConfig) -> Updated:
             if config.out is None
             else _write_beside(old, folder_named(config.out), config)
         )
-        note_figures({"passes": updated.passes, **figures_of(updated.last)})
+        note_figures({"passes": updated.passes, **metric_figures(updated.last)})
     return updated
 
 

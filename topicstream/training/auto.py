@@ -23,28 +23,29 @@ BEST = "sparse-bp"
 SMALLEST = "atbp"
 SAMPLER = "sparselda"
 # Short documents: a chain that begins from the best of tries and averages its last states has a
-# lower perplexity than messages, and reads better (docs/internals/decisions/short-texts.md). Its
-# passes cost some 200 ns a token; from MOST_SAMPLED tokens on that would take minutes
+# lower perplexity than messages, and reads better (docs/internals/decisions/short-texts.md). A pass
+# costs some 200 ns a token; beyond MOST_SAMPLED tokens a run would take minutes
+MOST_SAMPLED = 500_000
 SAMPLED = 100_000_000
+"""Tokens that the sampler visits over all passes, which says how many these are."""
 LEAST_PASSES = 200
 MOST_PASSES = 400
-MOST_SAMPLED = 500_000
 STATES = 12
-PART = 20  # of the passes, between states: the second half of the chain is averaged
+PART = 20
+"""The sampler averages STATES states, a PART-th of the passes apart: the chain's second half."""
 TRIED_TOPICS = 128
-# 32 active topics: topics read better (NPMI 0.01 to 0.02 on four corpora) and none dies where there
-# are fewer than K.  Of a
-# large corpus of documents with fewer different words than this 16 give the same perplexity or a
-# lower one (acl, 60, and 20news,
-# 73; articles of 516: 0.7 % worse at 100 topics, 1.7 % at 500), in three quarters of the time and
-# half the disk
+"""Most topics for which the sampler begins from the best of tries."""
+# With 32 active topics, topics read better (NPMI 0.01 to 0.02 on four corpora), and none dies where
+# there are fewer than K. Of a large corpus whose documents have fewer different words than
+# FEW_DISTINCT, 16 give the same perplexity or a lower one (acl, 60, and 20news, 73; articles of
+# 516: 0.7 % worse at 100 topics, 1.7 % at 500), in three quarters of the time and half the disk
 FEW_DISTINCT = 128
 LARGE = 5_000_000
-# learned from the first pass on, alpha follows topics that are not there yet: some die, one grows;
-# without a pull it is fitted to the training documents, and too small for short ones
+# Learned from the first pass on, alpha follows topics that are not there yet: some die, one grows.
+# Without a pull it is fitted to the training documents, and too small for short ones
 # (docs/internals/decisions/priors.md)
 PRIORS = {"learn_after": 20, "prior_pull": 3.0}
-# priors move by as many times as documents stand behind a topic: of few documents beta is learned
+# Priors move by as many times as documents stand behind a topic: of few documents beta is learned
 # from words that one of them repeats; it grows, and topics die
 # (docs/internals/decisions/lost-topics.md)
 MOST_REACH = 100.0
@@ -56,22 +57,32 @@ BACKGROUND = 0.05
 # A title is about one thing: with a small alpha that stays, topics of short documents cohere better
 # than with a learned one (docs/internals/decisions/short-texts.md)
 READING_SHORT = {"alpha": 0.02, "beta": 0.01, "learn_priors": False}
-# the pull where documents are hardly more than topics: alpha learned there ends most of them
-HELD = 100.0
+# The pull where documents are hardly more than topics: alpha learned there ends most of them
+STRONG_PULL = 100.0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The engine, its options that are not its defaults, and the reason in words.
+    """A chosen engine and how it is to run.
 
-    ``begun``: the run in the folder has this engine already. ``start`` and ``passes`` are None
-    where the engine's own are meant.
+    Attributes
+    ----------
+    algo
+        Name of the engine.
+    reason
+        Why, in words.
+    options
+        Its options that are not its defaults.
+    is_begun
+        Whether the run in the folder has this engine already.
+    start, passes
+        Name of the start, and the most passes. None: the engine's default.
     """
 
     algo: str
-    why: str
+    reason: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    begun: bool = False
+    is_begun: bool = False
     start: str | None = None
     passes: int | None = None
 
@@ -126,8 +137,8 @@ def choose(
     sparse = dict(options)
     length = shape.cells / shape.docs
     if aim == "reading":
-        own = READING | {"background": round(BACKGROUND * shape.tokens / shape.docs, 3)}
-        sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
+        background = round(BACKGROUND * shape.tokens / shape.docs, 3)
+        _fill_unset(sparse, READING | {"background": background})
         learned += f", with a background topic (alpha {sparse['background']:g})"
     if sparse.get("sparsity") is None:
         sparse["sparsity"] = 16 if length < FEW_DISTINCT and shape.cells >= LARGE else 32
@@ -137,8 +148,8 @@ def choose(
         if covariates:
             priors["prior_pull"] = 0.0
         if shape.docs < 2 * shape.topics:
-            priors["prior_pull"] = HELD
-        sparse |= {name: value for name, value in priors.items() if sparse.get(name) is None}
+            priors["prior_pull"] = STRONG_PULL
+        _fill_unset(sparse, priors)
     active = min(int(sparse["sparsity"]), shape.topics)
     return Choice(
         BEST,
@@ -148,11 +159,18 @@ def choose(
     )
 
 
+def _fill_unset(options: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Set the options that the user left open (None or absent)."""
+    for name, value in values.items():
+        if options.get(name) is None:
+            options[name] = value
+
+
 def choose_engine(config: TrainConfig, shape: Shape) -> Choice:
     """Choose the engine of a run, or keep that of the run that the folder holds."""
     options_given = config.options or {}
     folder = Path(config.model)
-    begun = None if config.force else RunRecord.read(folder)
+    earlier = None if config.force else RunRecord.read(folder)
     choice = choose(
         shape,
         options_given,
@@ -161,13 +179,12 @@ def choose_engine(config: TrainConfig, shape: Shape) -> Choice:
         seeded=config.seed_words is not None,
         passes=config.passes,
     )
-    if begun is None:
+    if earlier is None:
         return choice
     options = {**options_given, **read_decided_options(folder, "auto", options_given)}
-    passes = choice.passes if begun.engine == choice.algo else None
-    return Choice(
-        begun.engine, "the run in this folder uses it", options, begun=True, passes=passes
-    )
+    passes = choice.passes if earlier.engine == choice.algo else None
+    reason = "the run in this folder uses it"
+    return Choice(earlier.engine, reason, options, is_begun=True, passes=passes)
 
 
 def apply_choice(choice: Choice, config: TrainConfig) -> TrainConfig:
@@ -189,13 +206,13 @@ def choose_smaller(config: TrainConfig, choice: Choice, shape: Shape, error: Doe
     DoesNotFit
         ``error``, where another engine is not permitted.
     """
-    smaller = smallest(choice, shape)
-    others_alike = config.aim != "reading" and config.covariates is None
-    if choice.algo == smaller.algo or not others_alike or choice.begun:
+    smaller = choose_smallest(choice, shape)
+    replaceable = config.aim != "reading" and config.covariates is None and not choice.is_begun
+    if choice.algo == smaller.algo or not replaceable:
         raise error
     # what is free now does not decide which model a command makes
-    stated = config.memory.stated and not isinstance(error, DiskTooSmall)
-    if not (config.allow_smaller or stated):
+    limit_stated = config.memory.stated and not isinstance(error, DiskTooSmall)
+    if not (config.allow_smaller or limit_stated):
         raise type(error)(
             f"{error}; or pass --algo {smaller.algo}, which keeps less, or --allow-smaller to let "
             f"auto take it"
@@ -204,14 +221,16 @@ def choose_smaller(config: TrainConfig, choice: Choice, shape: Shape, error: Doe
 
 
 def name_least_limit(
-    choice: Choice, error: DoesNotFit, smaller: Choice, other: DoesNotFit
+    choice: Choice, error: DoesNotFit, smaller: Choice, error_of_smaller: DoesNotFit
 ) -> DoesNotFit:
     """Return the error that names the least limit, where neither of two engines fits."""
-    if 0 < error.least <= other.least:
+    if 0 < error.least <= error_of_smaller.least:
         return DoesNotFit(f"{error}; {smaller.algo} needs more", least=error.least)
     if error.least:
-        return DoesNotFit(f"{other}; {choice.algo}, which auto would take, needs {error.least}M")
-    return other
+        return DoesNotFit(
+            f"{error_of_smaller}; {choice.algo}, which auto would take, needs {error.least}M"
+        )
+    return error_of_smaller
 
 
 def is_sampled(shape: Shape, options_given: Mapping[str, Any]) -> bool:
@@ -238,26 +257,24 @@ def _choose_sampler(
         passes = min(max(int(SAMPLED / shape.tokens), LEAST_PASSES), MOST_PASSES)
     if shape.words * shape.topics <= LARGE_TABLE and options.get("burn_in") is None:
         states = {"samples": STATES, "sample_every": max(1, passes // PART)}
-        options |= {name: value for name, value in states.items() if options.get(name) is None}
+        _fill_unset(options, states)
     tried = shape.topics <= TRIED_TOPICS and tries_fit(shape, find(SAMPLER).about.tries)
+    learned = ", learning its priors" if learn else ""
     return Choice(
         SAMPLER,
-        f"lowest perplexity on short documents ({shape.length:.1f} words each on "
-        f"average){', learning its priors' if learn else ''}",
+        f"lowest perplexity on short documents ({shape.length:.1f} words each on average){learned}",
         options,
         start="best" if tried else "documents",
         passes=passes,
     )
 
 
-def smallest(choice: Choice, shape: Shape) -> Choice:
-    """Fall back to the engine that stores least and suits the corpus.
+def choose_smallest(choice: Choice, shape: Shape) -> Choice:
+    """Choose the engine that stores least and suits the corpus.
 
     It has the options that all engines share.
     """
-    shared = {
-        name: value
-        for name, value in choice.options.items()
-        if name in Options.__dataclass_fields__
-    }
-    return Choice(SAMPLER if is_sampled(shape, shared) else SMALLEST, choice.why, shared)
+    names = choice.options.keys() & Options.__dataclass_fields__.keys()
+    shared = {name: value for name, value in choice.options.items() if name in names}
+    algo = SAMPLER if is_sampled(shape, shared) else SMALLEST
+    return Choice(algo, choice.reason, shared)

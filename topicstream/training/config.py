@@ -18,7 +18,7 @@ from topicstream.model.weighting import KINDS
 from topicstream.training.stopping import tolerance
 
 
-def _place_of(store: Any) -> Any:
+def _resolve_store(store: Any) -> Any:
     """Return the local path of a store, which may be open."""
     return places().resolve(getattr(store, "path", store))
 
@@ -28,7 +28,7 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     """All settings of a training."""
 
     corpus: str | Path = option(
-        "corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=_place_of
+        "corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=_resolve_store
     )
     model: str | Path = option("model", "Folder of the model.", env="TOPICS_MODEL", show=True)
     _: KW_ONLY
@@ -41,10 +41,8 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     aim: str = option(
         "prediction",
         "Objective of --algo auto: prediction (held-out likelihood) or reading (distinct, "
-        "interpretable "
-        "topics at a cost of up to 5 % of held-out perplexity; the last topic is then a "
-        "background of words "
-        "that all documents share).",
+        "interpretable topics at a cost of up to 5 % of held-out perplexity; the last topic is "
+        "then a background of words that all documents share).",
         choices=("prediction", "reading"),
         show=True,
         recorded=True,
@@ -61,10 +59,8 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     tol: float | str | None = option(
         None,
         "Stop when perplexity changes by less than this: a number, between passes, two passes "
-        "in a row; a "
-        "share such as 0.1%, over ten passes. 0 disables the check (default: the engine's, "
-        "0.1%; on small "
-        "corpora auto makes 100 passes first).",
+        "in a row; a share such as 0.1%, over ten passes. 0 disables the check (default: the "
+        "engine's, 0.1%; on small corpora auto makes 100 passes first).",
         min=0,
         metavar="SHARE",
         parse=tolerance,
@@ -72,8 +68,8 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     tol_params: float | None = option(
         None,
         "Stop when no p(word | topic) changes by more than this in a pass (Zeng, Cheung & Liu: "
-        "0.00001). "
-        "Replaces --tol unless that is given too; keeps the topics of the previous pass on disk.",
+        "0.00001). Replaces --tol unless that is given too; keeps the topics of the previous pass "
+        "on disk.",
         above=0,
         metavar="CHANGE",
     )
@@ -95,9 +91,8 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     start: str | None = option(
         None,
         "Initialisation: random, documents, kmeans, best, anchors or warm (default: the "
-        "engine's first; best "
-        "for up to 64 topics on large corpora, and with vb and mvi unless documents are very "
-        "short).",
+        "engine's first; best for up to 64 topics on large corpora, and with vb and mvi unless "
+        "documents are very short).",
         recorded=True,
     )
     warm: str | Path | None = option(
@@ -106,8 +101,7 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     seed_words: str | Path | Mapping[str, Any] | Sequence[Any] | None = option(
         None,
         'TOML file of seed words, one table per topic: [name], words = ["one", "two"], strength '
-        "= TOKENS. "
-        "They seed topics 0, 1, ... with these names; in Python also a mapping.",
+        "= TOKENS. They seed topics 0, 1, ... with these names; in Python also a mapping.",
         path="file",
         metavar="FILE",
         recorded=True,
@@ -115,9 +109,8 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     sample: float | str | None = option(
         None,
         "Train on this share of the training documents, such as 0.1 or 10%. Samples are "
-        "reproducible and "
-        "nested (10% is a subset of 20%); `infer --part rest` and `compare --on rest` use the "
-        "others.",
+        "reproducible and nested (10% is a subset of 20%); `infer --part rest` and `compare --on "
+        "rest` use the others.",
         metavar="SHARE",
         max=1,
         parse=share,
@@ -126,8 +119,7 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     weighting: str = option(
         "none",
         "Weights instead of counts: tf (every document has the same weight) or tfidf. The model "
-        "records it; "
-        "`eval` scores counts.",
+        "records it; `eval` scores counts.",
         choices=KINDS,
         show=True,
         recorded=True,
@@ -136,8 +128,7 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         None,
         "Let each document's alpha depend on its metadata: a formula over columns of the store, "
         "such as 'party + s(date)' (as in `topics effects`; a column of lists counts each value; "
-        "regimes(date, 5) finds change points). "
-        "For sparse-bp, bp, cvb0 and sparselda.",
+        "regimes(date, 5) finds change points). For sparse-bp, bp, cvb0 and sparselda.",
         metavar="FORMULA",
         recorded=True,
     )
@@ -215,20 +206,18 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
     options: Mapping[str, Any] | None = option(
         None,
         "the engine's own (alpha and beta per topic and per word, ...), which may also be given "
-        "as keywords: `topics engines "
-        "--json` lists them",
+        "as keywords: `topics engines --json` lists them",
         cli=False,
         rest=True,
     )
     warm_share: float = option(
         1.0,
-        "of a warm start that is the model's topics; the rest is the mean of the corpus",
+        "weight of the model's topics in a warm start; the rest is the mean of the corpus",
         cli=False,
     )
     executor: Any = option(
         None,
-        "who visits the blocks: a function of a topicstream.training.executor.Job, or the name "
-        "of an entry point in "
-        "`topicstream.executors`; None: threads of this process",
+        "what visits the blocks: a function of a topicstream.training.executor.Job, or the name "
+        "of an entry point in `topicstream.executors`; None: threads of this process",
         cli=False,
     )

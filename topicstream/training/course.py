@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 FIRST_WORDS = 10
 LEAST_DIVERSITY = 0.3
+"""Top words of a topic, and their least share of distinct words without a warning."""
 PIECE = 1 << 16  # entries of the table that are looked at together
 
 
@@ -61,9 +63,10 @@ class Course:
         # passes before a run can have settled: twenty from the random start, which lingers near the
         # uniform point
         self.least = 20 if start == "random" else 5
-        # what is learned then may raise perplexity: a window that begins behind it
-        if after := engine.phases[-1].settles_after:
-            self.least = max(self.least, after + 2 * SPAN)
+        # learning priors may raise perplexity: the window of passes begins behind that
+        settles_after = engine.phases[-1].settles_after
+        if settles_after:
+            self.least = max(self.least, settles_after + 2 * SPAN)
         prior = engine.shape.covariates
         if prior is not None and prior.periods:
             after = getattr(engine.options, "learn_after", 0)
@@ -71,8 +74,8 @@ class Course:
 
     def add_perplexity(self, value: float) -> None:
         """Append the running perplexity of one more pass."""
-        kept = SPAN + self._engine.about.window - 1
-        self.running = [*self.running[-kept:], value]
+        before = SPAN + self._engine.about.window - 1
+        self.running = [*self.running[-before:], value]
 
     def clear(self) -> None:
         """Clear all perplexities, because another phase may have another objective."""
@@ -104,13 +107,13 @@ class Course:
             without held-out documents.
         """
         if self._engine.about.completion:
-            coefficients = row_coefficients(self._engine.shape.covariates, params)
-            perplexity = low = self._heldout.perplexity(
+            perplexity = self._heldout.perplexity(
                 tables["phi"],
                 params["alpha"],
                 self._engine.model_beta(params),
-                coefficients,
+                row_coefficients(self._engine.shape.covariates, params),
             )
+            low = perplexity
         else:
             nats, perplexity = self._heldout.likelihood(tables, params) or (None, None)
             low = perplexity
@@ -144,16 +147,14 @@ class Course:
         warnings = warn_of_topics(engine, tables, params)
         if engine.about.dense or "phi" not in tables:
             return warnings
-        warnings += self._against_unigram(last, tables, params, n_w) + warn_of_alpha_at_bound(
-            engine, params
-        )
+        warnings += self._compare_with_unigram(last, tables, params, n_w)
+        warnings += warn_of_alpha_at_bound(engine, params)
         if not engine.about.topics_axis:
-            warnings += warn_of_low_diversity(
-                topic_diversity(tables["phi"].pieces(), shape.topics, shape.words)
-            )
+            diversity = topic_diversity(tables["phi"].pieces(), shape.topics, shape.words)
+            warnings += warn_of_low_diversity(diversity)
         return warnings
 
-    def _against_unigram(
+    def _compare_with_unigram(
         self,
         last: Mapping[str, Any],
         tables: Mapping[str, Table],
@@ -165,21 +166,16 @@ class Course:
         Held-out documents decide where the last pass measured them or has no running perplexity.
         Otherwise the training documents do, once the run could have converged.
         """
-        if (
-            not self._engine.about.completion
-            or self._engine.about.topics_axis
-            or self._corpus.weights is not None
-        ):
+        about = self._engine.about
+        if not about.completion or about.topics_axis or self._corpus.weights is not None:
             return []
         value = last.get("heldout_perplexity")
         running = last.get("running_perplexity")
         if value is None and running is not None:
-            late = passes_needed(self._engine.phases) is not None or int(last["pass"]) >= self.least
-            return (
-                warn_of_worse_than_unigram("running", float(running), unigram_perplexity(n_w))
-                if late
-                else []
-            )
+            needed = passes_needed(self._engine.phases)
+            if needed is None and int(last["pass"]) < self.least:
+                return []
+            return warn_of_worse_than_unigram("running", float(running), unigram_perplexity(n_w))
         beta = self._engine.model_beta(params)
         if value is None:
             coefficients = row_coefficients(self._engine.shape.covariates, params)
@@ -192,21 +188,25 @@ class Course:
 
     @cached_property
     def _heldout(self) -> HeldOut:
-        from topicstream.training.heldout import (
-            HeldOut,  # its kernels are loaded by runs that ask for it
-        )
+        """Prepare the held-out documents at the first measurement."""
+        # only runs that measure load its kernels
+        from topicstream.training.heldout import HeldOut
 
         return HeldOut(self._engine, self._corpus, self._threads, self._design)
 
     @property
     def best(self) -> int:
-        """The pass with the lowest held-out perplexity, or 0 if none was measured."""
-        return min(self.measured, key=lambda m: m[1], default=(0, 0.0))[0]
+        """Return the pass with the lowest held-out perplexity, or 0 if none was measured."""
+        if not self.measured:
+            return 0
+        number, _ = min(self.measured, key=itemgetter(1))
+        return number
 
     def converged(self, tol: float, passes: int) -> bool:
         """Return True if perplexity has converged, held-out perplexity where it is measured."""
         if self.measured:
-            return self.measured[-1][0] == passes >= self.least and has_stalled(self.measured, tol)
+            is_measured = self.measured[-1][0] == passes
+            return is_measured and passes >= self.least and has_stalled(self.measured, tol)
         return converged(self.running, tol, passes, self.least, self._engine.about.window)
 
     def describe_convergence(self, tol: float) -> str:
@@ -230,17 +230,17 @@ def unigram_perplexity(n_w: np.ndarray) -> float:
     return float(np.exp(-(p * np.log(p)).sum()))
 
 
-def warn_of_worse_than_unigram(what: str, perplexity: float, unigram: float) -> list[str]:
+def warn_of_worse_than_unigram(name: str, perplexity: float, unigram: float) -> list[str]:
     """Warn if ``perplexity`` is higher than ``unigram``, that of word frequencies alone.
 
-    ``what`` names the perplexity in the message: "running" or "held-out".
+    ``name`` is that of the perplexity in the message: "running" or "held-out".
     """
     if not perplexity > unigram:
         return []
     return [
-        f"the {what} perplexity, {perplexity:,.1f}, is worse than that of the words' "
-        f"frequencies alone, {unigram:,.1f}: "
-        "give more passes, another --algo or --start, or a lower -K"
+        f"the {name} perplexity, {perplexity:,.1f}, is worse than that of the words' "
+        f"frequencies alone, {unigram:,.1f}: give more passes, another --algo or --start, or a "
+        "lower -K"
     ]
 
 
@@ -255,24 +255,29 @@ def warn_of_alpha_at_bound(engine: Engine, params: Mapping[str, np.ndarray]) -> 
     total = float(params["alpha"].sum())
     if low * 1.001 < total < high * 0.999:
         return []
+    bound = low if total <= low * 1.001 else high
     return [
-        f"alpha stands at its bound, {low if total <= low * 1.001 else high:g} over all topics: "
-        f"under these topics documents do "
+        f"alpha stands at its bound, {bound:g} over all topics: under these topics documents do "
         "not mix as they should; give --alpha, choose another --algo, or ingest with "
         "--min-tokens to leave short documents out"
     ]
 
 
 def topic_diversity(pieces: Iterable[tuple[int, np.ndarray]], topics: int, words: int) -> float:
-    """Return the share of distinct words among the topics' ten top words.
+    """Compute the share of distinct words among the topics' ten top words.
 
-    The share is of as many distinct words as there can be.
+    It is a share of the most words that could be distinct.
+
+    Parameters
+    ----------
+    pieces
+        (first word, rows) of the table, in order.
     """
     best = Best(min(FIRST_WORDS, words), topics)
     step = max(1, PIECE // topics)
     for first, rows in pieces:
-        for at in range(0, len(rows), step):
-            best.add(first + at, rows[at : at + step, :topics])
+        for start in range(0, len(rows), step):
+            best.add(first + start, rows[start : start + step, :topics])
     ids = best.ids[best.scores > 0]
     return len(np.unique(ids)) / max(1, min(len(ids), words))
 
@@ -283,15 +288,17 @@ def warn_of_low_diversity(diversity: float) -> list[str]:
         return []
     return [
         f"topic diversity is {diversity:.2f} (the share of distinct words among the topics' ten "
-        f"top words): many topics are alike; "
-        "lower -K, leave more stop words out, or choose another --algo"
+        "top words): many topics are alike; lower -K, leave more stop words out, or choose "
+        "another --algo"
     ]
 
 
 ROW_TOLERANCE = 1e-5
 TOTAL_TOLERANCE = 1e-9
 FLOAT32_STEP = 2.0**-24
+"""Tolerances of ``check_pass``, which derives them."""
 COMPARED_BYTES = 8 << 20
+"""Bytes of the rows by which duplicate topics are found."""
 
 
 def check_pass(
@@ -324,22 +331,22 @@ def check_pass(
     Raises
     ------
     TopicsError
-        If a table breaks one of these rules.
+        A table breaks one of these rules.
     """
-    where = "the start" if number == 0 else f"pass {number}"
+    moment = "the start" if number == 0 else f"pass {number}"
     tolerance = ROW_TOLERANCE + FLOAT32_STEP * additions
     for name, spec in engine.tables.items():
-        # a seed table is scaled to the corpus as a whole, its rows are not the words' counts yet
+        # a start that is the seed table itself is scaled as a whole: its rows are no counts yet
         mass = "none" if number == 0 and engine.phases[0].start != "visit" else spec.mass
-        problem = _problem(mass, totals[name], worst[name], tokens, tolerance)
+        problem = _describe_fault(mass, totals[name], worst[name], tokens, tolerance)
         if problem:
             raise TopicsError(
-                f"{engine.name}: table {name} {problem} after {where}; the last checkpoint is "
+                f"{engine.name}: table {name} {problem} after {moment}; the last checkpoint is "
                 f"intact, report this"
             )
 
 
-def _problem(
+def _describe_fault(
     mass: str, totals: np.ndarray, worst: np.ndarray, tokens: float, tolerance: float
 ) -> str:
     """Describe the fault in the mass of a table, "" if there is none."""
@@ -366,7 +373,7 @@ def warn_of_topics(
 
     ``topicstream.model.topic_kinds`` warns of dead topics.
     """
-    if engine.about.topics_axis:  # a name without documents has a topic all the same
+    if engine.about.topics_axis:  # a name has a topic even without documents
         return []
     if "phi" in tables:
         return warn_of_duplicate_topics(
@@ -376,14 +383,13 @@ def warn_of_topics(
     needed = engine.shape.words + 1
     empty = int((sizes < 0.5).sum())
     tiny = int(((sizes >= 0.5) & (sizes < needed)).sum())
-    warnings = (
-        [f"{empty} of {len(sizes)} components are empty: fewer (-K) would do"] if empty else []
-    )
+    warnings = []
+    if empty:
+        warnings.append(f"{empty} of {len(sizes)} components are empty: fewer (-K) would do")
     if tiny:
         warnings.append(
             f"{tiny} of {len(sizes)} components hold fewer than {needed} points, one more than "
-            f"dimensions: the prior decides "
-            "their shapes; fewer (-K) would do"
+            "dimensions: the prior decides their shapes; fewer (-K) would do"
         )
     return warnings
 
@@ -405,12 +411,11 @@ def warn_of_duplicate_topics(
     """
     words = max(200, min(20000, COMPARED_BYTES // (4 * topics)))
     parts = [np.zeros((0, topics), np.float32)]
-    seen = 0
+    missing = words
     for _, rows in pieces:
-        take = min(len(rows), words - seen)
-        parts.append(np.array(rows[:take, :topics], np.float32))
-        seen += take
-        if seen >= words:
+        parts.append(np.array(rows[:missing, :topics], np.float32))
+        missing -= len(parts[-1])
+        if missing <= 0:
             break
     top = np.concatenate(parts)
     sums = top.sum(axis=0)
@@ -419,16 +424,15 @@ def warn_of_duplicate_topics(
     if len(full) > 5000:
         return warnings  # comparing all pairs would take more memory than the topics
     p = (top[:, full] / sums[full]).T.copy()
+    # cosines first, which are cheap, then distances of the pairs that are near
     coarse = p @ p.T
     norms = np.sqrt(np.diag(coarse))
     near = np.argwhere(np.triu(coarse / np.outer(norms, norms), 1) > 0.99)
-    same = [
-        (int(full[a]), int(full[b])) for a, b in near[:10000] if np.abs(p[a] - p[b]).sum() < 0.02
-    ]
+    same = sum(int(np.abs(p[a] - p[b]).sum() < 0.02) for a, b in near[:10000])
     if same:
-        pairs = "pair of topics is" if len(same) == 1 else "pairs of topics are"
+        pairs = "pair of topics is" if same == 1 else "pairs of topics are"
         warnings.append(
-            f"{len(same)} {pairs} the same (`topics show --tree` joins them first): fewer topics "
+            f"{same} {pairs} the same (`topics show --tree` joins them first): fewer topics "
             f"(-K) would do"
         )
     return warnings

@@ -1,4 +1,4 @@
-"""The covariates of a run: its design, what the engine needs of it, and the file of its rows."""
+"""The covariates of a run: its design, the shape of its prior, and the file of its rows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from topicstream.numeric.tables.spec import padded
 from topicstream.training.config import TrainConfig
 
 MOST_COEFFICIENTS = 1_000_000
-"""Topics times columns. The statistics of a block are four times as many float64."""
+"""Most topics times columns. The statistics of a block are four times as many float64."""
 MOST_PRODUCTS = 20_000
-"""Numbers of a document's row times topics, or times themselves, at most. Each costs time in every
-document: the table of prices is in docs/internals/decisions/covariates.md."""
+"""Most products of a document: the numbers of its row times topics, or times themselves. Each costs
+time in every document: the table of prices is in docs/internals/decisions/covariates.md."""
 FIRST_SD = 1.0
-"""Standard deviation of the coefficients from which a learned one begins."""
+"""Standard deviation of the coefficients with which a learned one begins."""
 TABLE = "lambda"
 """Name of a model's array of coefficients, columns by topics."""
 
@@ -53,19 +53,19 @@ def find_design(config: TrainConfig, corpus: Corpus, progress: Progress) -> Prio
     Raises
     ------
     UsageError
-        If the engine has no such prior, or there are too many coefficients.
+        The engine has no such prior.
     InputError
-        If a column cannot be coded.
+        A column cannot be coded.
     """
     if config.covariates is None:
         return None
     if not find(config.algo).about.covariates:
-        able = [name for name, kind in engines().items() if kind.about.covariates]
+        fitting = [name for name, kind in engines().items() if kind.about.covariates]
         raise UsageError(
             f"--covariates: --algo {config.algo} has one alpha for all documents; choose "
-            f"{', '.join(sorted(able))}"
+            f"{', '.join(sorted(fitting))}"
         )
-    entry = continued_entry(config)
+    entry = find_continued_design(config)
     if entry is None:
         design = survey_covariates(corpus, config.covariates)
         for line in design.notes():
@@ -83,8 +83,8 @@ def find_design(config: TrainConfig, corpus: Corpus, progress: Progress) -> Prio
     return design
 
 
-def continued_entry(config: TrainConfig) -> CovariatesEntry | None:
-    """Return the design of the model that a run starts from, if it has the same formula."""
+def find_continued_design(config: TrainConfig) -> CovariatesEntry | None:
+    """Return the design of the model that a warm start continues, None for another formula."""
     if config.warm is None:
         return None
     manifest = read_manifest(Path(config.warm))
@@ -98,7 +98,7 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
     Raises
     ------
     InputError
-        If there are too many coefficients, or too many of them for each document.
+        There are too many coefficients, or too many of them for each document.
     """
     if design is None:
         return None
@@ -130,7 +130,7 @@ def prior_shape(design: PriorDesign | None, config: TrainConfig, topics: int) ->
         config.intercept_sd,
         config.covariate_sd is None,
         config.covariate_means,
-        *_begin(config, columns, topics),
+        *_read_beginning(config, columns, topics),
         regimes,
     )
 
@@ -141,7 +141,7 @@ def _regime_shape(design: PriorDesign, topics: int) -> RegimeShape | None:
     Raises
     ------
     InputError
-        If there are too many of them for so many topics.
+        There are too many of them for so many topics.
     """
     if design.undivided is None:
         return None
@@ -157,12 +157,12 @@ def _regime_shape(design: PriorDesign, topics: int) -> RegimeShape | None:
 
 
 def _check_price(numbers: int, topics: int) -> None:
-    """Refuse a formula that costs many times the rest of a pass.
+    """Check that a formula does not cost many times the rest of a pass.
 
     Raises
     ------
     InputError
-        With the number of topics, or of a document's numbers, that would do.
+        It does. The message names the number of topics, or of a document's numbers, that would do.
     """
     products = numbers * max(numbers, topics)
     if products <= MOST_PRODUCTS:
@@ -178,24 +178,27 @@ def _check_price(numbers: int, topics: int) -> None:
     )
 
 
-def _begin(
+def _read_beginning(
     config: TrainConfig, columns: int, topics: int
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Read what the model that a run continues has learned, None for what is not there.
+    """Read the coefficients and deviations of the model that a run continues.
+
+    None for each that the model does not have, or that the run does not take.
 
     Returns
     -------
     tuple
         The coefficients, float64[F, K], and the deviations of their priors, float64[terms].
     """
-    entry = continued_entry(config)
+    entry = find_continued_design(config)
     if entry is None:
         return None, None
     coefficients = read_coefficients(Path(str(config.warm)), read_manifest(Path(str(config.warm))))
     if coefficients.shape != (columns, topics):
         return None, None
-    learned = config.covariate_sd is None and entry.learned_sd
-    return coefficients, np.array([entry.intercept_sd, *entry.learned_sd]) if learned else None
+    if config.covariate_sd is not None or not entry.learned_sd:
+        return coefficients, None
+    return coefficients, np.array([entry.intercept_sd, *entry.learned_sd])
 
 
 def final_design(design: PriorDesign, params: Mapping[str, np.ndarray]) -> PriorDesign:
@@ -205,7 +208,7 @@ def final_design(design: PriorDesign, params: Mapping[str, np.ndarray]) -> Prior
     return design.divide(params[STATES].astype(np.int64), params[WEIGHTS])
 
 
-def entry_of_run(
+def describe_prior(
     design: PriorDesign, prior: PriorShape, params: Mapping[str, np.ndarray]
 ) -> CovariatesEntry:
     """Describe the prior of a finished run for its model's manifest."""
@@ -226,7 +229,7 @@ def read_coefficients(folder: Path, manifest: ModelManifest) -> np.ndarray:
 def write_rows_of_run(
     corpus: Corpus, grid: Grid, design: PriorDesign, path: Path, progress: Progress
 ) -> CovariateFile:
-    """Write the rows of a run's documents, and say what its design does not know."""
+    """Write the rows of a run's documents, and say which values its design does not know."""
     unseen = Unseen()
     owned.reserve(path)
     file = write_covariates(corpus, grid, design, path, unseen)

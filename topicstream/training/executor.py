@@ -46,7 +46,7 @@ from topicstream.training.tables import FinishedTable, RunTables
 
 
 class Remote(NamedTuple):
-    """Carry what a run on the workers of a scheduler needs beside its job.
+    """The workers of a scheduler, and the terms on which they work.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Remote(NamedTuple):
     folder
         Working folder of the run, which all machines reach.
     allowance
-        Memory and tables of each worker; threads: 0 for all that it has.
+        Memory, threads (0: all that it has) and place of tables of each worker.
     """
 
     cluster: Cluster
@@ -70,13 +70,13 @@ class Job:
     Attributes
     ----------
     engine, corpus, grid, layout
-        The algorithm, the store, its blocks, and how a pass is cut into them and into rounds.
+        The algorithm, the store, its blocks, and the sizes of blocks and rounds.
     block
-        The largest of everything over the grid's blocks: what buffers must hold.
+        The largest sizes over the grid's blocks, which buffers must hold.
     workers
         Threads of this process, which also apply sums to tables.
     prefetch
-        Storage blocks decoded ahead.
+        Number of storage blocks decoded ahead.
     spill
         Folder for the deltas of a round where they do not fit memory; None: they stay in memory.
     sums
@@ -85,12 +85,12 @@ class Job:
     seed_rows
         Rows of seed topics that a worker holds at a time, where its engine takes them in parts.
     start
-        What the start holds: another process plans with it, too.
+        Memory of the start, with which another process plans, too.
     seeded
         Whether the start visits blocks with rows of a seed table.
     remote
-        With ``--scheduler``: its workers, whose ``executor`` this job is for. It stays here when
-        the job is sent elsewhere.
+        With ``--scheduler``: its workers, for whose ``executor`` this job is. It is left out when
+        the job is sent to another process.
     """
 
     engine: Engine
@@ -117,7 +117,7 @@ class Assignment:
     key, phase
         Source of random numbers (seed, pass, phase), and that phase.
     params
-        Small arrays by name, read only.
+        The engine's small arrays by name, read only.
     seeds
         The seed table of a start (pass 0), or None.
     old, new
@@ -139,13 +139,13 @@ class Assignment:
 
     def for_tables(self, tables: RunTables) -> Assignment:
         """Return this assignment with the tables that the phase reads and writes."""
-        # rows hold their mass only once every block has entered: not while a start or a REPLACE
-        # pass builds them up
-        every = tables.current | tables.successors if self.key.pass_number else tables.current
+        receiving = dict(tables.current)
+        if self.key.pass_number:
+            # a REPLACE table is read while its successor is built up
+            receiving |= tables.successors
         reads = tuple(tables.current) if self.phase.reads is None else self.phase.reads
-        return replace(
-            self, reads=reads, targets={name: every[name] for name in tables.written(self.phase)}
-        )
+        targets = {name: receiving[name] for name in tables.written(self.phase)}
+        return replace(self, reads=reads, targets=targets)
 
 
 class Report(NamedTuple):
@@ -168,14 +168,15 @@ def ids_of(block: Block, axis: str | None, spec: TableSpec) -> np.ndarray:
 def new_out(engine: Engine, block: Block) -> Out:
     """Allocate the output arrays of one visit, shared with no other visit.
 
-    Processes and machines elsewhere use it.
+    Other processes and machines use it.
     """
     shape = BlockShape.measure(block)
     delta = {}
     for name, spec in engine.tables.items():
         if spec.delta == "dense":
-            rows = len(ids_of(block, spec.axis, spec)), padded(spec.n_columns(engine.shape.topics))
-            delta[name] = np.zeros(rows, np.float32)
+            rows = len(ids_of(block, spec.axis, spec))
+            columns = padded(spec.n_columns(engine.shape.topics))
+            delta[name] = np.zeros((rows, columns), np.float32)
     state = {name: np.zeros(spec.shape(shape), spec.dtype) for name, spec in engine.state.items()}
     return Out(delta, state, new_stats(engine), engine, shape)
 
@@ -193,9 +194,15 @@ def run_visit(engine: Engine, visit: Visit, out: Out) -> Out:
     return out
 
 
-def shrunk(target: Table, blend: tuple[float, float] | None) -> float:
-    """Shrink a BLEND table by (rho, scale) and return the factor of the deltas."""
-    return 1.0 if blend is None else blend[0] * blend[1] * target.blend(blend[0])
+def shrink_table(target: Table, blend: tuple[float, float] | None) -> float:
+    """Shrink a BLEND table before a round, and return the factor of its deltas.
+
+    blend: (rho, scale), None for other tables, which stay.
+    """
+    if blend is None:
+        return 1.0
+    (rho, scale) = blend
+    return rho * scale * target.blend(rho)
 
 
 class Executor(abc.ABC):
@@ -204,7 +211,7 @@ class Executor(abc.ABC):
     The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once for
     each table that the phase writes) round by round, ``end`` and ``finish_pass``; ``free_buffers``
     between phases; at last ``release``. ``gather`` comes before rows are read, ``share`` after they
-    were changed here, ``keep`` before a checkpoint. Calls come from one thread.
+    were changed here, ``write_state`` before a checkpoint. Calls come from one thread.
 
     ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``. Entry points in the
     group ``topicstream.executors`` give such functions names.
@@ -278,11 +285,8 @@ class Executor(abc.ABC):
     def share(self) -> None:  # noqa: B027
         """Publish rows that were changed here, after a ``gather`` or before the first pass."""
 
-    def keep(self) -> None:  # noqa: B027  state is written where the run's files are
-        """Do as ``gather``, and write the state of every visited block to disk.
-
-        The state goes to the files of the run.
-        """
+    def write_state(self) -> None:  # noqa: B027  visits write it to the run's files themselves
+        """Do as ``gather``, and bring the state of every visited block to the run's files."""
 
     def effort(self) -> dict[str, dict[str, Json]]:
         """Return figures for the history about how the pass was made."""

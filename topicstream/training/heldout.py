@@ -34,8 +34,8 @@ POINTS = 4096
 class HeldOut:
     """Scores of the held-out documents, which are read and cut once.
 
-    Completion, or for a mixture the likelihood of documents or points under its point estimates, as
-    ``topics eval`` measures it.
+    A score is the perplexity of completion, or for a mixture the likelihood of documents or points
+    under its point estimates, as ``topics eval`` measures them.
     """
 
     def __init__(
@@ -53,24 +53,33 @@ class HeldOut:
     ) -> float | None:
         """Compute the completion perplexity of the held-out documents, None without any.
 
-        ``coefficients``, float64[F, K]: of the covariates that alpha depends on.
+        Parameters
+        ----------
+        table
+            The table of topics, ``phi``.
+        alpha, beta
+            Priors, float64[K] and a number.
+        coefficients
+            float64[F, K], coefficients of the covariates that alpha depends on, or None.
         """
         if self._corpus.part(heldout=True).docs == 0:
             return None
         if self._prepared is None:
             self._prepared = prepare_heldout(self._corpus)
             if self._design is not None:
-                self._prepared = replace(self._prepared, views=self._views(self._prepared))
-        plain = table.array is not None and table.constants is None
+                views = self._write_views(self._prepared)
+                self._prepared = replace(self._prepared, views=views)
         constants = table.constants
-        rows = table.array if plain and table.array is not None else TableRows(table)
-        totals = table.shown_totals if constants is None else table.shown_totals + constants.totals
+        totals = table.shown_totals
+        rows: np.ndarray | TableRows = TableRows(table)
+        if constants is not None:
+            totals = totals + constants.totals
+        elif table.array is not None:
+            rows = table.array
         weights = self._weights
-        counted = (
-            None
-            if weights is None
-            else CountedWords(weights, table.pieces(), weights.counts, len(alpha), constants)
-        )
+        counted = None
+        if weights is not None:
+            counted = CountedWords(weights, table.pieces(), weights.counts, len(alpha), constants)
         topics = TopicTable(
             rows,
             alpha,
@@ -85,7 +94,7 @@ class HeldOut:
         )
         return float(score.perplexity)
 
-    def _views(self, prepared: PreparedPart) -> tuple[Corpus, ...]:
+    def _write_views(self, prepared: PreparedPart) -> tuple[Corpus, ...]:
         """Return the corpus for each part, whose blocks have the covariates of their documents."""
         design = self._design
         assert design is not None
@@ -104,20 +113,26 @@ class HeldOut:
         """
         assert self._prepared is not None
         words = TopicTable(Frequencies(n_w), np.ones(1), beta, np.array([n_w.sum()]), len(n_w))
-        return float(
-            score_blocks(ScoredTopics(words), self._prepared, threads=self._threads).perplexity
-        )
+        score = score_blocks(ScoredTopics(words), self._prepared, threads=self._threads)
+        return float(score.perplexity)
 
     def likelihood(
         self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
     ) -> tuple[float, float | None] | None:
-        """Compute (nats a point, perplexity of documents), None without held-out documents."""
+        """Compute the likelihood of the held-out documents or points under a mixture.
+
+        Returns
+        -------
+        Mean log p(x) of a point, in nats, and the perplexity of documents (None for points). None
+        without held-out documents.
+        """
         if self._corpus.part(heldout=True).docs == 0:
             return None
         dense = self._engine.about.dense
         score = self._engine.likelihoods(params, None if dense else TableRows(tables["phi"]))
 
         def visit(block: Block) -> tuple[np.ndarray, float]:
+            """Return log p(x) of each point of a block, and its tokens."""
             return score(block), float(block.tokens)
 
         topics = self._engine.shape.topics
@@ -127,17 +142,25 @@ class HeldOut:
         cells = POINTS * self._corpus.width if dense else block_cells(topics)
         grid = self._corpus.grid(cells, POINTS if dense else block_docs(topics), heldout=True)
         blocks = self._corpus.blocks(grid=grid, heldout=True)
-        for logs, of_block in in_order(visit, blocks, self._threads):
-            fit = fit + float(logs.sum())
-            docs = docs + len(logs)
-            tokens = tokens + of_block
+        for logs, block_tokens in in_order(visit, blocks, self._threads):
+            fit += float(logs.sum())
+            docs += len(logs)
+            tokens += block_tokens
         if not docs:
             return None
         return fit / docs, None if dense else exponential(-fit / tokens)
 
 
 class TableRows:
-    """A table as the evaluator wants it: ``rows(ids, out)``, and the totals of its columns."""
+    """A table in training as ``StoredRows`` of the evaluation.
+
+    Attributes
+    ----------
+    n_words
+        Number of rows.
+    totals
+        Column sums.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -145,7 +168,7 @@ class TableRows:
         self.totals = table.shown_totals
 
     def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Rows of the ascending word ids, float32, with what stays beside the table."""
+        """Fill ``out``, float32, with the rows of ascending word ids, constants included."""
         self._table.dense(ids, out)
         constants = self._table.constants
         if constants is not None:
@@ -154,14 +177,14 @@ class TableRows:
 
 
 class Frequencies:
-    """The training words' counts as a table of one topic."""
+    """The training words' counts as a table of one topic (``StoredRows``)."""
 
     def __init__(self, n_w: np.ndarray) -> None:
         self._n_w = n_w
         self.n_words = len(n_w)
 
     def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Rows of the ascending word ids."""
+        """Fill ``out`` with the rows of ascending word ids."""
         out[:] = 0.0
         out[:, 0] = self._n_w[ids]
         return out

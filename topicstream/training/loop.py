@@ -1,4 +1,4 @@
-"""Train a model: plan, start, pass after pass, finish. The library twin of ``topics train``."""
+"""Train a model: plan, start, pass after pass, finish (``topicstream.train``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +34,9 @@ from topicstream.model.topic_kinds import dead_warning, describe_topics
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.training.config import TrainConfig
-from topicstream.training.covariates import TABLE, entry_of_run, final_design
+from topicstream.training.covariates import TABLE, describe_prior, final_design
 from topicstream.training.executor import Executor, Job, MakeExecutor, Remote
-from topicstream.training.plan import Allowance, wider_rounds
+from topicstream.training.plan import Allowance, advise_wider_rounds
 from topicstream.training.rehearsal import rehearsal_config, rehearse
 from topicstream.training.session import Session
 from topicstream.training.setup import TrainingRun, resolve
@@ -47,10 +46,10 @@ from topicstream.training.state.record import (
     forget_runs,
 )
 from topicstream.training.stopping import Signals, Stopping
-from topicstream.training.threads import executor_of
+from topicstream.training.threads import find_executor
 
 RECOVERIES = 10
-"""Times that a run continues after it has lost workers of a cluster."""
+"""Most times that a run continues after it has lost workers of a cluster."""
 ALL_DONE = "all passes done"
 
 
@@ -58,8 +57,20 @@ ALL_DONE = "all passes done"
 class Trained:
     """The result of ``train``.
 
-    The folder of the model, all passes made, the reason why it stopped, the last history record,
-    the number of topics, and which of them is the background, if one is.
+    Attributes
+    ----------
+    model
+        Folder of the model.
+    passes
+        All passes of the run.
+    reason
+        Why it stopped.
+    last
+        The last record of the history.
+    topics
+        Number of topics.
+    background_topic
+        Number of the background topic, None without one.
     """
 
     model: Path
@@ -71,11 +82,13 @@ class Trained:
 
     def __repr__(self) -> str:
         passes = counted(self.passes, "pass")
-        why = f" ({self.reason})" if self.reason else ""
+        reason = f" ({self.reason})" if self.reason else ""
         topics = describe_topics(self.topics, self.background_topic)
+        text = f"{self.model}: {topics}, {passes}{reason}"
         perplexity = self.last.get("running_perplexity")
-        text = f"{self.model}: {topics}, {passes}{why}"
-        return text + (f", running perplexity {perplexity:.1f}" if perplexity else "")
+        if perplexity:
+            text += f", running perplexity {perplexity:.1f}"
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a plain dict."""
@@ -99,14 +112,13 @@ def train(config: TrainConfig) -> Trained:
     Raises
     ------
     DoesNotFit
-        Where memory or disk cannot hold the run; the message names the smallest limit that would
-        do.
+        Memory or disk cannot hold the run; the message names the smallest limit that would do.
     Busy
-        While another process trains this model.
+        Another process trains this model.
     Interrupted
-        After a signal; a checkpoint has been written.
+        A signal came; a checkpoint has been written.
     TopicsError
-        Where options or corpus differ from those of the run to resume.
+        Options or corpus differ from those of the run to resume.
 
     Examples
     --------
@@ -115,18 +127,19 @@ def train(config: TrainConfig) -> Trained:
     6
     """
     with record_metrics(config.metrics, "train", model=config.model) as tell:
-        trained = _trained(config)
-        tell({"passes": trained.passes, **figures_of(trained.last)})
+        trained = _check_and_run(config)
+        tell({"passes": trained.passes, **metric_figures(trained.last)})
     return trained
 
 
-def figures_of(last: Mapping[str, Json]) -> dict[str, Json]:
+def metric_figures(last: Mapping[str, Json]) -> dict[str, Json]:
     """Select the figures of the last pass for the metrics file."""
     return {**last, "pass_seconds": last.get("seconds")}
 
 
-def _trained(config: TrainConfig) -> Trained:
-    _ = config.memory  # a limit that no command keeps is refused first
+def _check_and_run(config: TrainConfig) -> Trained:
+    """Refuse what can be refused at once, then run the training or its rehearsal."""
+    _ = config.memory  # raises for a limit that no command can keep
     if config.aim == "reading" and config.algo != "auto":
         raise UsageError(
             "--aim applies to --algo auto; --algo sparse-bp has --background and --sparsity"
@@ -138,15 +151,15 @@ def _trained(config: TrainConfig) -> Trained:
     machine.return_freed_memory()
     if config.dry_run:
         with rehearsal_config(config) as apart:
-            return replace(_run(apart, _rehearsed), model=Path(config.model))
-    return _run(config, _passes)
+            return replace(_run(apart, _rehearse), model=Path(config.model))
+    return _run(config, _make_passes)
 
 
 Drive = Callable[[Session, Signals, TrainConfig], Trained]
 
 
 def _run(config: TrainConfig, drive: Drive) -> Trained:
-    """Resolve what is run, and drive it through its passes."""
+    """Resolve a run, and drive it: again from its last checkpoint where workers were lost."""
     progress = listener(config.progress, screen_listener)
     notify_compiling(progress.say)
     folder = Path(config.model)
@@ -157,14 +170,14 @@ def _run(config: TrainConfig, drive: Drive) -> Trained:
     bar = closing(progress) if progress is not config.progress else nullcontext()
     with bar, lock(folder, "training", kind="model"):
         run = resolve(config, progress)
-        with Signals().watched() as signals, _executor(config, run) as executor:
-            _begin(config, run)
-            for left in reversed(range(RECOVERIES)):
+        with Signals().watch() as signals, _open_executor(config, run) as executor:
+            _record_run(config, run)
+            for tries_left in reversed(range(RECOVERIES)):
                 session = Session(replace(run, executor=executor))
                 try:
                     return drive(session, signals, config)
                 except WorkersLost as e:
-                    if not (left and e.addresses):
+                    if not tries_left or not e.addresses:
                         raise
                     progress.say(
                         f"warning: {e}; continuing from the last checkpoint on the workers that "
@@ -176,8 +189,8 @@ def _run(config: TrainConfig, drive: Drive) -> Trained:
 
 
 @contextmanager
-def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
-    """Yield what makes the executor: the run's, or that of the workers ``scheduler`` names."""
+def _open_executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
+    """Yield the function that makes the executor: of the run, or for the workers of a scheduler."""
     if config.scheduler is None:
         yield run.executor
         return
@@ -188,22 +201,23 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
                 f"--scheduler {config.scheduler}: its workers cannot train; leave out --scheduler "
                 f"to train on this machine"
             )
-        make = executor_of(cluster.executor)
+        make = find_executor(cluster.executor)
         memory = MemoryLimit(cluster.memory(config.memory))
         allowance = Allowance(memory, config.threads or 0, config.tables)
         remote = Remote(cluster, run.folder / "work", allowance)
 
         def make_remote(job: Job) -> Executor:
+            """Make the executor of a job on these workers."""
             return make(replace(job, remote=remote))
 
         yield make_remote
 
 
-def _begin(config: TrainConfig, run: TrainingRun) -> None:
+def _record_run(config: TrainConfig, run: TrainingRun) -> None:
     """Show the plan and record the run, in the place of an older one with ``--force``."""
     for line in run.plan.lines():
         run.progress.say(line)
-    note = wider_rounds(run.engine, run.layout.round_blocks, run.plan.threads, len(run.grid))
+    note = advise_wider_rounds(run.engine, run.layout.round_blocks, run.plan.threads, len(run.grid))
     if note and config.round_blocks is None:
         run.progress.say(note)
     if config.force:
@@ -211,24 +225,27 @@ def _begin(config: TrainConfig, run: TrainingRun) -> None:
     run.record.write(run.folder)
 
 
-def _rehearsed(session: Session, signals: Signals, config: TrainConfig) -> Trained:
+def _rehearse(session: Session, signals: Signals, config: TrainConfig) -> Trained:
+    """Estimate the cost of the run (``--dry-run``)."""
     return _describe(session, "dry run", rehearse(session))
 
 
-def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
+def _make_passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
     """Make passes until a reason to stop appears, then write the model."""
     began = time.monotonic()
     run = session.run
     finished = session.resume()
-    message = "" if finished is None else _nothing_to_do(session, finished, run.stopping)
-    if finished is not None and message:
-        run.progress.say(f"{run.folder}: finished already{message}, --force starts over")
-        return _describe(session, finished.reason, session.history.last)
-    session.begin()
-    session.heed = signals.heed
+    if finished is not None:
+        message = _explain_nothing_to_do(session, finished, run.stopping)
+        if message:
+            run.progress.say(f"{run.folder}: finished already{message}, --force starts over")
+            return _describe(session, finished.reason, session.history.last)
+    session.mark_unfinished()
+    session.check_signals = signals.check
 
     def pause(rounds: int) -> bool:
-        if signals.asked:
+        """Write a checkpoint if it is time, and return False after a signal."""
+        if signals.received:
             return False
         if time.monotonic() - session.saver.last > config.checkpoint_minutes * 60:
             session.checkpoint_between_rounds(rounds)
@@ -241,12 +258,12 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
             raise Interrupted(
                 f"stopped by a signal after {counted(session.passes, 'pass')}; a checkpoint is "
                 f"written. Run the same command again to continue",
-                signals.asked,
+                signals.received,
             )
         reason = _reason_to_stop(session, run.stopping, time.monotonic() - began)
     reason = session.finish(reason or ALL_DONE)
     write_model(session, reason)
-    session.end(reason)
+    session.mark_finished(reason)
     warnings = session.course.warnings(
         session.history.last, session.tables.current, session.params, run.n_w
     )
@@ -267,7 +284,7 @@ def _describe(session: Session, reason: str, last: Mapping[str, Any]) -> Trained
     return Trained(folder, session.passes, reason, last, topics, background)
 
 
-def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> str:
+def _explain_nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> str:
     """Explain why a finished run is not continued, or return "" if it is."""
     if session.passes_run >= stopping.passes:
         return f", {counted(session.passes, 'pass')}; a higher --passes continues"
@@ -282,16 +299,14 @@ def _reason_to_stop(session: Session, stopping: Stopping, seconds: float) -> str
     Raises
     ------
     TopicsError
-        If time is out and there are no topics yet.
+        Time is out and there are no topics yet.
     """
-    if session.passes >= stopping.least and session.course.converged(stopping.tol, session.passes):
-        return session.course.describe_convergence(stopping.tol)
+    course = session.course
+    if session.passes >= stopping.least and course.converged(stopping.tol, session.passes):
+        return course.describe_convergence(stopping.tol)
     moved = session.history.last.get("topics_moved")
-    if (
-        moved is not None
-        and moved <= stopping.tol_params
-        and session.passes >= session.course.least
-    ):
+    has_settled = moved is not None and moved <= stopping.tol_params
+    if has_settled and session.passes >= course.least:
         return f"no probability of a word moved by more than {stopping.tol_params:g}"
     if stopping.max_time is None or seconds <= stopping.max_time:
         return ""
@@ -299,8 +314,8 @@ def _reason_to_stop(session: Session, stopping: Stopping, seconds: float) -> str
         session.checkpoint_between_rounds(session.rounds)
         raise TopicsError(
             f"out of time after {session.passes} of the {stopping.passes} passes that "
-            f"{session.engine.name} makes, which "
-            "have no topics yet; a checkpoint is written. Run the same command again to continue"
+            f"{session.engine.name} makes, which have no topics yet; a checkpoint is written. Run "
+            "the same command again to continue"
         )
     return "out of time"
 
@@ -308,7 +323,7 @@ def _reason_to_stop(session: Session, stopping: Stopping, seconds: float) -> str
 def write_model(session: Session, reason: str) -> None:
     """Write the model of a run into its folder, and commit it.
 
-    The rows of the tables that the engine shows are streamed. The manifest comes last.
+    The rows of tables are streamed. The manifest comes last.
     """
     run = session.run
     params = session.params
@@ -324,7 +339,7 @@ def write_model(session: Session, reason: str) -> None:
 
 
 def _write_tables(writer: ModelWriter, session: Session) -> None:
-    """Stream tables and parameters that the engine shows to the writer."""
+    """Stream the tables and parameters that a model of the engine stores."""
     run = session.run
     engine = run.engine
     for name in engine.about.stored_tables:
@@ -379,9 +394,11 @@ def _origin(session: Session, reason: str) -> Origin:
     topic_names: dict[str, str] = {}
     topics_axis = run.engine.about.topics_axis
     if topics_axis:
-        first = record.topics - corpus.axes[topics_axis].size
-        names = chain.from_iterable(piece.to_pylist() for piece in axis_names(corpus, topics_axis))
-        topic_names = {str(first + i): name for i, name in enumerate(names)}
+        number = record.topics - corpus.axes[topics_axis].size
+        for piece in axis_names(corpus, topics_axis):
+            for name in piece.to_pylist():
+                topic_names[str(number)] = name
+                number += 1
         manifest["label_docs"] = corpus.axes[topics_axis].docs().tolist()
     if corpus.weights is not None:
         manifest["weighting"] = corpus.weights.about
@@ -393,7 +410,7 @@ def _origin(session: Session, reason: str) -> Origin:
     if run.design is not None:
         prior = run.engine.shape.covariates
         assert prior is not None
-        manifest["covariates"] = entry_of_run(run.design, prior, session.params)
+        manifest["covariates"] = describe_prior(run.design, prior, session.params)
     return origin_of(as_origin(manifest), topic_names=topic_names)
 
 

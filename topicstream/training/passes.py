@@ -20,20 +20,20 @@ START = Phase("start")
 
 @dataclass
 class Pass:
-    """A pass, or what is left of it.
+    """A pass, or the rest of one that was interrupted.
 
     Attributes
     ----------
     number
-        1 is the first; 0 the start.
+        Number of the pass, from 1; 0 is the start.
     blocks
         int64[], block numbers in visiting order.
     params
-        Changed by ``end_round``.
+        Parameters of the engine, which ``Engine.end_round`` changes.
     stats
-        Sums over the pass, added to.
+        Sums over the pass, which grow.
     first_round
-        Rounds that are done already.
+        Number of rounds that are done already.
     seeds
         The seed table of a start.
     old, new
@@ -54,7 +54,10 @@ class Pass:
 
 
 class PassRunner:
-    """Driver of the passes of one engine over one grid. The executor does the work."""
+    """Driver of the passes of one engine over one grid.
+
+    The executor does the work.
+    """
 
     def __init__(
         self,
@@ -80,9 +83,8 @@ class PassRunner:
         todo = work.blocks[work.first_round * size :]
         phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
         key = Key(self._seed, work.number, phase.name)
-        assignment = Assignment(key, phase, work.params, work.seeds, work.old, work.new).for_tables(
-            self._tables
-        )
+        assignment = Assignment(key, phase, work.params, work.seeds, work.old, work.new)
+        assignment = assignment.for_tables(self._tables)
         self.executor.begin(todo)
         going = True
         try:
@@ -106,10 +108,10 @@ class PassRunner:
             docs += report.docs
             for name, value in report.stats.items():
                 stats[name] += value
-        self._apply(
-            assignment.targets,
-            self._engine.end_round(work.params, stats, docs) if work.number else None,
-        )
+        blend = None
+        if work.number:
+            blend = self._engine.end_round(work.params, stats, docs)
+        self._apply(assignment.targets, blend)
         for name, value in stats.items():
             work.stats[name] += value
 
@@ -123,5 +125,5 @@ class PassRunner:
         """
         for name, target in targets.items():
             rule = self._engine.tables[name].rule
-            shrunk = blend if rule is Rule.BLEND else None
-            self.executor.apply(name, target, shrunk, hold=blend is not None and rule is Rule.ADD)
+            hold = blend is not None and rule is Rule.ADD
+            self.executor.apply(name, target, blend if rule is Rule.BLEND else None, hold)

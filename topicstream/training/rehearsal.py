@@ -20,21 +20,21 @@ from topicstream.training.passes import Pass
 from topicstream.training.session import Session
 
 SECONDS = 5.0
-"""Seconds for which blocks of the start and of the passes are timed, at least two rounds each."""
+"""Seconds for which the start and the passes are timed, but at least two rounds of each."""
 PASSES = 3
-"""Passes after which it is known."""
+"""Most passes that are timed."""
 
 
 class PlanOnly(Progress):
-    """Tells the lines of the plan, nothing of the passes."""
+    """Progress that shows the lines of the plan, and nothing of the passes."""
 
-    def __init__(self, to: Progress) -> None:
-        self._to = to
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
         self._planned = False
 
     def say(self, line: str) -> None:
         if not self._planned:
-            self._to.say(line)
+            self._shown.say(line)
 
     def step(
         self,
@@ -51,12 +51,11 @@ class PlanOnly(Progress):
 def rehearsal_config(config: TrainConfig) -> Iterator[TrainConfig]:
     """Yield the configuration with a temporary model folder beside that of the run."""
     folder = Path(config.model).absolute()
-    near = next(p for p in folder.parents if p.is_dir())
+    parent = next(p for p in folder.parents if p.is_dir())
     quiet = PlanOnly(listener(config.progress, screen_listener))
-    with tempfile.TemporaryDirectory(dir=near, prefix="topics-dry-run-") as place:
-        yield replace(
-            config, model=Path(place) / "model", force=False, resume=False, progress=quiet
-        )
+    with tempfile.TemporaryDirectory(dir=parent, prefix="topics-dry-run-") as temporary:
+        model = Path(temporary) / "model"
+        yield replace(config, model=model, force=False, resume=False, progress=quiet)
 
 
 def rehearse(session: Session) -> dict[str, Json]:
@@ -76,28 +75,32 @@ def rehearse(session: Session) -> dict[str, Json]:
     rounds = -(-len(session.run.grid) // session.runner.round_blocks)
 
     def pause(_: int) -> bool:
+        """Note the end of a round, and stop after some seconds."""
         ends.append(time.monotonic())
         return len(ends) < 2 or ends[-1] - ends[0] < SECONDS
 
-    def seconds_of(work: Callable[[Callable[[int], bool]], object]) -> float:
+    def time_work(work: Callable[[Callable[[int], bool]], object]) -> float:
+        """Run a start or a pass for some seconds, and estimate the seconds of all its rounds."""
         ends.clear()
         began = time.monotonic()
         work(pause)
         if not 0 < len(ends) < rounds:
             return time.monotonic() - began
-        # the first round brings kernels and memory, and the start learns topics before it: on a
+        # the first round also takes kernels and memory, and a start learns topics before it, on a
         # sample of bounded size
-        a_round = (ends[-1] - ends[0]) / (len(ends) - 1)
-        return ends[0] - began + a_round * (rounds - 1)
+        round_seconds = (ends[-1] - ends[0]) / (len(ends) - 1)
+        return ends[0] - began + round_seconds * (rounds - 1)
 
-    start = seconds_of(session.run_pass)
+    start = time_work(session.run_pass)
     passes = list[float]()
-    a_pass = partial(_visit_again, session) if session.needs_start else session.run_pass
-    while not passes or (
-        len(passes) < PASSES and sum(passes) < SECONDS and not session.needs_start
-    ):
-        passes.append(seconds_of(a_pass))
+    if session.needs_start:
+        passes.append(time_work(partial(_visit_again, session)))
+    else:
+        while not passes or (len(passes) < PASSES and sum(passes) < SECONDS):
+            passes.append(time_work(session.run_pass))
     expected = start + stopping.passes * passes[-1]
+    if stopping.max_time is not None:
+        expected = min(expected, stopping.max_time + passes[-1])
     effort = session.executor.effort().get("cluster", {})
     return {
         **{name: effort[name] for name in ("workers", "speedup") if effort},
@@ -106,29 +109,27 @@ def rehearse(session: Session) -> dict[str, Json]:
         "passes": stopping.passes,
         "start_seconds": start,
         "pass_seconds": passes[-1],
-        "expected_seconds": expected
-        if stopping.max_time is None
-        else min(expected, stopping.max_time + passes[-1]),
+        "expected_seconds": expected,
     }
 
 
 def _visit_again(session: Session, pause: Callable[[int], bool]) -> None:
-    """Visit the blocks of a start that is not finished as a pass does."""
+    """Visit the blocks of an unfinished start once more, as a pass does."""
     run = session.run
     runner = session.runner
     memories = session.memories
-    order = run.grid.order(session.engine.phases[0].order, run.record.seed, 0)[
-        : session.rounds * runner.round_blocks
-    ]
+    order = run.grid.order(session.engine.phases[0].order, run.record.seed, 0)
+    started = order[: session.rounds * runner.round_blocks]
     memories.end_pass()
-    memories.begin(1, set())
-    again = Pass(
-        1,
-        order,
-        session.params,
-        session.stats,
-        old=memories.held.get("old"),
-        new=memories.held.get("new"),
+    memories.begin_pass(1, set())
+    runner.run(
+        Pass(
+            1,
+            started,
+            session.params,
+            session.stats,
+            old=memories.held.get("old"),
+            new=memories.held.get("new"),
+            after_round=lambda rounds, cells: pause(rounds),
+        )
     )
-    again.after_round = lambda done, _: pause(done)
-    runner.run(again)

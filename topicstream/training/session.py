@@ -36,8 +36,8 @@ from topicstream.training.state.checkpoint import (
     Facts,
     Saver,
     State,
-    checkpoints,
-    place_name,
+    checkpoint_name,
+    list_checkpoints,
     read_checkpoint,
 )
 from topicstream.training.state.memory import Memories
@@ -46,8 +46,8 @@ from topicstream.training.state.record import (
     History,
     Outcome,
     forget_topics,
+    measure_moves,
     topics_file,
-    topics_moved,
 )
 from topicstream.training.tables import FinishedTable, Readable, RunTables
 
@@ -63,8 +63,10 @@ class Session:
         Rounds done of the next pass.
     needs_start
         True until the start is done.
-    made
-        All passes run, including those after the pass that was kept.
+    passes_run
+        All passes run, including those after the best one, if the model is of the best pass.
+    check_signals
+        Raises Interrupted after a signal. Long work between rounds calls it.
     """
 
     def __init__(self, run: TrainingRun) -> None:
@@ -75,15 +77,13 @@ class Session:
         self.work = run.folder / "work"
         self._checkpoints = run.folder / "checkpoints"
         self.work.mkdir(exist_ok=True)
-        owned.sweep(self.work)  # what a run that was killed left; block state stays
-        # the words as they are now: an append that ends while this run continues puts a longer file
-        # in their place
+        owned.sweep(self.work)  # removes what a killed run left, but block state
+        # a copy: an append that ends while this run continues replaces the file by a longer one
         self.vocab = self.work / "vocab.parquet"
         owned.copy(run.corpus.file("vocab"), self.vocab)
         self.workers = Workers(plan.threads)
-        self.tables = RunTables(
-            run.engine, run.n_w, self.workers, self.work if plan.place.tables_on_disk else None
-        )
+        tables_folder = self.work if plan.place.tables_on_disk else None
+        self.tables = RunTables(run.engine, run.n_w, self.workers, tables_folder)
         corpus = run.corpus
         self._covariates: CovariateFile | None = None
         if run.design is not None:
@@ -126,10 +126,9 @@ class Session:
         self.history = History(run.folder)
         self.course = Course(run.engine, run.corpus, plan.threads, run.record.start, run.design)
         self.saver = Saver(self._checkpoints, self.work)
-        self.heed: Callable[[], None] = lambda: None
+        self.check_signals: Callable[[], None] = lambda: None
 
     # -- resume
-    # ----------------------------------------------------------------------------------------------
     def resume(self) -> Outcome | None:
         """Load the latest intact checkpoint.
 
@@ -144,29 +143,38 @@ class Session:
         self._rewind(self.passes, self.needs_start)
         if not loaded:
             return None
-        best = self._checkpoints / place_name(self.course.best)
+        best = self._checkpoints / checkpoint_name(self.course.best)
         if self.course.best and best.is_dir():
             self.saver.pinned = best.name
         finished = Outcome.read(self.run.folder)
         if finished is not None and finished.passes == self.passes and not self.rounds:
-            self.passes_run = max(finished.passes, finished.made)
+            self.passes_run = max(finished.passes, finished.made)  # made is 0 without a best pass
             return finished
         rounds = f" and {counted(self.rounds, 'round')}" if self.rounds else ""
         self.run.progress.say(f"continuing after {counted(self.passes, 'pass')}{rounds}")
         return None
 
     def _load_latest(self) -> bool:
-        places = checkpoints(self._checkpoints)
+        """Restore the latest intact checkpoint, and return False without any.
+
+        Damaged ones after it are removed.
+
+        Raises
+        ------
+        StoreError
+            All are damaged.
+        """
+        places = list_checkpoints(self._checkpoints)
         while places:
             try:
                 self._load(places[-1])
                 return True
             except StoreError as e:
-                bad = places.pop()
+                damaged = places.pop()
                 if not places:
                     raise
                 self.run.progress.say(f"warning: {e}; going back to checkpoint {places[-1].name}")
-                owned.remove_within(bad)
+                owned.remove_within(damaged)
         return False
 
     def _load(self, place: Path) -> None:
@@ -175,7 +183,7 @@ class Session:
         Raises
         ------
         StoreError
-            If the checkpoint is damaged or not of this run.
+            The checkpoint is damaged or not of this run.
         """
         state = read_checkpoint(place)
         try:
@@ -200,20 +208,22 @@ class Session:
             raise StoreError(f"{place}: names no block state; start over with --force")
 
     def _rewind(self, passes: int, needs_start: bool) -> None:
+        """Cut the history behind a pass."""
         for problem in self.history.rewind(passes, needs_start):
             self.run.progress.say(f"warning: {problem}")
 
     def _order(self, number: int) -> np.ndarray:
+        """Return the blocks of a pass in visiting order, int64[blocks]."""
         phase = phase_of(self.engine.phases, max(number, 1))[0]
         return self.run.grid.order(phase.order, self.run.record.seed, number)
 
     # -- passes
-    # ----------------------------------------------------------------------------------------------
-    def begin(self) -> None:
+    def mark_unfinished(self) -> None:
         """Mark the run as unfinished before its next pass."""
         owned.remove_file(self.run.folder / FINISHED, missing_ok=True)
         if self.run.stopping.tol_params and not self.needs_start and self.rounds == 0:
-            self._topics_moved(self.passes, self.tables.current)  # as they were loaded
+            # store the topics of the checkpoint, for the next pass to be compared with
+            self._measure_moves(self.passes, self.tables.current)
 
     def run_pass(self, pause: Callable[[int], bool]) -> bool:
         """Run the start or one pass, and return False if ``pause`` stopped it.
@@ -222,14 +232,16 @@ class Session:
         """
         began = time.monotonic()
         number = 0 if self.needs_start else self.passes + 1
-        whole = self._start(pause) if number == 0 else self._pass(number, pause)
+        going = self._start(pause) if number == 0 else self._pass(number, pause)
         self._pass_seconds += time.monotonic() - began
-        if not whole and self.rounds * self.runner.round_blocks < len(self._order(number)):
+        blocks_done = self.rounds * self.runner.round_blocks
+        if not going and blocks_done < len(self._order(number)):
             return False
-        self._end_pass(number)
-        return whole
+        self._end_pass(number)  # ``pause`` may stop a run after the last round, too
+        return going
 
     def _start(self, pause: Callable[[int], bool]) -> bool:
+        """Run the start, and return False if ``pause`` stopped it."""
         start = self.run.start
         kind = self.engine.phases[0].start
         ground = Ground(
@@ -246,33 +258,32 @@ class Session:
             self._step,
         )
         if self.rounds == 0:
-            start.begin(ground, self.params)
+            start.prepare(ground, self.params)
         if kind == "visit":
-            return self._visits(
-                Pass(0, self._order(0), self.params, self.stats, seeds=start.seeds(ground)),
-                "start",
-                pause,
-            )
+            seeds = start.seeds(ground)
+            work = Pass(0, self._order(0), self.params, self.stats, seeds=seeds)
+            return self._visit_blocks(work, "start", pause)
         if kind == "table":
             start.fill(ground, self.tables.current, self.params)
         return True
 
     def _pass(self, number: int, pause: Callable[[int], bool]) -> bool:
+        """Run a pass, and return False if ``pause`` stopped it."""
         phase = phase_of(self.engine.phases, number)[0]
         if phase.steps:
             self.engine.end_phase(self._pass_end(number, phase, self.stats))
             return True
         work = Pass(number, self._order(number), self.params, self.stats)
-        return self._visits(work, f"pass {number}/{self.run.stopping.passes}", pause)
+        return self._visit_blocks(work, f"pass {number}/{self.run.stopping.passes}", pause)
 
-    def _visits(self, work: Pass, phase: str, pause: Callable[[int], bool]) -> bool:
-        show = partial(
-            self.run.progress.step, phase, total=int(self.run.grid.cells.sum()), unit="cell"
-        )
+    def _visit_blocks(self, work: Pass, title: str, pause: Callable[[int], bool]) -> bool:
+        """Visit the blocks of a pass from the next round on, and show how far it is."""
+        cells_of_pass = int(self.run.grid.cells.sum())
+        show = partial(self.run.progress.step, title, total=cells_of_pass, unit="cell")
         show(0)
-        self.memories.begin(work.number, self.saver.needed)
+        self.memories.begin_pass(work.number, self.saver.needed)
 
-        def after(rounds: int, cells: int) -> bool:
+        def after_round(rounds: int, cells: int) -> bool:
             self.rounds = rounds
             show(cells)
             return pause(rounds)
@@ -280,10 +291,11 @@ class Session:
         work.first_round = self.rounds
         work.old = self.memories.held.get("old")
         work.new = self.memories.held.get("new")
-        work.after_round = after
+        work.after_round = after_round
         return self.runner.run(work)
 
     def _pass_end(self, number: int, phase: Phase, stats: Mapping[str, np.ndarray]) -> PassEnd:
+        """Collect what an engine sees at the end of a pass."""
         key = Key(self.run.record.seed, number, phase.name)
         return PassEnd(
             key,
@@ -298,43 +310,50 @@ class Session:
 
     def _step(self, phase: str, done: int, total: int, unit: str) -> None:
         """Report progress of long work between rounds, and raise Interrupted after a signal."""
-        self.heed()
+        self.check_signals()
         self.run.progress.step(phase, done, total, unit)
 
     def _end_pass(self, number: int) -> None:
+        """End a pass: check and measure it, write its record and perhaps a checkpoint."""
         began = time.monotonic()
         run = self.run
-        phase, last_of_phase = phase_of(self.engine.phases, number) if number else (START, False)
-        settled = self.executor.finish_pass(phase if number else None)
-        worst = {name: table.worst for name, table in settled.items()}
+        phase = START
+        last_of_phase = False
+        if number:
+            phase, last_of_phase = phase_of(self.engine.phases, number)
+        finished = self.executor.finish_pass(phase if number else None)
+        worst = {name: table.worst for name, table in finished.items()}
         additions = 2 * int(run.grid.docs.max()) + len(run.grid)
         check_pass(self.engine, self.tables.totals, worst, number, float(run.n_w.sum()), additions)
-        figures = self._figures(number, phase, last_of_phase, settled) if number else {}
+        figures = self._figures(number, phase, last_of_phase, finished) if number else {}
         seconds = self._pass_seconds + time.monotonic() - began
-        judging = time.monotonic()
+        eval_began = time.monotonic()
         every = run.stopping.eval_every
         heldout = None
         low = None
         if number and every and (number % every == 0 or number >= run.stopping.passes):
             heldout, low = self.course.measure(number, self.readable, self.params, figures)
         if run.stopping.tol_params:
-            figures["topics_moved"] = self._topics_moved(number, self.readable)
-        fetched = places().traffic()
+            figures["topics_moved"] = self._measure_moves(number, self.readable)
         record = {
             "pass": number,
             "seconds": round(seconds, 6),
             "cells_per_second": round(int(run.grid.cells.sum()) / max(seconds, 1e-9), 1),
             "running_perplexity": None,
             "heldout_perplexity": heldout,
-            "eval_seconds": round(time.monotonic() - judging, 6) if low is not None else 0.0,
+            "eval_seconds": round(time.monotonic() - eval_began, 6) if low is not None else 0.0,
             "rss_peak_bytes": machine.peak_bytes(),
             "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
             **figures,
             **self.executor.effort(),
-            **({"fetched": fetched} if fetched else {}),
-            **({"phase": phase.name} if len(self.engine.phases) > 1 else {}),
-            **({"start": run.record.start} if number == 0 else {}),
         }
+        fetched = places().traffic()
+        if fetched:
+            record["fetched"] = fetched
+        if len(self.engine.phases) > 1:
+            record["phase"] = phase.name
+        if number == 0:
+            record["start"] = run.record.start
         self.passes = number
         self.rounds = 0
         self.needs_start = False
@@ -349,26 +368,24 @@ class Session:
         )
 
     def _figures(
-        self, number: int, phase: Phase, last_of_phase: bool, settled: Mapping[str, FinishedTable]
+        self, number: int, phase: Phase, last_of_phase: bool, finished: Mapping[str, FinishedTable]
     ) -> dict[str, object]:
-        """Return the figures of a pass for the history, after the engine has ended it."""
+        """Let the engine end a pass, and return the figures of the pass for the history."""
         stats = dict(self.stats)
-        for name, table in settled.items():
-            stats |= {
-                f"{name}.{figure_name}": figure for figure_name, figure in table.summary.items()
-            }
-            self._sample(name, number)
+        for name, table in finished.items():
+            for figure_name, figure in table.summary.items():
+                stats[f"{name}.{figure_name}"] = figure
+            self._sample_table(name, number)
         end = self._pass_end(number, phase, stats)
         figures: dict[str, object] = dict(self.engine.end_pass(end))
         objective = self.engine.about.objective
         value = objective.value(self.stats)
         if value is not None:
             self.course.add_perplexity(value)
-            figures |= (
-                {"running_perplexity": value}
-                if objective.name == "perplexity"
-                else {"objective": {objective.name: value}}
-            )
+            if objective.name == "perplexity":
+                figures["running_perplexity"] = value
+            else:
+                figures["objective"] = {objective.name: value}
         if last_of_phase or number >= self.run.stopping.passes:
             self.executor.free_buffers()
         if last_of_phase:
@@ -378,11 +395,11 @@ class Session:
             self.course.clear()
         return figures
 
-    def _sample(self, name: str, number: int) -> None:
-        """Add the state of a table to its samples, where the engine takes one after this pass.
+    def _sample_table(self, name: str, number: int) -> None:
+        """Add the state of a table to its samples, if one is taken after this pass.
 
-        A run of 200 passes that is continued to 1000 averages the last states of the thousand: what
-        the shorter run has added up is dropped.
+        A run of 200 passes that is continued to 1000 averages the last states of the thousand. The
+        samples of the shorter run are dropped.
         """
         spec = self.engine.tables[name]
         passes = self.run.stopping.passes
@@ -392,52 +409,56 @@ class Session:
             self.readable[name].take_sample()
             self.executor.share()
 
-    def _topics_moved(self, number: int, tables: Mapping[str, Table]) -> float | None:
+    def _measure_moves(self, number: int, tables: Mapping[str, Table]) -> float | None:
         """Measure how far the topics moved in a pass, and store them for the next.
 
-        Older files go unless a checkpoint needs them.
+        Older files are removed unless a checkpoint needs them.
         """
-        moved = topics_moved(self.work, number, tables["phi"], float(self.params["beta"][0]))
+        moved = measure_moves(self.work, number, tables["phi"], float(self.params["beta"][0]))
         forget_topics(self.work, self.saver.needed | {topics_file(self.work, number).name})
         return moved
 
     # -- checkpoints
-    # ----------------------------------------------------------------------------------------------
     def _state(self) -> State:
-        self.executor.keep()
+        """Collect the contents of a checkpoint beside the tables."""
+        self.executor.write_state()
         arrays = self.tables.arrays
-        arrays |= {f"param.{name}": value.copy() for name, value in self.params.items()}
-        arrays |= {f"stat.{name}": figure.copy() for name, figure in self.stats.items()}
-        arrays |= {
-            f"memory.{which}": memory.index.copy() for which, memory in self.memories.held.items()
-        }
-        memory = {which: memory.path.name for which, memory in self.memories.held.items()}
+        files: dict[str, str] = {}
+        for name, value in self.params.items():
+            arrays[f"param.{name}"] = value.copy()
+        for name, value in self.stats.items():
+            arrays[f"stat.{name}"] = value.copy()
+        for role, memory in self.memories.held.items():
+            arrays[f"memory.{role}"] = memory.index.copy()
+            files[role] = memory.path.name
         topics = topics_file(self.work, self.passes)
+        if topics.exists():
+            files["topics"] = topics.name
+        old = self.memories.held.get("old")
         facts = Facts(
             needs_start=self.needs_start,
             scales=self.tables.scales,
             perplexities=self.course.running,
             heldout=self.course.measured,
             pass_seconds=self._pass_seconds,
-            memory=memory | ({"topics": topics.name} if topics.exists() else {}),
-            memory_digest=self.memories.held["old"].digest() if "old" in self.memories.held else "",
+            memory=files,
+            memory_digest="" if old is None else old.digest(),
         )
         return State(self.passes, self.rounds, arrays, facts)
 
     def checkpoint_between_rounds(self, rounds: int) -> None:
         """Write a checkpoint inside a pass."""
         self.rounds = rounds
-        self.saver.save(
-            self._state(), self.tables.current if self.needs_start else self.tables.roles
-        )
+        # a start writes no successors
+        tables = self.tables.current if self.needs_start else self.tables.roles
+        self.saver.save(self._state(), tables)
 
     # -- end
-    # ----------------------------------------------------------------------------------------------
     def finish(self, reason: str) -> str:
         """Make the last checkpoint, or that of the best pass, durable, and return the reason.
 
         The reason then names the pass that is kept. Buffers are released first, to make room for
-        what writing the model takes: the plan counts the larger of the two.
+        writing the model: the plan counts the larger of the two.
         """
         self.executor.gather()
         self.executor.release()
@@ -445,7 +466,7 @@ class Session:
         if self.course.best not in (0, self.passes) and self._go_back(self.course.best):
             reason = f"the best of {self.passes_run} by held-out perplexity; {reason}"
             self.saver.save(self._state(), self.tables.current)
-        elif self.saver.latest != place_name(self.passes):
+        elif self.saver.latest != checkpoint_name(self.passes):
             self.saver.save(self._state(), self.tables.current)
         self.memories.remove_unneeded(self.saver.needed)
         return reason
@@ -456,7 +477,7 @@ class Session:
         Later passes are dropped.
         """
         try:
-            self._load(self._checkpoints / place_name(best))
+            self._load(self._checkpoints / checkpoint_name(best))
         except StoreError as e:
             self.run.progress.say(f"warning: {e}; the last pass is kept, not pass {best}")
             return False
@@ -472,13 +493,14 @@ class Session:
         mean = mean_prior(self._covariates, self.run.grid, coefficients)
         self.params["alpha"][:] = mean
 
-    def end(self, reason: str) -> None:
+    def mark_finished(self, reason: str) -> None:
         """Record that the run is finished: the model is stored."""
         forget_topics(self.work, set())
-        Outcome.of(self.passes, reason, self.passes_run, self.run.stopping).write(self.run.folder)
+        outcome = Outcome.under(self.run.stopping, self.passes, reason, self.passes_run)
+        outcome.write(self.run.folder)
 
     def close(self) -> None:
-        """End threads, close files."""
+        """End threads and close files."""
         self.workers.close()
         self.memories.close()
         self.executor.release()

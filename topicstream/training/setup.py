@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from topicstream.training.auto import (
 from topicstream.training.config import TrainConfig
 from topicstream.training.covariates import find_design, prior_shape
 from topicstream.training.executor import MakeExecutor
-from topicstream.training.plan import Allowance, Plan, Work, make_plan, state_bytes_of_pass
+from topicstream.training.plan import Allowance, Plan, Work, make_plan
 from topicstream.training.starts.best import pays
 from topicstream.training.starts.seeded import SeededStart, add_seed_words
 from topicstream.training.starts.start import Start, seeds_blocks
@@ -45,17 +45,18 @@ from topicstream.training.starts.warm import WarmStart
 from topicstream.training.state.record import (
     RECORDED,
     RunRecord,
+    compare_runs,
     free_disk,
     read_decided_options,
-    recorded_start,
-    same_or_refuse,
+    read_recorded_start,
     topics_bytes,
 )
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
-from topicstream.training.threads import executor_of
+from topicstream.training.table_bytes import state_bytes_of_pass
+from topicstream.training.threads import find_executor
 
 POOR_ON_SHORT = "45 to 60 %"
-"""Cost in perplexity (docs/internals/decisions/short-texts.md)."""
+"""Loss of perplexity on short texts (docs/internals/decisions/short-texts.md)."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,26 @@ class TrainingRun:
         Folder of the model.
     record
         Everything that the result depends on.
+    engine, corpus
+        The algorithm, and the store: sampled and weighted.
     layout
-        How a pass is cut into blocks and rounds.
+        Sizes of blocks and rounds.
     grid, block
-        The blocks of a pass, and the largest of everything over them.
+        The blocks of a pass, and the largest sizes over them.
     n_w
         float64[W], training tokens (or weights) of each word.
+    start
+        The first topics.
+    stopping
+        The rules by which the run ends.
     plan
-        Its memory and disk.
+        Memory and disk of the run.
+    executor
+        A function that makes what visits the blocks.
+    progress
+        Shows the user how far the run is.
     design
-        What the documents' priors depend on, or None.
+        Design of the covariates that the documents' priors depend on, or None.
     """
 
     folder: Path
@@ -106,18 +117,18 @@ def resolve(config: TrainConfig, progress: Progress) -> TrainingRun:
     Raises
     ------
     UsageError, InputError
-        If options, corpus and engine do not fit together.
+        Options, corpus and engine do not fit together.
     TopicsError
-        If the folder holds a run with other settings.
+        The folder holds a run with other settings.
     DoesNotFit
-        If memory or disk cannot hold a run with any permitted engine.
+        Memory or disk cannot hold a run with any permitted engine.
     """
     corpus = open_corpus(config)
     if config.algo != "auto":
         return resolve_with_engine(config, corpus, progress)
     shape = shape_of(corpus, config.topics or TOPICS)
     choice = choose_engine(config, shape)
-    progress.say(f"algo auto: {choice.algo}, {choice.why}")
+    progress.say(f"algo auto: {choice.algo}, {choice.reason}")
     try:
         return resolve_with_engine(apply_choice(choice, config), corpus, progress)
     except DoesNotFit as error:
@@ -125,12 +136,12 @@ def resolve(config: TrainConfig, progress: Progress) -> TrainingRun:
         progress.say(f"algo auto: {choice.algo} needs more than the limit; trying {smaller.algo}")
         try:
             return resolve_with_engine(apply_choice(smaller, config), corpus, progress)
-        except DoesNotFit as other:
-            raise name_least_limit(choice, error, smaller, other) from None
+        except DoesNotFit as smaller_error:
+            raise name_least_limit(choice, error, smaller, smaller_error) from None
 
 
 def resolve_with_engine(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:
-    """Decide what is left once the engine has a name.
+    """Decide the rest of a run whose engine has a name.
 
     Raises
     ------
@@ -148,7 +159,7 @@ def resolve_with_engine(config: TrainConfig, corpus: Corpus, progress: Progress)
         engine.layout.block_docs,
         config.round_blocks or engine.layout.round_blocks,
     )
-    stopping = stopping_of(config, engine, progress)
+    stopping = make_stopping(config, engine, progress)
     if design is not None:
         _warn_of_unlearned_covariates(engine, stopping.passes, progress)
     grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
@@ -176,7 +187,7 @@ def resolve_with_engine(config: TrainConfig, corpus: Corpus, progress: Progress)
         start=start,
         stopping=stopping,
         plan=make_plan(work, find_allowance(config, engine, stopping)),
-        executor=executor_of(config.executor),
+        executor=find_executor(config.executor),
         progress=progress,
         design=design,
     )
@@ -188,19 +199,20 @@ def open_corpus(config: TrainConfig) -> Corpus:
     Raises
     ------
     UsageError, InputError
-        If there is nothing in it that the engine can train on.
+        It holds nothing that the engine can train on.
     """
     store = Corpus.open(config.corpus, dense=True)
-    if bool(store.width) != (config.algo != "auto" and find(config.algo).about.dense):
-        able = [name for name, kind in engines().items() if kind.about.dense == bool(store.width)]
+    is_dense = bool(store.width)
+    takes_dense = config.algo != "auto" and find(config.algo).about.dense
+    if is_dense != takes_dense:
+        fitting = [name for name, kind in engines().items() if kind.about.dense == is_dense]
         raise UsageError(
             f"{store.path}: holds {noun_of(store.width)}, which --algo {config.algo} does not "
-            f"take; choose another "
-            f"(`topics engines` lists them), such as {able[-1]}"
+            f"take; choose another (`topics engines` lists them), such as {fitting[-1]}"
         )
     part = parse_sample(config)
     if part is not None:
-        store = _sample(store, part, config)
+        store = _sample_corpus(store, part, config)
     if store.n_cells == 0:
         raise InputError(
             f"{store.path}: no training document contains a word of the vocabulary; ingest "
@@ -215,12 +227,13 @@ def parse_sample(config: TrainConfig) -> float | None:
     return None if config.sample is None else float(share(config.sample))
 
 
-def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
+def _sample_corpus(store: Corpus, part: float, config: TrainConfig) -> Corpus:
+    """Return a share of a corpus, if the engine reads words alone."""
     axes = [] if config.algo == "auto" else find(config.algo).about.axes
     if store.width or axes:
-        whose = axes[0] if axes else noun_of(store.width)
+        noun = axes[0] if axes else noun_of(store.width)
         raise UsageError(
-            f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics "
+            f"--sample: --algo {config.algo} reads {noun}, which cannot be sampled; `topics "
             f"ingest --heldout` sets documents aside"
         )
     sample = select_sample(store, part)
@@ -238,7 +251,7 @@ def weigh_cells(store: Corpus, kind: str) -> None:
         raise InputError(
             f"{store.path}: has real-valued cells; --weighting {kind} weighs counts, leave it out"
         )
-    store.weights = TrainingWeights.of_corpus(kind, store)
+    store.weights = TrainingWeights.from_corpus(kind, store)
 
 
 @dataclass(frozen=True)
@@ -257,14 +270,15 @@ class TrainingWeights(Weights):
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
-    def of_corpus(cls, kind: str, corpus: Corpus) -> TrainingWeights:
+    def from_corpus(cls, kind: str, corpus: Corpus) -> TrainingWeights:
         """Compute the weights of the training documents, in one more reading for tf."""
         counts = corpus.word_counts()
-        plain = Weights.from_counts(kind, counts, corpus.document_counts(), corpus.n_docs)
-        n_w = plain.sum_by_word(
-            counts, map(plain.weigh_block, corpus.blocks()) if plain.per_word is None else ()
-        )
-        return cls(plain.about, plain.per_word, n_w, counts)
+        weights = Weights.from_counts(kind, counts, corpus.document_counts(), corpus.n_docs)
+        blocks: Iterable[Any] = ()
+        if weights.per_word is None:
+            blocks = map(weights.weigh_block, corpus.blocks())
+        n_w = weights.sum_by_word(counts, blocks)
+        return cls(weights.about, weights.per_word, n_w, counts)
 
 
 def shape_of(store: Corpus, topics: int) -> Shape:
@@ -275,15 +289,15 @@ def shape_of(store: Corpus, topics: int) -> Shape:
     )
 
 
-def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
+def make_options(engine: type[Engine], values: Mapping[str, Any]) -> Any:
     """Build the engine's Options from plain values.
 
     Raises
     ------
     TopicsError
-        Naming an unknown or invalid option.
+        An option is unknown or invalid.
     """
-    return engine.Options(**checked(engine.Options, given, engine.name, beside=TrainConfig))
+    return engine.Options(**checked(engine.Options, values, engine.name, beside=TrainConfig))
 
 
 def make_engine(
@@ -295,15 +309,19 @@ def make_engine(
 ) -> Engine:
     """Make an engine for a store.
 
-    ``topics`` is the requested number of topics, None if the user gave none. ``prior`` returns what
-    the documents' priors depend on, of so many topics.
+    Parameters
+    ----------
+    topics
+        The requested number of topics, None if the user gave none.
+    prior
+        A function of the number of topics that describes the covariates of the documents' priors.
     """
     about = kind.about
     axes = {name: store.axes[name].size for name in about.axes}
     shape = shape_of(store, about.topics(axes, options, topics))
     shape = replace(shape, axes=axes, rows=sum(entry.docs for entry in store.part().blocks))
     if about.topics_axis:
-        shape = replace(shape, bare={about.topics_axis: bare_cells(store, about.topics_axis)})
+        shape = replace(shape, bare={about.topics_axis: count_bare_cells(store, about.topics_axis)})
     return kind(replace(shape, covariates=prior(shape.topics)), options)
 
 
@@ -313,17 +331,18 @@ def engine_facts(algo: str) -> About:
     Raises
     ------
     UsageError
-        If there is no such engine.
+        There is no such engine.
     """
     return find(algo).about
 
 
-def bare_cells(store: Corpus, axis: str) -> int:
-    """Cells of the training documents without an id of the axis."""
-    blocks = range(len(store.part().blocks))
-    return sum(
-        int(store.lengths(b)[store.lists(axis, b)[0] == 0].sum(dtype=np.int64)) for b in blocks
-    )
+def count_bare_cells(store: Corpus, axis: str) -> int:
+    """Count the cells of the training documents without an id of the axis."""
+    cells = 0
+    for number in range(len(store.part().blocks)):
+        ids_of_document = store.lists(axis, number)[0]
+        cells += int(store.lengths(number)[ids_of_document == 0].sum(dtype=np.int64))
+    return cells
 
 
 def make_engine_of_run(
@@ -360,18 +379,16 @@ def make_engine_of_run(
     topics = engine.shape.topics
     docs = engine.shape.docs
     if kind.about.poor_on_short and engine.shape.short:
-        warnings = [
-            *warnings,
+        warnings.append(
             f"documents have {engine.shape.length:.1f} words on average, and --algo {algo} needs "
             f"longer ones: on titles its held-out perplexity was {POOR_ON_SHORT} higher than "
-            f"that of --algo sparselda",
-        ]
+            f"that of --algo sparselda"
+        )
     if topics > docs:
-        warnings = [
-            *warnings,
+        warnings.append(
             f"{topics:,} topics for {docs:,} training documents: most will be empty or repeat a "
-            f"single document; use fewer topics (-K)",
-        ]
+            f"single document; use fewer topics (-K)"
+        )
     for warning in warnings:
         progress.say(f"warning: {warning}")
     return engine, seed_words
@@ -383,14 +400,17 @@ def choose_start(config: TrainConfig, engine: Engine) -> str:
     Raises
     ------
     UsageError
-        If the engine cannot start so.
+        The engine cannot start so.
     """
-    chosen = config.start or ("warm" if config.warm is not None else None)
+    chosen = config.start
+    if chosen is None and config.warm is not None:
+        chosen = "warm"
     if chosen is None and not config.force:
-        chosen = recorded_start(Path(config.model), engine.name)
+        chosen = read_recorded_start(Path(config.model), engine.name)
     chosen = chosen or default_start(engine)
     foreign = set(plugins.entries(plugins.STARTS)) - set(plugins.own_names(plugins.STARTS))
-    if chosen not in engine.about.starts and (engine.about.dense or chosen not in foreign):
+    takes_foreign = chosen in foreign and not engine.about.dense
+    if chosen not in engine.about.starts and not takes_foreign:
         raise UsageError(
             f"{config.algo} cannot start from {chosen!r}; choose {', '.join(engine.about.starts)}"
         )
@@ -406,15 +426,21 @@ def default_start(engine: Engine) -> str:
     about = engine.about
     shape = engine.shape
     first = "documents" if shape.topics >= about.documents_from else about.starts[0]
-    return (
-        "best" if first == "documents" and "best" in about.starts and pays(shape, about) else first
-    )
+    if first == "documents" and "best" in about.starts and pays(shape, about):
+        return "best"
+    return first
 
 
 def make_start(
     name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0
 ) -> Start:
-    """Make the start of this name, with ``warm`` as the model to start from."""
+    """Make the start of this name.
+
+    Parameters
+    ----------
+    warm, warm_share
+        The model to start from, and the weight of its topics.
+    """
     if name == "warm" and not engine.about.dense:
         assert warm is not None
         return WarmStart(warm, warm_share)
@@ -423,27 +449,32 @@ def make_start(
     return start if engine.about.dense else SeededStart(start)
 
 
-def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stopping:
-    """When the run ends."""
+def make_stopping(config: TrainConfig, engine: Engine, progress: Progress) -> Stopping:
+    """Decide when the run ends.
+
+    Raises
+    ------
+    UsageError
+        ``--tol-params`` is given for an engine that does not update topics in every pass.
+    """
     if config.tol_params is not None and ("phi" not in engine.tables or len(engine.phases) > 1):
         raise UsageError(
             f"--tol-params: {config.algo} does not update topics in every pass; leave it out"
         )
-    tol = (
-        config.tol
-        if config.tol is not None
-        else engine.about.tol
-        if config.tol_params is None
-        else 0.0
-    )
-    ours = config.tol is None and not config.eval_every and engine.phases[-1].settles_after
+    tol = config.tol
+    if tol is None:
+        tol = engine.about.tol if config.tol_params is None else 0.0
+    is_default = config.tol is None and not config.eval_every
+    least = 0
+    if is_default and engine.phases[-1].settles_after:
+        least = min(LONG, CELLS // engine.shape.cells)
     stopping = Stopping(
         config.passes if config.passes is not None else engine.about.passes,
         tolerance(tol),
         seconds(config.max_time),
         config.eval_every,
         config.tol_params or 0.0,
-        min(LONG, CELLS // engine.shape.cells) if ours else 0,
+        least,
     )
     needed = passes_needed(engine.phases)
     if needed is None:
@@ -454,13 +485,12 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
 
 
 def find_largest_block(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
-    """Return the largest of everything over the blocks of a grid."""
+    """Return the largest sizes over the blocks of a grid."""
+    has_token_state = any(spec.per == "token" for spec in engine.state.values())
     return BlockShape(
         docs=int(grid.docs.max()),
         cells=int(grid.cells.max()),
-        tokens=int(grid.tokens.max())
-        if any(spec.per == "token" for spec in engine.state.values())
-        else 0,
+        tokens=int(grid.tokens.max()) if has_token_state else 0,
         words=grid.max_words,
         longest=grid.longest,
         table_entries=int(np.minimum(n_w, engine.shape.topics).sum()),
@@ -500,13 +530,21 @@ def make_record(
 def check_folder(
     config: TrainConfig, record: RunRecord, corpus: Corpus, progress: Progress
 ) -> None:
-    """Refuse a folder with a model that cannot be replaced, or a run that cannot be continued."""
+    """Check that a model in the folder can be replaced, and a run in it continued.
+
+    Raises
+    ------
+    StoreError
+        The model cannot be read.
+    TopicsError
+        The run has other settings.
+    """
     folder = Path(config.model)
     if (folder / "manifest.json").exists():
         read_manifest(folder)
     if config.force:
         return
-    for warning in same_or_refuse(folder, record, corpus.has_fingerprint):
+    for warning in compare_runs(folder, record, corpus.has_fingerprint):
         progress.say(f"warning: {warning}")
 
 
@@ -532,12 +570,12 @@ def find_allowance(config: TrainConfig, engine: Engine, stopping: Stopping) -> A
     """Find the memory, threads and disk that the run may use."""
     folder = Path(config.model)
     shape = engine.shape
-    for_topics = topics_bytes(shape.words, shape.topics) if stopping.tol_params else 0
+    reserved = topics_bytes(shape.words, shape.topics) if stopping.tol_params else 0
     return Allowance(
         config.memory,
         config.threads or machine.default_threads(),
         config.tables,
-        free_disk(folder) - for_topics,
+        free_disk(folder) - reserved,
         str(folder),
         machine.process_bytes(),
     )

@@ -25,7 +25,7 @@ class Stopping:
     Attributes
     ----------
     passes
-        Passes at most.
+        Most passes.
     tol
         Tolerance of perplexity. 0: never stop by it.
     tol_params
@@ -55,11 +55,12 @@ class Share(float):
 
 
 # Running perplexity of a small corpus lingers for ten passes and falls again (cora, 20 topics: held
-# out 3.4 % above 200 passes at pass 41): as many passes are made as visit so many cells, some
-# seconds' work, but no more than LONG (docs/internals/decisions/stopping.md)
+# out 3.4 % above 200 passes at pass 41). So a run makes as many passes first as visit CELLS cells,
+# some seconds' work, but no more than LONG (docs/internals/decisions/stopping.md)
 CELLS = 20_000_000
 LONG = 100
-# passes: engines that look at a topic outside a document's own every few passes move in steps
+# passes over which changes are judged: engines that consider inactive topics every few passes
+# improve in steps
 SPAN = 10
 
 
@@ -71,7 +72,7 @@ def tolerance(text: float | str) -> float:
     Raises
     ------
     UsageError
-        If the text is neither a number nor a percentage.
+        The text is neither a number nor a percentage.
     """
     if not isinstance(text, str):
         return text
@@ -87,11 +88,17 @@ def tolerance(text: float | str) -> float:
 def converged(
     perplexities: Sequence[float], tol: float, passes: int, least: int, window: int = 1
 ) -> bool:
-    """Return True if running perplexity changed by less than ``tol``.
+    """Tell whether running perplexity changed by less than ``tol``.
 
-    A share counts over SPAN passes, a plain number from pass to pass, two passes in a row. Before
-    ``least`` passes the answer is False. ``window``: a share compares means of so many passes,
-    because the perplexity of a stochastic pass varies by the order of its documents.
+    A share counts over SPAN passes, a plain number from pass to pass, two passes in a row.
+
+    Parameters
+    ----------
+    passes, least
+        Passes done, and those before which the answer is False.
+    window
+        Passes whose mean a share compares, because the perplexity of a stochastic pass varies by
+        the order of its documents.
     """
     p = perplexities
     if tol <= 0 or passes < least:
@@ -99,16 +106,21 @@ def converged(
     if isinstance(tol, Share):
         if len(p) < SPAN + window:
             return False
-        now = sum(p[-window:]) / window
-        before = sum(p[len(p) - SPAN - window : len(p) - SPAN]) / window
-        return abs(now - before) < tol * now
+        latest = sum(p[-window:]) / window
+        earlier = sum(p[len(p) - SPAN - window : len(p) - SPAN]) / window
+        return abs(latest - earlier) < tol * latest
     return len(p) > 2 and abs(p[-1] - p[-2]) < tol and abs(p[-2] - p[-3]) < tol
 
 
 def has_stalled(measured: Sequence[tuple[int, float]], tol: float) -> bool:
-    """Return True if held-out perplexity has no new low by ``tol``.
+    """Tell whether held-out perplexity has no new low by ``tol``.
 
     Both the last SPAN passes and the last two measurements count.
+
+    Parameters
+    ----------
+    measured
+        Pairs of a pass and its held-out perplexity.
     """
     if tol <= 0 or len(measured) < 3:
         return False
@@ -122,28 +134,43 @@ def has_stalled(measured: Sequence[tuple[int, float]], tol: float) -> bool:
 
 
 class Signals:
-    """First SIGINT or SIGTERM: ``asked`` becomes its number. Second: the process stops at once."""
+    """A watch for SIGINT and SIGTERM.
+
+    The first one is recorded. The second one ends the process at once.
+
+    Attributes
+    ----------
+    received
+        Number of the first signal, 0 before.
+    """
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.received = 0
 
     def _handle(self, signum: int, frame: object) -> None:
-        if self.asked:
+        """Record the first signal, and let the second one end the process."""
+        if self.received:
             signal.signal(signum, signal.SIG_DFL)
             signal.raise_signal(signum)
-        self.asked = signum
+        self.received = signum
 
-    def heed(self) -> None:
-        """Interrupted where a signal came in work that no checkpoint can hold."""
-        if self.asked:
+    def check(self) -> None:
+        """Interrupt work that no checkpoint can hold.
+
+        Raises
+        ------
+        Interrupted
+            A signal has come.
+        """
+        if self.received:
             raise Interrupted(
                 "stopped by a signal; the same command resumes from the last checkpoint, or "
                 "starts again where there is none",
-                self.asked,
+                self.received,
             )
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[Signals]:
+    def watch(self) -> Iterator[Signals]:
         """Watch for signals while the block runs, if it runs in the main thread."""
         before: dict[int, Any] = {}
         with contextlib.suppress(ValueError):
@@ -152,5 +179,5 @@ class Signals:
         try:
             yield self
         finally:
-            for signum, old in before.items():
-                signal.signal(signum, old)
+            for signum, handler in before.items():
+                signal.signal(signum, handler)

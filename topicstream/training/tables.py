@@ -1,4 +1,4 @@
-"""The tables of a run: made, swapped at the end of a pass, saved in checkpoints and read back."""
+"""The tables of a run, from their creation through swaps and checkpoints to their end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from topicstream.numeric.tables.table import Table
 class FinishedTable(NamedTuple):
     """The figures of a table at the end of a pass.
 
-    Its column sums, its corrections (``Table.finish_pass``) and its summary (``Table.summary``).
+    Attributes
+    ----------
+    totals
+        Column sums.
+    worst
+        Largest corrections (``Table.finish_pass``).
+    summary
+        Figures by name (``Table.summary``).
     """
 
     totals: np.ndarray
@@ -27,14 +34,23 @@ class FinishedTable(NamedTuple):
 
 
 class RunTables:
-    """``current`` tables by name, and the ``successors`` of REPLACE tables, which deltas enter.
+    """The tables of a run.
 
     Parameters
     ----------
     n_w
         float64[W], training tokens of each word: the mass of rows.
+    workers
+        Threads that work on ranges of rows.
     folder
-        Where files for the rows are made; None: they are in memory.
+        Folder for files of rows. None: rows are in memory.
+
+    Attributes
+    ----------
+    current
+        The tables by name, as visits see them.
+    successors
+        Tables that REPLACE tables change places with at the end of a pass. They receive the deltas.
     """
 
     def __init__(
@@ -44,6 +60,7 @@ class RunTables:
         shape = engine.shape
 
         def new(name: str) -> Table:
+            """Make a table of zeros."""
             spec = engine.tables[name]
             rows = spec.n_rows(shape.sizes)
             mass = n_w if spec.axis == WORDS else None
@@ -59,7 +76,7 @@ class RunTables:
         }
 
     def written(self, phase: Phase) -> tuple[str, ...]:
-        """Tables that get deltas in a phase."""
+        """Return the names of the tables that receive deltas in a phase."""
         return tuple(self.current) if phase.writes is None else phase.writes
 
     def finish_pass(self, phase: Phase | None) -> dict[str, FinishedTable]:
@@ -68,13 +85,13 @@ class RunTables:
         The REPLACE tables that the phase wrote change places with their successors. Then all tables
         finish the pass: see ``Table.finish_pass``.
         """
-        for name in self.written(phase) if phase is not None else ():
+        written = () if phase is None else self.written(phase)
+        for name in written:
             if name in self.successors:
-                self.current[name], self.successors[name] = (
-                    self.successors[name],
-                    self.current[name],
-                )
-                self.successors[name].clear()
+                old = self.current[name]
+                self.current[name] = self.successors[name]
+                self.successors[name] = old
+                old.clear()
         worst = {name: table.finish_pass() for name, table in self.current.items()}
         return {
             name: FinishedTable(table.totals, worst[name], table.summary())
@@ -83,17 +100,17 @@ class RunTables:
 
     @property
     def totals(self) -> dict[str, np.ndarray]:
-        """Column sums by name."""
+        """Return column sums by name."""
         return {name: table.totals for name, table in self.current.items()}
 
     @property
     def scales(self) -> dict[str, float]:
-        """Scales by name."""
+        """Return scales by name."""
         return {name: table.scale for name, table in self.current.items()}
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """Copies of all totals, as a checkpoint has them."""
+        """Return copies of all totals, as a checkpoint has them."""
         arrays = {f"totals.{name}": table.totals.copy() for name, table in self.current.items()}
         return arrays | {
             f"next.{name}": table.totals.copy() for name, table in self.successors.items()
@@ -101,7 +118,7 @@ class RunTables:
 
     @property
     def roles(self) -> dict[str, Table]:
-        """All tables by what their files are called."""
+        """Return all tables by the names of their files."""
         return {
             **self.current,
             **{f"{name}.next": table for name, table in self.successors.items()},
@@ -113,7 +130,7 @@ class RunTables:
         Returns
         -------
         tuple
-            The arrays and scales that ``load`` takes besides.
+            The arrays and scales that ``load`` takes.
         """
         for role, table in (self.roles if midway else self.current).items():
             table.save(place / f"{role}.rows")
@@ -122,7 +139,7 @@ class RunTables:
     def load(
         self, place: Path, arrays: Mapping[str, np.ndarray], scales: Mapping[str, float]
     ) -> None:
-        """Be as the checkpoint at ``place`` says, or what ``save`` wrote there."""
+        """Restore the tables from a checkpoint, or from files of ``save``, in ``place``."""
         for name, table in self.current.items():
             table.scale = scales.get(name, 1.0)
             table.load(place / f"{name}.rows")
@@ -135,7 +152,7 @@ class RunTables:
                 table.clear()
 
     def close(self) -> None:
-        """Give memory and files back."""
+        """Free memory and files."""
         for table in [*self.current.values(), *self.successors.values()]:
             table.close()
 
@@ -143,7 +160,10 @@ class RunTables:
 class Readable(Mapping[str, Table]):
     """The tables of a run for readers of rows.
 
-    ``gather`` brings the rows here before the first look.
+    Parameters
+    ----------
+    gather
+        A function that brings the rows up to date. Each access to a table calls it first.
     """
 
     def __init__(self, tables: RunTables, gather: Callable[[], None]) -> None:

@@ -23,20 +23,32 @@ from topicstream.training.executor import (
     Report,
     ids_of,
     run_visit,
-    shrunk,
+    shrink_table,
 )
 from topicstream.training.starts.seeds import SeedRows
 from topicstream.training.tables import RunTables
 
 
 class WorkerBuffers:
-    """The buffers that one worker reuses from visit to visit."""
+    """The buffers that one worker reuses from visit to visit.
+
+    Attributes
+    ----------
+    cutter
+        Cuts blocks out of decoded storage blocks.
+    work
+        Arrays of a visit.
+    deltas
+        Arrays of sparse deltas, where these merge as blocks end.
+    state, seeds, rows
+        Block state, rows of seed topics, and rows of each table.
+    """
 
     def __init__(self, job: Job) -> None:
         corpus = job.corpus
         self.cutter = Cutter(corpus.n_words, corpus.weights, corpus.covariates)
         self.work = Scratch()
-        self.kept = Scratch()
+        self.deltas = Scratch()
         self.state = Scratch()
         self.seeds = Scratch()
         self.rows = {name: Scratch() for name in job.engine.tables}
@@ -76,19 +88,27 @@ class Threads(Executor):
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         if self._decoded is None:
             self._order_by_cost(assignment.key.pass_number)
-        return self.visit_some(position, group, range(len(group)), assignment)
+        return self.visit_part(position, group, range(len(group)), assignment)
 
     def _order_by_cost(self, pass_number: int) -> None:
-        """Put the longest visits of each round first, so that none begins as others end."""
+        """Put the longest visits of each round first, so that none begins when others end."""
         rounds = np.arange(len(self._todo)) // self.job.layout.round_blocks
         costs = [self.engine.visit_cost(int(number), pass_number) for number in self._todo]
         self._order = np.lexsort((-np.array(costs, np.float64), rounds))
         self._todo = self._todo[self._order]
 
-    def visit_some(
+    def visit_part(
         self, position: int, group: np.ndarray, places: Sequence[int], assignment: Assignment
     ) -> list[Report]:
-        """``visit`` of blocks that stand at ``places`` of their round."""
+        """Visit a part of the blocks of a round.
+
+        Parameters
+        ----------
+        position, group, assignment
+            As of ``visit``.
+        places
+            Place of each block in its round.
+        """
         if self._decoded is None:
             self._decoded = self.job.corpus.decoded(
                 self._todo, self.job.grid, self.job.prefetch, self.engine.about.axes
@@ -101,11 +121,12 @@ class Threads(Executor):
         order = enumerate((self._order[position : position + len(group)] - position).tolist())
 
         def work(_: int) -> None:
+            """Take the next block and visit it."""
             with self._lock:
                 k, i = next(order)
                 raw = next(decoded, None)
             self._read_ahead(position + k, assignment)
-            if raw is None:  # another worker has met the error that ends the pass
+            if raw is None:  # an error in another worker ends the pass
                 return
             cutter = self._buffers[self.workers.number()].cutter
             block = cutter.block(self.job.grid, int(group[i]), raw)
@@ -116,42 +137,51 @@ class Threads(Executor):
         return reports
 
     def _read_ahead(self, place: int, assignment: Assignment) -> None:
-        """Ask for the state of a block to come, not of so many that it is dropped again."""
+        """Ask for the state of a later block.
+
+        Of blocks further ahead the system would drop it again before the visit.
+        """
         ahead = place + 2 * self.workers.threads
         if assignment.old is not None and ahead < len(self._todo):
-            assignment.old.ahead(int(self._todo[ahead]))
+            assignment.old.read_ahead(int(self._todo[ahead]))
 
     def _visit(self, number: int, block: Block, slot: int, assignment: Assignment) -> Report:
+        """Visit one block, and hand its deltas to the round.
+
+        slot: place of the block in its round.
+        """
         buffers = self._buffers[self.workers.number()]
         new = assignment.new
         specs = self.engine.tables
         delta = {}
         ids = {name: ids_of(block, specs[name].axis, specs[name]) for name in assignment.targets}
         for name in assignment.targets:
-            room = self.rounds[name].slot(slot, ids[name])
-            if room is not None:
-                delta[name] = room
+            array = self.rounds[name].slot(slot, ids[name])
+            if array is not None:
+                delta[name] = array
         shape = BlockShape.measure(block)
         stats = new_stats(self.engine)
-        keep = self._space.keep[slot] if self._waits else buffers.kept
+        of_deltas = self._space.keep[slot] if self._waits else buffers.deltas
         state = new.buffers(shape, buffers.state) if new is not None else {}
 
         def merge(name: str, first: int, part: SparseDelta) -> None:
+            """Add a part of a delta to the round (``Out.merge``)."""
             rows = ids[name][first : first + len(part.ptr) - 1]
             self.rounds[name].put(slot, rows, part)
 
         in_parts = None if self._waits else merge
-        out = Out(delta, state, stats, self.engine, shape, buffers.work, keep, in_parts)
-        out = self.compute(self._seen(block, number, assignment, buffers, shape), out)
+        out = Out(delta, state, stats, self.engine, shape, buffers.work, of_deltas, in_parts)
+        visit = self._collect_input(block, number, assignment, buffers, shape)
+        out = self.compute(visit, out)
         if new is not None:
             new.write(number, out.state)
         for name in assignment.targets:
-            # an outgrown buffer must not be held until the round ends: the round has it now
+            # pop: ``out`` must not hold an outgrown buffer until the round ends
             if name in out.delta:
                 self.rounds[name].put(slot, ids[name], out.delta.pop(name))
         return Report(block.n_docs, out.stats)
 
-    def _seen(
+    def _collect_input(
         self,
         block: Block,
         number: int,
@@ -174,13 +204,12 @@ class Threads(Executor):
         gathered: dict[str, Any] = {}
         for name in assignment.reads:
             spec = self.engine.tables[name]
-            gathered[name] = self.tables.current[name].gather(
-                ids_of(block, spec.gathered, spec), buffers.rows[name]
-            )
+            ids = ids_of(block, spec.gathered, spec)
+            gathered[name] = self.tables.current[name].gather(ids, buffers.rows[name])
         totals = {name: self.tables.current[name].seen_totals for name in assignment.reads}
-        state = (
-            assignment.old.read(number, shape, buffers.state) if assignment.old is not None else {}
-        )
+        state: dict[str, np.ndarray] = {}
+        if assignment.old is not None:
+            state = assignment.old.read(number, shape, buffers.state)
         return Visit(block, gathered, totals, state, params, key)
 
     def compute(self, visit: Visit, out: Out) -> Out:
@@ -193,11 +222,11 @@ class Threads(Executor):
     def apply(
         self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool
     ) -> None:
-        target.apply(self.rounds[name], shrunk(target, blend), hold)
+        target.apply(self.rounds[name], shrink_table(target, blend), hold)
 
     def end(self) -> None:
-        for one in self._buffers:
-            one.seeds.clear()
+        for buffers in self._buffers:
+            buffers.seeds.clear()
         if self._decoded is not None:
             with self._lock:  # after an interrupt a worker may still wait for a block
                 self._decoded.close()
@@ -205,12 +234,10 @@ class Threads(Executor):
     def free_buffers(self) -> None:
         for deltas in self.rounds.values():
             deltas.rest()
-        own = [
-            scratch
-            for one in self._buffers
-            for scratch in (one.work, one.kept, one.state, *one.rows.values())
-        ]
-        for scratch in [*self._space.keep, *own]:
+        for buffers in self._buffers:
+            for scratch in (buffers.work, buffers.deltas, buffers.state, *buffers.rows.values()):
+                scratch.clear()
+        for scratch in self._space.keep:
             scratch.clear()
 
     def release(self) -> None:
@@ -219,11 +246,13 @@ class Threads(Executor):
         self.rounds = {}
 
 
-def executor_of(executor: MakeExecutor | str | None) -> MakeExecutor:
+def find_executor(executor: MakeExecutor | str | None) -> MakeExecutor:
     """Return the function that makes the executor of a run.
 
-    A function is returned as it is, a string names an entry point, and None stands for threads of
-    this process.
+    Parameters
+    ----------
+    executor
+        Such a function, the name of an entry point, or None for threads of this process.
     """
     if executor is None:
         return Threads

@@ -261,7 +261,7 @@ def fill(place):
     "place",
     [
         ("topicstream.training.tables", "RunTables", "__init__"),
-        ("topicstream.training.threads", "Threads", "visit_some"),
+        ("topicstream.training.threads", "Threads", "visit_part"),
     ],
     ids=["at the beginning", "in a pass"],
 )

@@ -24,8 +24,8 @@ from topicstream.engines import find, parts
 from topicstream.engines.base import SparseDelta
 from topicstream.model.edits import edit, view_of
 from topicstream.training.loop import train
-from topicstream.training.plan import state_bytes_of_pass
 from topicstream.training.setup import make_engine
+from topicstream.training.table_bytes import state_bytes_of_pass
 
 Engine = find("llda")
 

@@ -34,7 +34,7 @@ from topicstream.evaluation.evaluate import evaluate
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.update import train_on
 from topicstream.training.loop import train
-from topicstream.training.state.checkpoint import checkpoints
+from topicstream.training.state.checkpoint import list_checkpoints
 
 KOS = DATA / "kos/docword.txt.gz"
 
@@ -100,7 +100,7 @@ def shown_param(model, name):
 
 
 def table_of(folder, name, columns, dtype):
-    raw = np.fromfile(checkpoints(folder / "checkpoints")[-1] / f"{name}.rows", dtype)
+    raw = np.fromfile(list_checkpoints(folder / "checkpoints")[-1] / f"{name}.rows", dtype)
     return raw.reshape(-1, -(-columns // 16) * 16)[:, :columns]
 
 

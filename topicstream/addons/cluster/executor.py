@@ -33,8 +33,8 @@ from topicstream.base.records import Json
 from topicstream.engines.base import Phase
 from topicstream.numeric.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
-from topicstream.training.plan import state_bytes
 from topicstream.training.state.memory import BlockMemory
+from topicstream.training.table_bytes import state_bytes
 from topicstream.training.tables import FinishedTable
 
 BETWEEN = 1.0
@@ -288,7 +288,7 @@ class DaskWorkers(Executor):
         if self.newer is None:  # rows that were not gathered have not been changed
             self.newer = "here"
 
-    def keep(self) -> None:
+    def write_state(self) -> None:
         if not self.watch.cancelled():  # a member that leaves has brought its state to the disk
             self._ask_all("sync")
             self.gather()

@@ -31,7 +31,7 @@ from topicstream.base.errors import DoesNotFit, TopicsError, WorkersLost
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.rounds import Entered, SparseRound
 from topicstream.numeric.tables.sums import PackedSums
-from topicstream.training.executor import Assignment, Job, Report, shrunk
+from topicstream.training.executor import Assignment, Job, Report, shrink_table
 from topicstream.training.plan import Allowance, Work, make_plan
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import RunTables
@@ -342,7 +342,7 @@ class Member(WorkerPlugin):
         self.group = group
         targets = self.assignment.targets
         places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
-        reports = self.executor.visit_some(
+        reports = self.executor.visit_part(
             self.position, group[places], places, replace(self.assignment, params=params)
         )
         self.position += len(places)
@@ -387,11 +387,11 @@ class Member(WorkerPlugin):
             if len(missing):
                 raise WorkersLost(f"--scheduler: what blocks {missing.tolist()} made has not come")
             if sums is not None:
-                target.apply_sums(sums, shrunk(target, blend))
+                target.apply_sums(sums, shrink_table(target, blend))
                 deltas.clear()
                 continue
             rows = target.add_owned(
-                deltas, shrunk(target, blend), hold, self.number, len(self.order.roster)
+                deltas, shrink_table(target, blend), hold, self.number, len(self.order.roster)
             )
             if rows is not None:
                 entered[name] = rows

@@ -15,7 +15,7 @@ from topicstream.base.memory import Array, total_bytes
 from topicstream.engines.base import BlockShape, Engine, padded
 from topicstream.numeric.kernels.dirichlet import logs
 from topicstream.training.plan import StartMemory
-from topicstream.training.starts.best import NEXT, LearnedSeeds
+from topicstream.training.starts.best import SEED_STEP, LearnedSeeds
 from topicstream.training.starts.documents import (
     DocumentSeeds,
     document_seeds,
@@ -64,7 +64,9 @@ class ClusterStart(Start):
         best = -np.inf
         phi = np.zeros((len(words), topics), np.float32)
         for number in range(self._tries):
-            centres = draw_far_apart(sample, word_shares(known_words), topics, seed + number * NEXT)
+            centres = draw_far_apart(
+                sample, word_shares(known_words), topics, seed + number * SEED_STEP
+            )
             if len(centres) < topics:
                 return document_seeds(corpus, ground.grid, topics, seed, n_w, far=True)
             first = DocumentSeeds(sample, centres, known_words, seed).rows(words.astype(np.int32))[

@@ -24,10 +24,11 @@ from topicstream.engines.base import (
 )
 from topicstream.training.executor import Job
 from topicstream.training.passes import Pass, PassRunner
-from topicstream.training.plan import StartMemory, TableBytes
+from topicstream.training.plan import StartMemory
 from topicstream.training.starts.best import LearnedSeeds
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
+from topicstream.training.table_bytes import TableBytes
 from topicstream.training.tables import Readable, RunTables
 
 

@@ -33,16 +33,20 @@ from topicstream.training.starts.seeds import Seeds, make_rows
 from topicstream.training.starts.start import Ground, Start
 
 SWEEPS = 30
-AGAIN = 10
-"""Sweeps of a try, and of the recurring topics, which have been learned already."""
-LONGER = 0.01
+"""Sweeps of a try."""
+FURTHER_SWEEPS = 10
+"""Sweeps of the recurring topics, which have been learned already."""
+FURTHER_GAIN = 0.01
 """Gain in perplexity of those further sweeps if no topic is lost. A lost topic costs more."""
-NEXT = 1_000_003  # from the seed of one try to that of the next
+SEED_STEP = 1_000_003
+"""Difference of the seeds of two tries."""
 ALPHA = 0.1
 BETA = 0.01
-# part of a seed topic that was learned on the sample. The rest, and all of a word that the sample
-# does not have, is the corpus mean
 SHARE = 0.9
+"""Part of a seed topic that was learned on the sample.
+
+The rest, and all of a word that the sample does not have, is the corpus mean.
+"""
 EXACT = 2.0**24
 """Scale at which topics' normalised shares become whole numbers."""
 MOST_TOPICS = 64
@@ -83,10 +87,10 @@ def memory_of_tries(shape: Shape, tries: int) -> StartMemory:
         Array((4, size.cells), np.float64),
         Array((tries, shape.topics, size.documents), np.float32),
     ]
-    one = total_bytes(
+    thread = total_bytes(
         [Array((2, size.words, width), np.float32), Array((size.documents, width), np.float32)]
     )
-    return StartMemory(total_bytes(shared) + one, one)
+    return StartMemory(total_bytes(shared) + thread, thread)
 
 
 class BestStart(Start):
@@ -102,7 +106,8 @@ class BestStart(Start):
         seed = ground.seed
         n_w = ground.n_w
         sample = Sample.draw(ground.corpus, ground.grid, seed)
-        if len(draw_far_apart(sample, word_shares(sample.mask_counts(n_w)), topics, seed)) < topics:
+        mean = word_shares(sample.mask_counts(n_w))
+        if len(draw_far_apart(sample, mean, topics, seed)) < topics:
             return document_seeds(ground.corpus, ground.grid, topics, seed, n_w, far=True)
         tries = ground.engine.about.tries
         return learn_best_topics(sample, n_w, topics, seed, ground.workers.threads, tries)
@@ -111,7 +116,23 @@ class BestStart(Start):
 class LearnedSeeds:
     """Topics learned on a sample.
 
-    rows(ids)[u, k] = N_k ((1 - share) n_w/N + share p(w|k)); N_k as the sample has them.
+    rows(ids)[u, k] = N_k ((1 - SHARE) n_w/N + SHARE p(w|k)); N_k as the sample has them.
+
+    Parameters
+    ----------
+    words
+        int32[U], words of the sample, in order.
+    phi
+        float32[U, padded(K)], the topics' counts of them.
+    totals
+        float64[padded(K)], column sums of ``phi``.
+    n_w
+        float64[W], training tokens of each word.
+
+    Attributes
+    ----------
+    totals
+        float64[padded(K)], N_k.
     """
 
     def __init__(
@@ -125,7 +146,7 @@ class LearnedSeeds:
         self._scale = np.where(totals > 0, self.totals / np.maximum(totals, 1e-300), 0.0)
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-        """float32[U, padded(K)]: see the class."""
+        """Return the rows of some words, float32[U, padded(K)] (formula: the class)."""
         return make_rows(self._make, ids, len(self.totals), scratch)
 
     def _make(self, ids: np.ndarray, out: np.ndarray) -> None:
@@ -175,6 +196,7 @@ def learn_best_topics(
     shares = np.empty((tries, topics, len(sample)), np.float32)
 
     def train(phi: np.ndarray, sweeps: int) -> tuple[TriedTopics, np.ndarray]:
+        """Train topics from their seeds; return them and the documents' counts of topics."""
         totals = phi.sum(axis=0, dtype=np.float64)
         theta = np.empty((len(sample), width), np.float32)
         theta[:] = (sample.lengths / topics)[:, None]
@@ -184,8 +206,9 @@ def learn_best_topics(
         perplexity = short_training(cells, tables, topics, ALPHA, BETA, sweeps)
         return TriedTopics(float(perplexity), phi, totals), theta
 
-    def one(number: int) -> TriedTopics:
-        centres = draw_far_apart(sample, mean, topics, seed + number * NEXT)
+    def run_try(number: int) -> TriedTopics:
+        """Train from documents drawn far apart, and note the shares of topics in documents."""
+        centres = draw_far_apart(sample, mean, topics, seed + number * SEED_STEP)
         scale = float(sample.lengths.sum()) / topics
         phi = np.zeros((len(words), width), np.float32)
         phi[:, :topics] = ((1 - SEED_SHARE) * scale * mean[words])[:, None]
@@ -198,14 +221,14 @@ def learn_best_topics(
         return tried
 
     with ThreadPoolExecutor(max(1, min(threads, tries)), thread_name_prefix="try") as pool:
-        best = min(pool.map(one, range(tries)), key=lambda tried: tried.perplexity)
+        best = min(pool.map(run_try, range(tries)), key=lambda tried: tried.perplexity)
     phi = np.zeros((len(words), width), np.float32)
     # float64: a product of two float32 is exact, so it is the same whether fused with the addition
     cells = csr_array((sample.counts, local, sample.indptr), (len(sample), len(words)))
     phi[:, :topics] = cells.T @ choose_recurring(shares).astype(np.float64)
-    again, _ = train(phi, AGAIN)
-    if again.perplexity < (1 - LONGER) * best.perplexity:
-        best = again
+    recurring, _ = train(phi, FURTHER_SWEEPS)
+    if recurring.perplexity < (1 - FURTHER_GAIN) * best.perplexity:
+        best = recurring
     return LearnedSeeds(words, best.phi, best.totals, n_w)
 
 
@@ -226,30 +249,32 @@ def choose_recurring(shares: np.ndarray) -> np.ndarray:
         float32[D, K], shares of the chosen topics in each document.
     """
     tries, topics, docs = shares.shape
-    every = shares.reshape(tries * topics, docs)
-    mean = every.mean(axis=1, keepdims=True)
-    every -= mean
-    length = np.maximum(np.linalg.norm(every, axis=1, keepdims=True), np.float32(1e-30))
-    every /= length
+    profiles = shares.reshape(tries * topics, docs)
+    mean = profiles.mean(axis=1, keepdims=True)
+    profiles -= mean
+    length = np.maximum(np.linalg.norm(profiles, axis=1, keepdims=True), np.float32(1e-30))
+    profiles /= length
     # multiples of 2^-24 below 1: float64 sums of their products are exact, so the order in which a
     # BLAS library adds them up decides nothing
-    every *= np.float32(EXACT)
-    np.rint(every, out=every)
-    every /= np.float32(EXACT)
+    profiles *= np.float32(EXACT)
+    np.rint(profiles, out=profiles)
+    profiles /= np.float32(EXACT)
     nearest = np.full((tries, tries * topics), -np.inf)
-    for i, one in enumerate(shares):
+    for i, tried in enumerate(shares):
         for j, other in enumerate(shares):
-            products = other.astype(np.float64) @ one.T.astype(np.float64)
+            products = other.astype(np.float64) @ tried.T.astype(np.float64)
             nearest[i, j * topics : (j + 1) * topics] = products.max(axis=1)
     support = nearest.mean(axis=0)
     support_left = support.copy()
     chosen = list[int]()
     for _ in range(topics):
         chosen.append(int(support_left.argmax()))
-        last = every[chosen[-1]].astype(np.float64)
-        apart = 1.0 - np.concatenate([one.astype(np.float64) @ last for one in shares])
-        np.minimum(support_left, support * np.minimum(apart, 1.0), out=support_left)
-    weights = np.maximum(every[chosen] * length[chosen] + mean[chosen], np.float32(1e-6)).T
+        last = profiles[chosen[-1]].astype(np.float64)
+        # a try at a time, so that no float64 copy of all of them is made
+        correlation = np.concatenate([tried.astype(np.float64) @ last for tried in shares])
+        remaining = np.minimum(1.0 - correlation, 1.0)
+        np.minimum(support_left, support * remaining, out=support_left)
+    weights = np.maximum(profiles[chosen] * length[chosen] + mean[chosen], np.float32(1e-6)).T
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 

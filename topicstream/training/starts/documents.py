@@ -21,11 +21,14 @@ from topicstream.training.starts.sample import DRAW, Sample, draw_documents, uni
 from topicstream.training.starts.seeds import Seeds, fill_rows, id_ranges
 from topicstream.training.starts.start import Ground, Start
 
-SHARE = 0.5  # of a seed topic that is its document's words; the rest is the corpus mean
-SAMPLE = 2000  # documents among which kmeans chooses
-# tokens a document, in the mean, below which the mean's part of the seed topics is split at random
+SHARE = 0.5
+"""Part of a seed topic that is its document's words; the rest is the corpus mean."""
+SAMPLE = 2000
+"""Documents among which kmeans chooses."""
 FEW_TOKENS = 20
-FREQUENT = 4096  # words whose split counts in the column sums
+"""Tokens a document, in the mean, below which the mean's part is split over topics at random."""
+FREQUENT = 4096
+"""Words whose split counts in the column sums."""
 
 
 class DocumentStart(Start):
@@ -51,14 +54,12 @@ def document_seeds(
 
     If there are fewer documents than topics, documents are used again.
     """
-    sample = Sample.read(
-        corpus, grid, draw_documents(corpus, max(SAMPLE, 2 * topics) if far else topics, seed)
-    )
-    centres = (
-        draw_far_apart(sample, word_shares(n_w), topics, seed)
-        if far
-        else np.arange(min(topics, len(sample)))
-    )
+    candidates = max(SAMPLE, 2 * topics) if far else topics
+    sample = Sample.read(corpus, grid, draw_documents(corpus, candidates, seed))
+    if far:
+        centres = draw_far_apart(sample, word_shares(n_w), topics, seed)
+    else:
+        centres = np.arange(min(topics, len(sample)))
     split = float(n_w.sum()) < FEW_TOKENS * corpus.part().docs
     return DocumentSeeds(sample, np.resize(centres, topics), n_w, seed, split)
 
@@ -92,12 +93,11 @@ def draw_far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> 
         weights = np.cumsum(np.ones(len(sample)) if t == 0 else nearest)
         if weights[-1] <= 0:
             break
-        pick = min(
-            int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(sample) - 1
-        )
-        chosen.append(pick)
-        np.minimum(nearest, sample.divergences(mean, ground, SHARE, pick), out=nearest)
-        nearest[pick] = 0.0
+        drawn = int(np.searchsorted(weights, draws[t] * weights[-1], side="right"))
+        drawn = min(drawn, len(sample) - 1)  # rounding may draw the end of the last one
+        chosen.append(drawn)
+        np.minimum(nearest, sample.divergences(mean, ground, SHARE, drawn), out=nearest)
+        nearest[drawn] = 0.0
     return np.array(chosen, np.int64)
 
 
@@ -108,8 +108,14 @@ class DocumentSeeds:
 
     Parameters
     ----------
+    sample
+        The documents.
     centres
         int64[K], the document of each topic in the sample.
+    n_w
+        float64[W], training tokens of each word.
+    seed
+        Random seed.
     split
         Whether the first part of a word is split over the topics by a flat Dirichlet instead of
         evenly. Most documents of a few words share none with any seed document: to them all topics
@@ -141,11 +147,12 @@ class DocumentSeeds:
             words.append(w)
             topic.append(np.full(len(w), t, np.int32))
             value.append((x / x.sum()).astype(np.float32))
-        every = np.concatenate(words)
-        order = np.argsort(every, kind="stable")
+        cell_words = np.concatenate(words)
+        order = np.argsort(cell_words, kind="stable")
         self._topic = np.concatenate(topic)[order]
         self._value = np.concatenate(value)[order]
-        self._ptr = np.append(0, np.cumsum(np.bincount(every, minlength=len(n_w)))).astype(np.int64)
+        cells_of_word = np.bincount(cell_words, minlength=len(n_w))
+        self._ptr = np.append(0, np.cumsum(cells_of_word)).astype(np.int64)
         self.totals = np.zeros(padded(topics))
         self.totals[:topics] = self._scale
         # the frequent words' shares differ from topic to topic; those of the others come to the
@@ -153,16 +160,16 @@ class DocumentSeeds:
         if split:
             frequent = np.argsort(-n_w, kind="stable")[:FREQUENT].astype(np.int32)
             for split_by, sign in ((0, -1.0), (self._split, 1.0)):
-                for some in id_ranges(len(frequent), max(1, 2**20 // topics)):
-                    self.totals += sign * self._rows(frequent[some], split_by, Scratch()).sum(
-                        axis=0, dtype=np.float64
-                    )
+                for places in id_ranges(len(frequent), max(1, 2**20 // topics)):
+                    rows = self._rows(frequent[places], split_by, Scratch())
+                    self.totals += sign * rows.sum(axis=0, dtype=np.float64)
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-        """float32[U, padded(K)]: see the class."""
+        """Return the rows of some words, float32[U, padded(K)] (formula: the class)."""
         return self._rows(ids, self._split, scratch or Scratch())
 
     def _rows(self, ids: np.ndarray, split_by: int, scratch: Scratch) -> np.ndarray:
+        """Fill the rows of some words; ``split_by`` is the ``draw`` of ``fill_rows``."""
         out = scratch.array("seeds", (len(ids), padded(self._topics)), np.float32)
         cells = (self._ptr, self._topic, self._value)
         fill_rows(

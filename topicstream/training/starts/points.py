@@ -16,11 +16,10 @@ from topicstream.training.starts.sample import draw_documents
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
 
-# points at least (where there are as many), and for each component
 SAMPLE = 10_000
-
-
-EACH = 50
+"""Least points of the sample, where the store has as many."""
+POINTS_PER_COMPONENT = 50
+"""Least points of the sample for each component."""
 
 
 class PointStart(Start):
@@ -35,7 +34,7 @@ class PointStart(Start):
     def has_seeds(self, engine: Engine) -> bool:
         return False
 
-    def begin(self, ground: Ground, params: dict[str, np.ndarray]) -> None:
+    def prepare(self, ground: Ground, params: dict[str, np.ndarray]) -> None:
         assert isinstance(ground.engine, VectorEngine)
         sample = vector_sample(ground.corpus, ground.grid, ground.seed, ground.engine.shape.topics)
         ground.engine.begin(sample, ground.seed, params)
@@ -53,8 +52,8 @@ class PointStart(Start):
 
 
 def sample_points(components: int) -> int:
-    """Points of a sample, at most."""
-    return max(SAMPLE, EACH * components)
+    """Choose the size of the sample of points."""
+    return max(SAMPLE, POINTS_PER_COMPONENT * components)
 
 
 def vector_sample(corpus: Corpus, grid: Grid, seed: int, components: int) -> np.ndarray:
@@ -65,10 +64,10 @@ def vector_sample(corpus: Corpus, grid: Grid, seed: int, components: int) -> np.
     chosen = np.sort(draw_documents(corpus, sample_points(components), seed))
     owner = np.searchsorted(grid.first_doc, chosen, side="right") - 1
     out = np.empty((len(chosen), corpus.width))
-    at = 0
+    filled = 0
     for block in corpus.blocks(np.unique(owner), grid=grid, prefetch=1):
         rows = chosen[owner == block.index] - block.first_doc
         cells = block.indptr[rows][:, None] + np.arange(corpus.width)
-        out[at : at + len(rows)] = block.counts[cells]
-        at += len(rows)
+        out[filled : filled + len(rows)] = block.counts[cells]
+        filled += len(rows)
     return out

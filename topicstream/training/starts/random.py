@@ -42,19 +42,15 @@ class RandomSeeds:
         self.totals = sum_seed_columns(self._make, len(n_w), padded(topics))
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-        """float32[U, padded(K)]: see the class."""
+        """Return the rows of some words, float32[U, padded(K)] (formula: the class)."""
         return make_rows(self._make, ids, padded(self._topics), scratch)
 
     def _make(self, ids: np.ndarray, out: np.ndarray) -> None:
         """Fill the rows of some words (``make_rows``)."""
         words = np.asarray(ids, np.int64)
-        draws = np.empty(len(words) * self._topics)
-        uniform_draws(
-            self._seed,
-            DRAW - 1,
-            (words[:, None] * self._topics + np.arange(self._topics)).ravel(),
-            draws,
-        )
+        numbers = (words[:, None] * self._topics + np.arange(self._topics)).ravel()
+        draws = np.empty(len(numbers))
+        uniform_draws(self._seed, DRAW - 1, numbers, draws)
         split = 1e-6 - logs(1.0 - draws.reshape(len(words), self._topics))
         split *= (self._n_w[words] / split.sum(axis=1))[:, None]
         out[:, : self._topics] = split

@@ -13,20 +13,23 @@ from topicstream.numeric.kernels.dirichlet import logs
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits, stream, uniform
 
-# documents with fewer distinct words are drawn only when there are not enough others
 FEW_WORDS = 10
-DRAW = 2**32 - 1  # pass number under which starts draw
-# of a sample that topics are learned on, at most
+"""Documents with fewer distinct words are drawn only where there are not enough others."""
+DRAW = 2**32 - 1
+"""Pass number under which starts draw; no pass has it."""
 DOCUMENTS = 10_000
 CELLS = 1_000_000
-# documents of such a sample, where the corpus has them: of long ones it has some words, the same of
-# each
+"""Size of a sample that topics are learned on, at most."""
 FEWEST = 1_000
+"""Least documents of such a sample, where the corpus has as many.
+
+Where these have more than CELLS cells, the sample has a part of the words, the same of each.
+"""
 
 
 @kernel
 def uniform_draws(seed: int, draw: int, numbers: Array, out: Doubles) -> None:
-    """out[i] = a uniform number of (seed, draw, numbers[i])."""
+    """Draw out[i] uniformly from [0, 1), by (seed, draw, numbers[i]) alone."""
     for i in range(len(numbers)):
         out[i] = uniform(bits(stream(seed, draw, numbers[i])))
 
@@ -49,8 +52,9 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
     removed = corpus.removed()
     for storage in range(len(corpus.part().blocks)):
         lengths = corpus.lengths(storage)
-        # these keep their row, without words
-        lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = 0
+        # removed documents keep their row, without words
+        is_here = (removed[:, 1] == 0) & (removed[:, 2] == storage)
+        lengths[removed[is_here, 3]] = 0
         keys = np.empty(len(lengths))
         uniform_draws(seed, DRAW, first + np.arange(len(lengths)), keys)
         keys += lengths < FEW_WORDS  # behind all others
@@ -91,9 +95,10 @@ def sample_size(docs: int, cells: int, words: int) -> SampleSize:
     length = cells / max(docs, 1)
     documents = max(1, min(DOCUMENTS, docs, max(FEWEST, int(CELLS / max(length, 1e-9)))))
     share = min(1.0, CELLS / max(documents * length, 1.0))
-    more = 1.5 if share == 1.0 else 1.1
-    most = int(documents * length * share * more)
-    return SampleSize(documents, share, most, min(words, int(more * words * share) + 1, most))
+    excess = 1.5 if share == 1.0 else 1.1
+    most_cells = int(documents * length * share * excess)
+    most_words = min(words, int(excess * words * share) + 1, most_cells)
+    return SampleSize(documents, share, most_cells, most_words)
 
 
 class Sample:
@@ -138,11 +143,11 @@ class Sample:
 
     @classmethod
     def read(
-        cls, corpus: Corpus, grid: Grid, chosen: np.ndarray, known: np.ndarray | None = None
+        cls, corpus: Corpus, grid: Grid, chosen: np.ndarray, selected: np.ndarray | None = None
     ) -> Sample:
         """Read documents by their numbers, in this order.
 
-        ``known`` (bool[W]) selects words.
+        ``selected`` (bool[W]) says which words are read. None: all.
         """
         place = np.argsort(chosen, kind="stable")
         chosen_sorted = chosen[place]
@@ -156,11 +161,11 @@ class Sample:
                 cells = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
                 words = block.vocab[block.words[cells]]
                 counts = block.counts[cells].astype(np.float64)
-                parts[int(place[i])] = (
-                    (words, counts)
-                    if known is None
-                    else (words[known[words]], counts[known[words]])
-                )
+                if selected is not None:
+                    is_selected = selected[words]
+                    words = words[is_selected]
+                    counts = counts[is_selected]
+                parts[int(place[i])] = (words, counts)
         # words that weigh nothing may have been all of a document
         parts = [part for part in parts if len(part[0])]
         indptr = np.append(0, np.cumsum([len(words) for words, _ in parts])).astype(np.int64)
@@ -190,6 +195,10 @@ class Sample:
             float64[W], above 0.
         ground
             float64[W], log((1 - share) mean). Changed for the words of the centre and restored.
+        share
+            Part of the seed topic that is its document's.
+        centre
+            Number of the document in the sample.
 
         Returns
         -------
@@ -198,11 +207,11 @@ class Sample:
         """
         cells = self.cells(centre)
         words = self.words[cells]
-        rest = (1.0 - share) * mean[self.words[cells]]
-        ground[words] = logs(rest + share * self.counts[cells] / self.lengths[centre])
+        mean_part = (1.0 - share) * mean[words]
+        ground[words] = logs(mean_part + share * self.counts[cells] / self.lengths[centre])
         cross = np.empty(len(self))
         _products(self.indptr, self.words, self.counts, ground, cross)
-        ground[words] = logs(rest)
+        ground[words] = logs(mean_part)
         return np.asarray(np.maximum(self._entropies - cross / self.lengths, 0.0))
 
     def cells(self, d: int) -> slice:

@@ -26,37 +26,51 @@ from topicstream.training.starts.start import Ground, Start
 
 
 def add_seed_words(
-    engine: Engine, seeds_given: Any, corpus: Corpus, n_w: np.ndarray
+    engine: Engine, seed_words: Any, corpus: Corpus, n_w: np.ndarray
 ) -> tuple[Engine, list[SeedEntry] | None, list[str]]:
     """Give an engine its seed words, if there are any.
 
     Parameters
     ----------
+    engine
+        The engine of the run.
+    seed_words
+        The user's seed words, as ``read_seeds`` takes them. None: none.
+    corpus
+        The corpus, whose vocabulary and tokenizer they are looked up with.
     n_w
         float64[W], training tokens of each word.
 
     Returns
     -------
     tuple
-        The engine, the entries for the model, and warnings.
+        The engine, the entries for the model (None without seed words), and warnings.
+
+    Raises
+    ------
+    UsageError
+        If the engine takes no seed words.
     """
-    if seeds_given is None:
+    if seed_words is None:
         return engine, None, []
     if not engine.about.constants:
         raise UsageError(f"{engine.name} takes no --seed-words; `topics engines` lists the others")
     vocabulary = corpus.read_vocabulary()
     shape = engine.shape
-    named = None
+    numbers = None
     axis = engine.about.topics_axis
-    if axis:
+    if axis:  # the last topics have names
         first = shape.topics - corpus.axes[axis].size
-        named = {name: first + i for i, name in enumerate(corpus.axes[axis].names().to_pylist())}
-    topics = _as_counted(read_seeds(seeds_given), corpus, vocabulary)
-    constants, entries, told = resolve_seeds(topics, vocabulary, n_w, shape.topics, named)
-    return type(engine)(replace(shape, seeds=constants), engine.options), entries, told
+        names = corpus.axes[axis].names().to_pylist()
+        numbers = {name: first + i for i, name in enumerate(names)}
+    topics = _tokenize_seeds(read_seeds(seed_words), corpus, vocabulary)
+    constants, entries, warnings = resolve_seeds(topics, vocabulary, n_w, shape.topics, numbers)
+    return type(engine)(replace(shape, seeds=constants), engine.options), entries, warnings
 
 
-def _as_counted(topics: list[SeedTopic], corpus: Corpus, vocabulary: Vocabulary) -> list[SeedTopic]:
+def _tokenize_seeds(
+    topics: list[SeedTopic], corpus: Corpus, vocabulary: Vocabulary
+) -> list[SeedTopic]:
     """Replace unknown seed words by the words that the corpus' tokenizer makes of them."""
     if corpus.manifest.tokenizer is None:
         return topics
@@ -97,14 +111,29 @@ class SeededStart(Start):
 class SeededSeeds:
     """A seed table with seed words.
 
-    Column k of a topic with seed words is
+    The column k of a topic with seed words is made of them as that of another topic of a document
+    (``documents.SHARE``):
 
-        totals_k (1/2 n_w/N + 1/2 its weight of w / all its weights)       instead of a document's
-        words (``learned`` = False)
-        half that, half the topic learned on a sample that its words are likeliest in
-        (``learned`` = True)
+        seeded_k(w) = totals_k ((1 - SHARE) n_w/N + SHARE weight_k(w) / sum_w weight_k(w))
 
-    and the inner table's in all others.
+    If the inner topics were learned, it is the mean of this and of the learned topic in which its
+    words are likeliest. All other columns are the inner table's.
+
+    Parameters
+    ----------
+    inner
+        The seed table without seed words.
+    constants
+        The weights of the seed words.
+    n_w
+        float64[W], training tokens of each word.
+    learned
+        Whether the topics of ``inner`` were learned from the corpus.
+
+    Attributes
+    ----------
+    totals
+        float64[padded(K)], column sums.
     """
 
     def __init__(self, inner: Seeds, constants: Constants, n_w: np.ndarray, learned: bool) -> None:
@@ -115,48 +144,48 @@ class SeededSeeds:
         self._seeded = np.flatnonzero(constants.totals)
         self._order = np.arange(constants.columns)
         if learned:
-            self._order = self._matched(
-                inner.rows(constants.ids)[:, : constants.columns], inner.totals
-            )
+            rows = inner.rows(constants.ids)[:, : constants.columns]
+            self._order = self._match_columns(rows, inner.totals)
         self.totals = np.zeros(padded(constants.columns))
         self.totals[: constants.columns] = inner.totals[self._order]
 
-    def _matched(self, rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    def _match_columns(self, rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """Match each column to an inner topic, int64[K].
 
         Seeded columns choose the likeliest remaining topic, in turn.
         """
-        c = self._constants
-        order = np.arange(self._constants.columns)
-        p = rows / np.maximum(totals[: c.columns], 1e-300)
+        constants = self._constants
+        columns = constants.columns
+        order = np.arange(columns)
+        p = rows / np.maximum(totals[:columns], 1e-300)
         p /= np.maximum(p.sum(1, keepdims=True), 1e-300)
-        likely = np.zeros((c.columns, c.columns))
-        row = np.repeat(np.arange(len(c)), np.diff(c.ptr))
-        np.add.at(likely, c.topic, p[row] * (c.weight / c.totals[c.topic])[:, None])
+        likely = np.zeros((columns, columns))
+        row = np.repeat(np.arange(len(constants)), np.diff(constants.ptr))
+        weights = constants.weight / constants.totals[constants.topic]
+        np.add.at(likely, constants.topic, p[row] * weights[:, None])
         for i, k in enumerate(self._seeded):
-            columns_left = np.array(
-                [k, *(j for j in range(c.columns) if j not in self._seeded[: i + 1])]
-            )
-            at = columns_left[np.argmax(likely[k, order[columns_left]])]
-            order[[k, at]] = order[[at, k]]
+            unseeded = [j for j in range(columns) if j not in self._seeded[: i + 1]]
+            columns_left = np.array([k, *unseeded])
+            best = columns_left[np.argmax(likely[k, order[columns_left]])]
+            order[[k, best]] = order[[best, k]]
         return order
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-        """float32[U, padded(K)]: see the class."""
+        """Return the rows of some words, float32[U, padded(K)] (formula: the class)."""
         return make_rows(self._make, ids, len(self.totals), scratch)
 
     def _make(self, ids: np.ndarray, out: np.ndarray) -> None:
         """Fill the rows of some words (``make_rows``)."""
-        c = self._constants
+        constants = self._constants
         seeded = self._seeded
         inner = self._inner.rows(ids)
         out[:] = inner
-        out[:, : c.columns] = inner[:, self._order]
-        rows = np.zeros((len(ids), len(c.totals)))
+        out[:, : constants.columns] = inner[:, self._order]
+        rows = np.zeros((len(ids), len(constants.totals)))
         rows += (1 - SHARE) * self._mean[ids][:, None]
         words = np.zeros_like(rows)
-        c.add(words, *c.find(ids))
-        rows[:, seeded] += SHARE * words[:, seeded] / c.totals[seeded]
+        constants.add(words, *constants.find(ids))
+        rows[:, seeded] += SHARE * words[:, seeded] / constants.totals[seeded]
         rows *= self.totals
         part = 0.5 if self._learned else 0.0
         out[:, seeded] = part * out[:, seeded] + (1 - part) * rows[:, seeded]
@@ -172,7 +201,7 @@ class BackgroundSeeds:
         self._mean = n_w / n_w.sum()
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-        """float32[U, padded(K)]: see the class."""
+        """Return the rows of some words, float32[U, padded(K)] (formula: the class)."""
         out = self._inner.rows(ids, scratch)
         out[:, self._last] = self.totals[self._last] * self._mean[ids]
         return out

@@ -15,7 +15,13 @@ from topicstream.numeric.tables.spec import Rows, Scratch
 
 
 class Seeds(Protocol):
-    """A seed table, row by row.  totals: float64[padded(K)], its column sums."""
+    """A seed table, whose rows are made on demand.
+
+    Attributes
+    ----------
+    totals
+        float64[padded(K)], its column sums.
+    """
 
     totals: np.ndarray
 
@@ -34,6 +40,8 @@ class SeedRows:
 
     Parameters
     ----------
+    seeds
+        The seed table.
     ids
         int32[U], the words.
     scratch
@@ -47,19 +55,19 @@ class SeedRows:
         self._seeds = seeds
         self._ids = ids
         self._scratch = scratch
-        self._made: tuple[int, np.ndarray] = (0, np.zeros((0, len(seeds.totals)), np.float32))
+        self._held_from = 0
+        self._held = np.zeros((0, len(seeds.totals)), np.float32)
 
     def part(self, first: int, stop: int) -> Rows:
         """Return local rows ``first`` to ``stop - 1``, at most ``at_once``.
 
         They are valid until the next call.
         """
-        begin, rows = self._made
-        if not begin <= first <= stop <= begin + len(rows):
-            begin = first
-            rows = self._seeds.rows(self._ids[first : first + self.at_once], self._scratch)
-            self._made = (begin, rows)
-        return Rows(rows, np.arange(first - begin, stop - begin, dtype=np.int64))
+        if not self._held_from <= first <= stop <= self._held_from + len(self._held):
+            self._held_from = first
+            self._held = self._seeds.rows(self._ids[first : first + self.at_once], self._scratch)
+        begin = self._held_from
+        return Rows(self._held, np.arange(first - begin, stop - begin, dtype=np.int64))
 
     def portable(self) -> Rows:
         """Make all rows in a new array that can be sent to another process."""
@@ -67,13 +75,15 @@ class SeedRows:
 
 
 def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:
-    """0, 1, ... n - 1 in pieces."""
-    for at in range(0, n, step):
-        yield np.arange(at, min(at + step, n))
+    """Yield the numbers 0 to ``n`` - 1 in arrays of ``step``."""
+    for first in range(0, n, step):
+        yield np.arange(first, min(first + step, n))
 
 
-AT_A_TIME = 1 << 15  # numbers of a seed table that are made with arrays of more than 4 bytes each
-GROUP = 8192  # rows whose column sums are added up by themselves
+NUMBERS_AT_A_TIME = 1 << 15
+"""Numbers of a seed table that are made with temporary arrays of more than 4 bytes each."""
+GROUP = 8192
+"""Rows whose column sums are added up by themselves, whatever the ranges in which they are made."""
 
 
 def make_rows(
@@ -84,14 +94,28 @@ def make_rows(
 ) -> np.ndarray:
     """Make the rows of a seed table by ranges, so that no temporary array is of a block's size.
 
-    make(ids, out) fills the rows of some ids, float32[n, width], zeros on entry.
+    Parameters
+    ----------
+    make
+        ``make(ids, out)`` fills the rows of some words, float32[n, width], zeros on entry.
+    ids
+        int32[U], the words.
+    width
+        Columns.
+    scratch
+        Holds the result. None: a new array does.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32[U, width].
     """
     out: np.ndarray = (scratch or Scratch()).array("seeds", (len(ids), width), np.float32)
-    step = max(1, AT_A_TIME // width)
-    for at in range(0, len(ids), step):
-        some = out[at : at + step]
-        some[:] = 0.0
-        make(ids[at : at + step], some)
+    step = max(1, NUMBERS_AT_A_TIME // width)
+    for first in range(0, len(ids), step):
+        rows = out[first : first + step]
+        rows[:] = 0.0
+        make(ids[first : first + step], rows)
     return out
 
 
@@ -100,12 +124,12 @@ def sum_seed_columns(
 ) -> np.ndarray:
     """Sum the columns of a seed table, float64[width], a few rows at a time (see ``make_rows``)."""
     totals = np.zeros(width)
-    step = max(1, AT_A_TIME // width)
+    step = max(1, NUMBERS_AT_A_TIME // width)
     scratch = Scratch()
     for group in id_ranges(words, GROUP):
         sums = np.zeros(width)
-        for at in range(0, len(group), step):
-            rows = make_rows(make, group[at : at + step], width, scratch)
+        for first in range(0, len(group), step):
+            rows = make_rows(make, group[first : first + step], width, scratch)
             sums = np.add.reduce(np.vstack((sums, rows)), axis=0, dtype=np.float64)
         totals += sums
     return totals

@@ -1,6 +1,6 @@
 """The interface of a start: where the topics of a run begin.
 
-A start that has seed topics gives a seed table, whose rows are made when they are asked for; the
+A start that has seed topics gives a seed table, whose rows are made on demand; the
 first visit of every block begins from them. Draws depend on the seed and on document and word
 numbers only, so not on blocks, threads or memory.
 """
@@ -30,16 +30,24 @@ class Ground:
 
     Attributes
     ----------
+    engine, corpus
+        Of the run.
     grid
         Any grid of the corpus' training part. It decides what is read, not the result.
+    seed
+        Random seed of the run.
     n_w
         float64[W], training tokens of each word.
+    workers
+        Threads for a start that computes in parallel.
     free
         Bytes that may be held besides.
+    say
+        Shows a line to the user.
     layout, executor
         Of the run, for a start that visits blocks itself.
     step
-        See ``PassEnd``.
+        Shows progress, see ``PassEnd``.
     """
 
     engine: Engine
@@ -56,7 +64,7 @@ class Ground:
 
 
 class Start:
-    """Base class of starts, which give ``seeds``.
+    """Base class of starts. A subclass must define ``seeds``.
 
     Attributes
     ----------
@@ -73,7 +81,13 @@ class Start:
         return cls()
 
     def check(self, engine: Engine) -> None:
-        """UsageError or InputError where an engine cannot start so, before anything is planned."""
+        """Refuse an engine that cannot start so, before anything is planned.
+
+        Raises
+        ------
+        UsageError, InputError
+            If it cannot.
+        """
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         """Return the bytes that are held while seed topics are made.
@@ -86,7 +100,7 @@ class Start:
         """Return True if the start has a seed table."""
         return True
 
-    def begin(self, ground: Ground, params: dict[str, np.ndarray]) -> None:
+    def prepare(self, ground: Ground, params: dict[str, np.ndarray]) -> None:
         """Prepare the start before pass 0, which may change ``params``."""
 
     def seeds(self, ground: Ground) -> Seeds | None:
@@ -99,6 +113,11 @@ class Start:
         """Fill the tables from the seed table, scaled to the corpus.
 
         For engines that begin with the seed table itself.
+
+        Raises
+        ------
+        TopicsError
+            If the start has no seed table.
         """
         seeds = self.seeds(ground)
         if seeds is None:
@@ -108,5 +127,5 @@ class Start:
 
 
 def seeds_blocks(engine: Engine, start: Start) -> bool:
-    """Tell whether the blocks of pass 0 are visited with rows of a seed table."""
+    """Return True if the blocks of pass 0 are visited with rows of a seed table."""
     return engine.phases[0].start == "visit" and start.has_seeds(engine)

@@ -18,15 +18,24 @@ from topicstream.training.plan import StartMemory
 from topicstream.training.starts.seeds import Seeds, make_rows, sum_seed_columns
 from topicstream.training.starts.start import Ground, Start
 
-STEP = 512  # words of a model that are turned into probabilities at a time
-READING = 16 << 20  # what is read of the model's table at a time
+WORDS_AT_A_TIME = 512
+"""Words of a model that are turned into probabilities (float64) at a time."""
+READING = 16 << 20
+"""Bytes that are read of the model's table at a time."""
+MILLION = 1e6
+"""Scale of the probabilities in the seed table, which is unnormalised: any would do."""
 
 
 class WarmStart(Start):
     """The topics of the model in a folder.
 
-    share: the part of each topic that is the model's; the rest is the corpus mean, as in seeds made
-    of documents: topics fitted closely to old documents then take new ones more freely.
+    Parameters
+    ----------
+    model
+        Folder of the model.
+    share
+        Part of each topic that is the model's. The rest is the corpus mean, as in seeds made of
+        documents: topics fitted closely to old documents then take new ones more freely.
     """
 
     def __init__(self, model: str | Path, share: float = 1.0) -> None:
@@ -37,7 +46,7 @@ class WarmStart(Start):
         words = read_manifest(self._model).words
         arrays = (
             Array((2, engine.shape.words), np.int64),
-            Array((3, STEP, engine.shape.topics), np.float64),
+            Array((3, WORDS_AT_A_TIME, engine.shape.topics), np.float64),
         )
         return StartMemory(BYTES_PER_WORD * words + total_bytes(arrays) + READING)
 
@@ -53,8 +62,28 @@ class WarmStart(Start):
 class ModelSeeds:
     """The topics of a fitted model over the words of this corpus.
 
-    A word that the model does not know has the corpus mean. ``names`` are the names of the last
-    topics if they have any: each begins as the model's topic of that name, a new one as the mean.
+    A word that the model does not know has the corpus mean.
+
+    Parameters
+    ----------
+    model
+        The model.
+    words
+        Words of this corpus.
+    n_w
+        float64[W], training tokens of each word.
+    topics
+        K.
+    share
+        Part of each topic that is the model's. The rest is the corpus mean.
+    names
+        Names of the last topics, if they have any: each begins as the model's topic of that name, a
+        new one as the mean.
+
+    Raises
+    ------
+    InputError
+        If the model has other topics, or none of the words.
 
     Attributes
     ----------
@@ -71,7 +100,7 @@ class ModelSeeds:
         share: float = 1.0,
         names: pa.Array | None = None,
     ) -> None:
-        self._columns = np.arange(topics) if names is None else same_topics(model, topics, names)
+        self._columns = np.arange(topics) if names is None else match_topics(model, topics, names)
         if names is None and model.n_topics != topics:
             raise InputError(
                 f"the model to start from has {model.n_topics} topics, not {topics}; use -K "
@@ -93,38 +122,43 @@ class ModelSeeds:
         self.totals = sum_seed_columns(self._make, len(n_w), padded(topics))
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-        """float32[U, padded(K)]: p(w|k) of the model (mixed with the mean) times a million."""
+        """Return the rows of some words, float32[U, padded(K)].
+
+        They are p(w|k) of the model, mixed with the mean, times a million.
+        """
         return make_rows(self._make, ids, padded(self._topics), scratch)
 
     def _make(self, ids: np.ndarray, out: np.ndarray) -> None:
         """Fill the rows of some words (``make_rows``)."""
-        theirs = self._ids[ids]
-        known_words = theirs >= 0
-        known_places = np.flatnonzero(known_words)
-        for at in range(0, len(known_places), STEP):  # the probabilities are float64
-            some = known_places[at : at + STEP]
-            out[some, : self._topics] = (
-                1e6 * self._part * self._model.probabilities(theirs[some])[:, self._columns]
-            )
-            mean = self._mean[ids[some]]
-            if self._new.any():
-                out[some[:, None], np.flatnonzero(self._new)] = (1e6 * self._part * mean).astype(
-                    np.float32
-                )[:, None]
+        model_ids = self._ids[ids]
+        is_known = model_ids >= 0
+        known = np.flatnonzero(is_known)
+        new_topics = np.flatnonzero(self._new)
+        for first in range(0, len(known), WORDS_AT_A_TIME):
+            places = known[first : first + WORDS_AT_A_TIME]
+            probabilities = self._model.probabilities(model_ids[places])[:, self._columns]
+            mean = self._mean[ids[places]]
+            out[places, : self._topics] = MILLION * self._part * probabilities
+            if len(new_topics):
+                new = (MILLION * self._part * mean).astype(np.float32)
+                out[places[:, None], new_topics] = new[:, None]
             if self._part < 1.0:
-                out[some, : self._topics] += (1e6 * (1 - self._part) * mean).astype(np.float32)[
-                    :, None
-                ]
-        out[~known_words, : self._topics] = (1e6 * self._mean[ids[~known_words]]).astype(
-            np.float32
-        )[:, None]
+                rest = (MILLION * (1 - self._part) * mean).astype(np.float32)
+                out[places, : self._topics] += rest[:, None]
+        unknown = (MILLION * self._mean[ids[~is_known]]).astype(np.float32)
+        out[~is_known, : self._topics] = unknown[:, None]
 
 
-def same_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:
+def match_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:
     """Match our topics to the model's topics, int64[topics], -1 for none.
 
     The last topics are matched by name. Those before them, which all documents share, keep their
     numbers.
+
+    Raises
+    ------
+    InputError
+        If the model's topics have no names.
     """
     free = model.n_topics - len(model.manifest.label_docs or [])
     by_name = {name: int(k) for k, name in model.manifest.topic_names.items() if int(k) >= free}
@@ -132,5 +166,6 @@ def same_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:
         raise InputError(
             "the topics of the model to start from have no names; start without --warm"
         )
-    first = [k if k < free else -1 for k in range(topics - len(names))]
-    return np.array([*first, *(by_name.get(name, -1) for name in names.to_pylist())], np.int64)
+    shared = [k if k < free else -1 for k in range(topics - len(names))]
+    named = [by_name.get(name, -1) for name in names.to_pylist()]
+    return np.array(shared + named, np.int64)

@@ -64,17 +64,24 @@ class Facts(Record, frozen=True, kw_only=True, omit_defaults=True):
     heldout: list[tuple[int, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if any(
-            name != os.path.basename(name) or name in ("", ".", "..") or "\0" in name
-            for name in self.memory.values()
-        ):
-            raise ValueError("memory: not names of files")
+        for name in self.memory.values():
+            if name != os.path.basename(name) or name in ("", ".", "..") or "\0" in name:
+                raise ValueError("memory: not names of files")
 
 
 class Listing(Record, frozen=True, kw_only=True):
     """The contents of ``state.json``.
 
-    Passes done, rounds done of the next one, size and crc32c of every other file, and ``Facts``.
+    Attributes
+    ----------
+    passes
+        Passes done.
+    rounds
+        Rounds done of the next pass.
+    files
+        Size and crc32c of every other file, by name.
+    facts
+        Plain values of the run.
     """
 
     schema: Literal[1] = 1
@@ -84,9 +91,8 @@ class Listing(Record, frozen=True, kw_only=True):
     facts: Facts
 
     def __post_init__(self) -> None:
-        if "arrays.npz" not in self.files or any(
-            "/" in name or "\0" in name for name in self.files
-        ):
+        outside = any("/" in name or "\0" in name for name in self.files)
+        if outside or "arrays.npz" not in self.files:
             raise ValueError("files: not those of a checkpoint")
 
 
@@ -102,6 +108,8 @@ class State:
         Rounds done of the next pass.
     arrays
         Small arrays by name: params, totals, statistics so far, memory indexes.
+    facts
+        Plain values of the run.
     """
 
     passes: int
@@ -111,25 +119,36 @@ class State:
 
     @property
     def name(self) -> str:
-        """The folder's name, which sorts in the order of work done."""
-        return place_name(self.passes, self.rounds)
+        """Return the folder's name, which sorts in the order of work done."""
+        return checkpoint_name(self.passes, self.rounds)
 
-    def checked_params(self, path: Path, wanted: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the parameters by name, checked against ``wanted``.
+    def checked_params(
+        self, path: Path, expected: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Return the parameters by name, checked against those of the engine.
+
+        Parameters
+        ----------
+        path
+            Folder of the checkpoint, for the message.
+        expected
+            Parameters of the shapes that the engine has.
 
         Raises
         ------
         StoreError
-            Naming ``path``, if a parameter is missing, of another shape or not a number.
+            If a parameter is missing, of another shape or not a number.
         """
-        params = {k[6:]: v.copy() for k, v in self.arrays.items() if k.startswith("param.")}
-        for name, value in wanted.items():
+        params = {
+            name.removeprefix("param."): array.copy()
+            for name, array in self.arrays.items()
+            if name.startswith("param.")
+        }
+        for name, value in expected.items():
             least = 0.0 if name in ("alpha", "beta") else -np.inf
-            if (
-                name not in params
-                or params[name].shape != value.shape
-                or not (params[name] >= least).all()
-            ):
+            param = params.get(name)
+            # NaN is not >= anything
+            if param is None or param.shape != value.shape or not (param >= least).all():
                 raise StoreError(
                     f"{path}: parameter {name} is missing, of another shape or not a number. "
                     f"{RESTART}"
@@ -137,7 +156,7 @@ class State:
         return params
 
 
-def place_name(passes: int, rounds: int = 0) -> str:
+def checkpoint_name(passes: int, rounds: int = 0) -> str:
     """Name the folder of a checkpoint."""
     return f"{passes:06d}-{rounds:06d}"
 
@@ -194,14 +213,14 @@ def _discard(path: Path) -> None:
     owned.remove_within(path)
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """Finished checkpoints, the latest last."""
+def list_checkpoints(folder: Path) -> list[Path]:
+    """List the finished checkpoints, the latest last."""
     if not folder.is_dir():
         return []
     return sorted(p for p in folder.iterdir() if _NAME.fullmatch(p.name) and p.is_dir())
 
 
-def remove_before(folder: Path, keep: set[str]) -> None:
+def remove_others(folder: Path, keep: set[str]) -> None:
     """Remove all checkpoints but those named, and what an interrupted write left."""
     if folder.is_dir():
         for path in folder.iterdir():
@@ -256,9 +275,8 @@ class Saver:
         self._folder = folder
         self._work = work
         self.pinned = ""
-        self._memory: dict[
-            str, set[str]
-        ] = {}  # files of block state that each checkpoint refers to
+        # files of block state, by the checkpoint that refers to them
+        self._memory: dict[str, set[str]] = {}
         self.latest = ""
         self.last = time.monotonic()
         self._cost = 0.0
@@ -266,15 +284,15 @@ class Saver:
     def adopt(self) -> None:
         """Adopt the checkpoints of an earlier command and remove its unfinished ones."""
         self._memory = {
-            place.name: set(read_listing(place).facts.memory.values())
-            for place in checkpoints(self._folder)
+            path.name: set(read_listing(path).facts.memory.values())
+            for path in list_checkpoints(self._folder)
         }
         self.latest = max(self._memory, default="")
-        remove_before(self._folder, set(self._memory))
+        remove_others(self._folder, set(self._memory))
 
     @property
     def needed(self) -> set[str]:
-        """Files of block state that a checkpoint refers to."""
+        """Return the files of block state that a checkpoint refers to."""
         return set().union(*self._memory.values())
 
     def end_pass(
@@ -291,6 +309,10 @@ class Saver:
 
         Parameters
         ----------
+        state
+            Makes the state to write; called only if a checkpoint is written.
+        tables
+            Tables by role.
         final
             Write it in any case.
         pin
@@ -318,10 +340,9 @@ class Saver:
         files = set(state.facts.memory.values())
         try:
             write_checkpoint(self._folder, state, tables, [self._work / name for name in files])
-            remove_before(self._folder, {state.name, self.pinned})
-            self._memory = {
-                name: held for name, held in self._memory.items() if name == self.pinned
-            } | {state.name: files}
+            remove_others(self._folder, {state.name, self.pinned})
+            pinned = {name: old for name, old in self._memory.items() if name == self.pinned}
+            self._memory = pinned | {state.name: files}
             self.latest = state.name
         finally:
             self.last = time.monotonic()

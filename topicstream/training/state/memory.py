@@ -38,17 +38,24 @@ class BlockMemory:
     Parameters
     ----------
     path
-        The file, which is created or reused; ``create``: it is made.
+        The file.
     specs
-        What is kept of each block, by name.
+        The arrays of each block, by name.
     index
         int64[blocks, arrays, 3]: offset, bytes and checksum of each array of each block; -1:
         nothing there.
+    create
+        Whether to create the file. Else it is there, and reused.
     passing
         Whether the system's cache has no room for the file beside what is read again and again: it
         is written out at once, and dropped from the cache behind the blocks.
 
-    ``end`` is where the next array is written.
+    Attributes
+    ----------
+    path, specs, index
+        As given.
+    end
+        Offset at which the next array is written.
     """
 
     def __init__(
@@ -74,7 +81,7 @@ class BlockMemory:
         return partial(BlockMemory, create=False), (self.path.absolute(), self.specs, self.index)
 
     def buffers(self, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
-        """Arrays for the engine to fill."""
+        """Return arrays for the engine to fill with the new state of a block."""
         return {
             name: scratch.array("new " + name, spec.shape(shape), spec.dtype)
             for name, spec in self.specs.items()
@@ -82,15 +89,15 @@ class BlockMemory:
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Store the arrays of a block."""
-        every = [
+        contiguous = [
             np.ascontiguousarray(arrays[name], dtype=spec.dtype)
             for name, spec in self.specs.items()
         ]
-        size = sum(-(-data.nbytes // 64) * 64 for data in every)
+        size = sum(-(-data.nbytes // 64) * 64 for data in contiguous)
         with self._lock:  # the arrays of a block lie together, to be read together
             begin = offset = self.end
             self.end += size
-        for i, data in enumerate(every):
+        for i, data in enumerate(contiguous):
             write_all(self._fd, data, offset)
             self.index[number, i] = offset, data.nbytes, checksum(data.reshape(-1).view(np.uint8))
             offset += -(-data.nbytes // 64) * 64
@@ -102,9 +109,9 @@ class BlockMemory:
         system.forget_cached(self._fd, begin, size)
         with self._lock:
             self._written.append((begin, size))
-            done = self._written.popleft() if len(self._written) > BEHIND else None
-        if done is not None:
-            system.forget_cached(self._fd, *done)
+            oldest = self._written.popleft() if len(self._written) > BEHIND else None
+        if oldest is not None:
+            system.forget_cached(self._fd, *oldest)
 
     def read(self, number: int, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
         """Read the arrays of a block.
@@ -142,7 +149,7 @@ class BlockMemory:
             system.forget_cached(self._fd, begin, int(self.index[number, :, 1].sum()))
         return arrays
 
-    def ahead(self, number: int) -> None:
+    def read_ahead(self, number: int) -> None:
         """Ask the kernel to read a block's memory before it is needed."""
         offset = int(self.index[number, 0, 0])
         size = int(self.index[number, :, 1].sum())
@@ -170,17 +177,23 @@ class BlockMemory:
 class Memories:
     """The block state of a run.
 
-    Attributes
-    ----------
-    held
-        ``old``, of the last pass, and ``new``, of the current one, if there is one.
-
     Parameters
     ----------
+    work
+        Folder of the files.
+    specs
+        The arrays that the engine keeps of each block, by name.
+    blocks
+        Blocks of the training part.
     spare
         Keep obsolete files for later passes to overwrite. Their pages exist, and new ones cost ten
         times the copying into them. A file is created only if there is none, so they are no more
         than one pass needs. Not worth it where the system has long written them out.
+
+    Attributes
+    ----------
+    held
+        ``old``, of the last pass, and ``new``, of the current one, if there is one.
     """
 
     def __init__(
@@ -192,7 +205,7 @@ class Memories:
         self._spare = spare
         self.held: dict[str, BlockMemory] = {}
 
-    def begin(self, number: int, needed: set[str]) -> None:
+    def begin_pass(self, number: int, needed: set[str]) -> None:
         """Begin the state of a pass, unless it has begun or the engine keeps none.
 
         ``needed`` names the files that checkpoints refer to.
@@ -240,19 +253,19 @@ class Memories:
             If a file is missing.
         """
         self.close()
-        for which in ("old", "new"):
-            if which in state.facts.memory:
-                path = self._work / state.facts.memory[which]
+        for role in ("old", "new"):
+            if role in state.facts.memory:
+                path = self._work / state.facts.memory[role]
                 if not path.exists():
                     raise StoreError(
                         f"{path}: the block memory of checkpoint {state.name} is missing; start "
                         f"over with --force"
                     )
                 owned.part_from_backup(path)
-                self.held[which] = BlockMemory(
+                self.held[role] = BlockMemory(
                     path,
                     self._specs,
-                    state.arrays[f"memory.{which}"].copy(),
+                    state.arrays[f"memory.{role}"].copy(),
                     create=False,
                     passing=not self._spare,
                 )
@@ -273,8 +286,13 @@ def write_all(fd: int, array: np.ndarray, offset: int) -> None:
         offset = offset + n
 
 
-def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
+def read_all(fd: int, array: np.ndarray, offset: int, name: str) -> None:
     """Read the whole array from an offset.
+
+    Parameters
+    ----------
+    name
+        What is read, for the message.
 
     Raises
     ------
@@ -286,7 +304,7 @@ def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
         n = os.preadv(fd, [view[: 1 << 26]], offset)
         if n == 0:
             raise StoreError(
-                f"{what} is shorter than recorded; start again from an older checkpoint"
+                f"{name} is shorter than recorded; start again from an older checkpoint"
             )
         view = view[n:]
         offset = offset + n

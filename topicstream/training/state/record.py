@@ -80,22 +80,23 @@ class RunRecord(Record, frozen=True, kw_only=True):
         StoreError
             If the record is damaged.
         """
-        exists = (folder / RUN).exists() and (
-            (folder / "manifest.json").exists() or any(folder.glob("checkpoints/[0-9]*-[0-9]*"))
-        )
-        return (
-            read_record(folder / RUN, cls, "Restore the file, or use --force to start over")
-            if exists
-            else None
-        )
+        path = folder / RUN
+        if not path.exists():
+            return None
+        has_model = (folder / "manifest.json").exists()
+        if not has_model and not any(folder.glob("checkpoints/[0-9]*-[0-9]*")):
+            return None
+        return read_record(path, cls, "Restore the file, or use --force to start over")
 
     def write(self, folder: Path) -> None:
-        """Put it into the folder of the run."""
+        """Write ``training.json`` into the folder of the run."""
         write_record(folder / RUN, self)
 
 
-def read_decided_options(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the options that the run in the folder decided and ``given`` does not name.
+def read_decided_options(
+    folder: Path, algo: str, options_given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Read the options that the run in the folder decided and ``options_given`` leaves open.
 
     Such options depend on the corpus or on other options. A run continues with the values of its
     beginning, provided that its engine is ``algo`` (``auto``: any).
@@ -104,95 +105,118 @@ def read_decided_options(folder: Path, algo: str, given: Mapping[str, Any]) -> d
     if run is None or algo not in ("auto", run.engine):
         return {}
     try:
-        known = option_fields(find(run.engine).Options)
+        declared = option_fields(find(run.engine).Options)
     except TopicsError:  # of another version: the run is refused where it is compared
         return {}
-    decided = [name for name, field in known.items() if field.metadata.get("decided")]
-    return {k: run.options[k] for k in decided if k in run.options and given.get(k) is None}
+    decided = [name for name, field in declared.items() if field.metadata.get("decided")]
+    return {
+        name: run.options[name]
+        for name in decided
+        if name in run.options and options_given.get(name) is None
+    }
 
 
-def recorded_start(folder: Path, engine: str) -> str | None:
+def read_recorded_start(folder: Path, engine: str) -> str | None:
     """Read the start of the run in the folder, if its engine is ``engine``.
 
     A command without ``--start`` means that start, whatever the default is by now.
     """
     run = RunRecord.read(folder)
-    return run.start if run is not None and run.engine == engine and run.start != "warm" else None
+    if run is None or run.engine != engine or run.start == "warm":
+        return None
+    return run.start
 
 
-def same_or_refuse(
+def compare_runs(
     folder: Path,
     record: RunRecord,
-    compacted: Callable[[str], bool] = lambda fingerprint: False,
+    is_before_compaction: Callable[[str], bool] = lambda fingerprint: False,
 ) -> list[str]:
-    """Compare a run with the one in the folder.
+    """Compare a run with the one in the folder, and refuse to continue another run.
 
     Parameters
     ----------
-    compacted
+    is_before_compaction
         Whether a fingerprint is that of the present corpus before it was compacted.
 
     Returns
     -------
-    Warnings where only versions differ; nothing where the folder holds no run.
+    list of str
+        Warnings where only versions differ; empty where the folder holds no run.
 
     Raises
     ------
     TopicsError
-        With every difference.
+        Naming every difference.
     """
     before = RunRecord.read(folder)
     if before is None:
         return []
-    shown = {
-        "engine": "--algo",
-        **{name: flags(f)[0] for name, f in RECORDED.items()},
-        "layout": "block layout",
-    }
-    old = plain(before)
-    new = plain(record)
-    differ: list[str] = []
-    for name, flag in shown.items():
-        if old[name] != new[name]:
-            long = isinstance(old[name], list) or isinstance(new[name], list)
-            differ.append(f"{flag} {'other ones' if long else f'{old[name]} -> {new[name]}'}")
-    if before.engine == record.engine:
-        had = old["options"]
-        differ += [
-            f"--{k.replace('_', '-')} {had.get(k, 'unknown')} -> {v}"
-            for k, v in new["options"].items()
-            if k not in had or had[k] != v
-        ]
+    differ = _list_differences(before, record)
     if before.corpus != record.corpus:
-        other = f" (`--start warm --warm {folder} --model OTHER` continues from its topics)"
-        differ.append(
-            "the corpus was compacted since, and this run's state is of the blocks that it had"
-            + other * (folder / "manifest.json").exists()
-            if compacted(before.corpus)
-            else "the corpus has changed (another fingerprint)"
-        )
+        if is_before_compaction(before.corpus):
+            advice = ""
+            if (folder / "manifest.json").exists():
+                advice = (
+                    f" (`--start warm --warm {folder} --model OTHER` continues from its topics)"
+                )
+            differ.append(
+                f"the corpus was compacted since, and this run's state is of the blocks that it "
+                f"had{advice}"
+            )
+        else:
+            differ.append("the corpus has changed (another fingerprint)")
     if differ:
         raise TopicsError(
             f"{folder} contains a run with other settings: {'; '.join(differ)}. Use --force to "
             f"start over, or another --model"
         )
     versions = [
-        f"{k} {before.versions.get(k)} -> {v}"
-        for k, v in record.versions.items()
-        if before.versions.get(k) != v
+        f"{name} {before.versions.get(name)} -> {version}"
+        for name, version in record.versions.items()
+        if before.versions.get(name) != version
     ]
-    return (
-        [
-            f"resuming under other versions ({'; '.join(versions)}): the result may differ in "
-            f"the last bits"
+    if not versions:
+        return []
+    return [
+        f"resuming under other versions ({'; '.join(versions)}): the result may differ in the last "
+        f"bits"
+    ]
+
+
+def _list_differences(before: RunRecord, record: RunRecord) -> list[str]:
+    """List the settings in which two runs differ, with their flags."""
+    flag_of = {
+        "engine": "--algo",
+        **{name: flags(f)[0] for name, f in RECORDED.items()},
+        "layout": "block layout",
+    }
+    old = plain(before)
+    new = plain(record)
+    differences = list[str]()
+    for name, flag in flag_of.items():
+        if old[name] != new[name]:
+            long = isinstance(old[name], list) or isinstance(new[name], list)
+            change = "other ones" if long else f"{old[name]} -> {new[name]}"
+            differences.append(f"{flag} {change}")
+    if before.engine == record.engine:
+        old_options = old["options"]
+        differences += [
+            f"--{name.replace('_', '-')} {old_options.get(name, 'unknown')} -> {value}"
+            for name, value in new["options"].items()
+            if name not in old_options or old_options[name] != value
         ]
-        if versions
-        else []
-    )
+    return differences
 
 
 class History:
-    """``history.jsonl`` and its latest record, ``last`` (empty before the first)."""
+    """The file ``history.jsonl``.
+
+    Attributes
+    ----------
+    last
+        Its latest record; empty before the first.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / HISTORY
@@ -209,20 +233,20 @@ class History:
             Warnings about damaged lines, which are left out, and about passes without a line.
         """
         records, damaged = read_sealed(self._path)
-        kept = []
+        lines = list[str]()
         for record in records:
-            named = check_history_line(record, self._path.parent)
-            if named["pass"] <= passes and (named["pass"] > 0 or not needs_start):
-                kept.append(record)
-                self.last = named
-        write_bytes(self._path, "".join(map(sealed_line, kept)).encode(), durable=False)
+            checked = check_history_line(record, self._path.parent)
+            if checked["pass"] <= passes and (checked["pass"] > 0 or not needs_start):
+                lines.append(sealed_line(record))
+                self.last = checked
+        write_bytes(self._path, "".join(lines).encode(), durable=False)
         last = self.last.get("pass", 0)
         if last < passes:
             damaged.append(f"{self._path}: ends with pass {last} of {passes}; the others are lost")
         return damaged
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a pass."""
+        """Append the record of a pass."""
         self.last = dict(record)
         with open(owned.reserve(self._path, keep=True), "ab") as f:
             f.write(sealed_line(self.last).encode())
@@ -235,6 +259,8 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
     ----------
     passes
         Passes of the model.
+    reason
+        Why training ended.
     made
         All passes, including those after the best, if the model is that of the best pass. Else 0.
     tol, tol_params
@@ -248,14 +274,14 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
     tol_params: float = 0.0
 
     @classmethod
-    def of(cls, passes: int, reason: str, made: int, stopping: Stopping) -> Outcome:
+    def under(cls, stopping: Stopping, passes: int, reason: str, passes_run: int) -> Outcome:
         """Make the outcome of a run under ``stopping``."""
         tol = str(stopping.tol) if isinstance(stopping.tol, Share) else stopping.tol
         return cls(
             passes=passes,
             reason=reason,
             tol=tol,
-            made=made if made > passes else 0,
+            made=passes_run if passes_run > passes else 0,
             tol_params=stopping.tol_params,
         )
 
@@ -266,14 +292,15 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
         return read_record(path, cls, "Start over with --force") if path.exists() else None
 
     def write(self, folder: Path) -> None:
-        """Leave it."""
+        """Write ``finished.json`` into the folder of the run."""
         write_record(folder / FINISHED, self)
 
     def covers(self, stopping: Stopping) -> bool:
         """Return True if a run that converged so had converged under these tolerances too."""
         tol = tolerance(self.tol)
-        same = isinstance(stopping.tol, Share) == isinstance(tol, Share) and stopping.tol >= tol > 0
-        return same or stopping.tol_params >= self.tol_params > 0
+        same_kind = isinstance(stopping.tol, Share) == isinstance(tol, Share)
+        covers_tol = same_kind and stopping.tol >= tol > 0
+        return covers_tol or stopping.tol_params >= self.tol_params > 0
 
 
 def free_disk(folder: Path) -> int:
@@ -281,15 +308,13 @@ def free_disk(folder: Path) -> int:
 
     They are free where the folder lies, or taken by this run already.
     """
-    free = shutil.disk_usage(
-        next(p for p in (folder, *folder.absolute().parents) if p.exists())
-    ).free
-    return free + sum(
-        512 * p.stat().st_blocks
-        for name in RUN_FOLDERS
-        for p in (folder / name).rglob("*")
-        if p.is_file()
-    )
+    present = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    size = shutil.disk_usage(present).free
+    for name in RUN_FOLDERS:
+        for path in (folder / name).rglob("*"):
+            if path.is_file():
+                size += 512 * path.stat().st_blocks
+    return size
 
 
 def forget_runs(folder: Path) -> None:
@@ -304,13 +329,14 @@ def forget_runs(folder: Path) -> None:
         owned.remove_file(folder / name, missing_ok=True)
 
 
-STEP = 1 << 18  # probabilities at a time
-FILES = 3  # of this pass, of the one before, and of a checkpoint's
+PROBABILITIES_AT_A_TIME = 1 << 18
+TOPICS_FILES = 3
+"""Files of topics at a time: of this pass, of the one before, and of a checkpoint's."""
 
 
 def topics_bytes(words: int, topics: int) -> int:
     """Count the bytes of disk that the files of topics take."""
-    return FILES * Array((words, topics), np.float32).nbytes
+    return TOPICS_FILES * Array((words, topics), np.float32).nbytes
 
 
 def topics_file(work: Path, number: int) -> Path:
@@ -318,7 +344,7 @@ def topics_file(work: Path, number: int) -> Path:
     return work / f"topics-{number:06d}.bin"
 
 
-def topics_moved(work: Path, number: int, table: Table, beta: float) -> float | None:
+def measure_moves(work: Path, number: int, table: Table, beta: float) -> float | None:
     """Compute the largest change of any p(word | topic) since the pass before.
 
     The topics of this pass are stored for the next one.
@@ -331,30 +357,27 @@ def topics_moved(work: Path, number: int, table: Table, beta: float) -> float | 
     words = table.n_rows
     topics = table.columns
     before = topics_file(work, number - 1)
+    size = Array((words, topics), np.float32).nbytes
+    comparable = before.exists() and before.stat().st_size == size
     largest = 0.0
-    known = before.exists() and before.stat().st_size == Array((words, topics), np.float32).nbytes
     totals = np.maximum(table.totals[:topics] + words * beta, 1e-300)
-    step = max(1, STEP // topics)
+    step = max(1, PROBABILITIES_AT_A_TIME // topics)
     with (
-        owned.create(topics_file(work, number)) as new,
-        open(before if known else os.devnull, "rb") as old,
+        owned.create(topics_file(work, number)) as new_file,
+        open(before if comparable else os.devnull, "rb") as old_file,
     ):
         for _, rows in table.pieces():
             for i in range(0, len(rows), step):
-                p = ((rows[i : i + step, :topics] + beta) / totals).astype(np.float32)
-                p.tofile(new)
-                if known:
-                    largest = max(
-                        largest,
-                        float(
-                            np.abs(p - np.fromfile(old, np.float32, p.size).reshape(p.shape)).max()
-                        ),
-                    )
-    return largest if known else None
+                new = ((rows[i : i + step, :topics] + beta) / totals).astype(np.float32)
+                new.tofile(new_file)
+                if comparable:
+                    old = np.fromfile(old_file, np.float32, new.size).reshape(new.shape)
+                    largest = max(largest, float(np.abs(new - old).max()))
+    return largest if comparable else None
 
 
 def forget_topics(work: Path, needed: set[str]) -> None:
-    """Remove the files but those that are needed."""
+    """Remove the files of topics whose names are not ``needed``."""
     for path in work.glob("topics-*.bin"):
         if path.name not in needed:
             owned.remove_file(path)
