@@ -61,9 +61,20 @@ def _lower8(x: int, lower_mask: int, underscores: int) -> Int:
     return x | case
 
 
-class Switches(NamedTuple):
-    """Rules of the tokenizer, and the masks of its windows (``rules``, ``registers``)."""
+class RuleArrays(NamedTuple):
+    """Rules of the tokenizer as the kernel takes them (``scan.py`` explains the arrays)."""
 
+    classes: Bytes
+    lower_case: Ints
+    rules: Longs
+    registers: Words
+
+
+class Switches(NamedTuple):
+    """Rules of the tokenizer as it reads them, and the masks of its windows."""
+
+    classes: Bytes
+    lower_case: Ints
     lowercase: bool
     min_length: int
     numbers: bool
@@ -72,6 +83,23 @@ class Switches(NamedTuple):
     listing: bool
     lower_mask: int
     underscores: int
+
+
+class Position(NamedTuple):
+    """How far the text is cut.
+
+    i        next byte of the text
+    top      end of the bytes of the queue's words
+    queued   words in the queue
+    run      where the last unit of a run without spaces began and ended, -1 for none
+    tally    white space, characters of words, and those of scripts without spaces among them
+    """
+
+    i: int
+    top: int
+    queued: int
+    run: tuple[Int, Int]
+    tally: tuple[int, int, int]
 
 
 @kernel(inline="always")
@@ -170,21 +198,18 @@ def _cut_word(
     i: int,
     end: int,
     how: Switches,
-    classes: Bytes,
-    lower_case: Ints,
     types: Bytes,
     top: int,
-    run: tuple[int, int],
+    run: tuple[Int, Int],
 ) -> tuple[Any, ...]:
     """Cut what begins at text[i], code point by code point, to types[top:].
-
-    run: where the last unit of a run without spaces began and ended, -1 for none.
 
     Returns
     -------
     Where the next begins, the length in bytes (``_NOTHING``: no word; ``BREAK``), white space,
     characters of words, those of scripts without spaces among them, and ``run`` from now on.
     """
+    classes = how.classes
     c, n = decode(text, i)
     kind = classes[c]
     past = i + n
@@ -192,9 +217,10 @@ def _cut_word(
     blank = np.int64(0)
     points = np.int64(0)
     pairs = np.int64(0)
+    # a word of letters and digits, unless the rules leave it out
     if kind in (LETTER, DIGIT):
         past, out, long, lettered, points = spaced_word(
-            text, i, end, classes, lower_case, how.lowercase, types, top
+            text, i, end, classes, how.lower_case, how.lowercase, types, top
         )
         length = out - top
         if long < how.min_length or not (lettered or how.numbers):
@@ -213,6 +239,7 @@ def _cut_word(
             length = past - start
             copy_bytes(text, start, length, types, top)
         run = (i, past)
+    # an emoji with what belongs to it
     elif kind in (EMOJI, REGIONAL):
         past, points = emoji(text, i, end, classes)
         length = past - i
@@ -224,26 +251,13 @@ def _cut_word(
 
 @kernel(inline="always")
 def fill_queue(
-    text: Bytes,
-    i: int,
-    end: int,
-    how: Switches,
-    classes: Bytes,
-    lower_case: Ints,
-    types: Bytes,
-    top: int,
-    queue: Words,
-    queued: int,
-    run: tuple[int, int],
-    tally: tuple[int, int, int],
-) -> tuple[int, int, int, tuple[int, int], tuple[int, int, int]]:
-    """Cut words out of text[i : end] until the queue is full.
-
-    Returns the new i, ``top``, ``queued``, ``run`` (see ``_cut_word``) and ``tally``: white space,
-    characters of words, and those of scripts without spaces among them.
-    """
+    text: Bytes, end: int, how: Switches, types: Bytes, queue: Words, position: Position
+) -> Position:
+    """Cut words out of the text up to ``end`` until the queue is full."""
+    (i, top, queued, run, tally) = position
     (spaces, kept, unspaced) = tally
     while i < end and queued < QUEUE:
+        # all words of a window of ASCII
         if how.windows and text[i] < 0x80 and i + _WINDOW <= text.size:
             took, blank, points, top, queued = _cut_window(
                 text, i, end, how, types, top, queue, queued
@@ -253,9 +267,8 @@ def fill_queue(
             i += took
             if took > 0 or queued == QUEUE:
                 continue
-        i, length, blank, points, pairs, run = _cut_word(
-            text, i, end, how, classes, lower_case, types, top, run
-        )
+        # else one word or sign, code point by code point
+        i, length, blank, points, pairs, run = _cut_word(text, i, end, how, types, top, run)
         spaces += blank
         kept += points
         unspaced += pairs
@@ -264,13 +277,16 @@ def fill_queue(
             queue[1, queued] = np.uint64(length)
             queued += 1
             top += length
-    return i, top, queued, run, (spaces, kept, unspaced)
+    return Position(i, top, queued, run, (spaces, kept, unspaced))
 
 
 @kernel(inline="always")
-def read_switches(rules: Longs, registers: Words) -> Switches:
+def read_switches(arrays: RuleArrays) -> Switches:
     """Read the rules: words left out break a sequence only where words are listed."""
+    (classes, lower_case, rules, registers) = arrays
     return Switches(
+        classes,
+        lower_case,
         rules[0] != 0,
         rules[1],
         rules[2] != 0,

@@ -29,17 +29,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.ingestion.tokens.cut import BREAK, QUEUE, copy_bytes, fill_queue, read_switches
+from topicstream.ingestion.tokens.cut import (
+    BREAK,
+    QUEUE,
+    Position,
+    RuleArrays,
+    copy_bytes,
+    fill_queue,
+    read_switches,
+)
 from topicstream.ingestion.tokens.vocabulary import word_array
 from topicstream.ingestion.tokens.wordtable import (
     LOW_HALF,
+    HashedWords,
     doubled,
     enter_words,
     same_long,
     slot_of,
     table_for,
 )
-from topicstream.numeric.kernels.arrays import Bytes, Ints, Longs, Words, borrow
+from topicstream.numeric.kernels.arrays import Bytes, Cells, Longs, Words, borrow
 from topicstream.numeric.kernels.jit import kernel
 
 _CASE = np.uint64(0x2020202020202020)
@@ -74,14 +83,17 @@ _A_TYPE = 160  # bytes that a different word of a piece takes at most until it i
 
 @kernel(inline="always")
 def _find_type(
-    key: int, length: int, slot: Any, table: Words, types: Bytes, ends: Longs, top: int
+    key: int, length: int, slot: Any, known: HashedWords, top: int
 ) -> tuple[Any, Any, Any]:
-    """Find the word at types[top:] in the table, from its slot on.
+    """Find the word at data[top:] in the table, from its slot on.
 
     Returns
     -------
     Its number (-1: it is new), the index of its newest cell, and its slot.
     """
+    table = known.table
+    types = known.data
+    ends = known.ends
     mask = np.uint64(table.size // 2 - 1)
     t = np.int64(-1)
     seen = _ZERO
@@ -108,22 +120,20 @@ def _find_type(
 def _enter_queue(
     queue: Words,
     queued: int,
-    n_types: Any,
-    tail: Any,
-    cells: Any,
-    first_cell: int,
+    known: HashedWords,
     stops: int,
+    sizes: tuple[Any, Any, Any],
+    first_cell: int,
     listing: bool,
-    table: Words,
-    types: Bytes,
-    ends: Longs,
-    words: Ints,
-    counts: Ints,
+    found: Cells,
 ) -> tuple[Any, Any, Any]:
     """Look the queue's words up, enter new ones, and count or list them as cells.
 
-    Returns the new ``n_types``, ``tail`` and ``cells``.
+    sizes: distinct words, bytes of them, and cells. Returns the new ones.
     """
+    (table, _, types, ends) = known
+    (_, words, counts) = found
+    (n_types, tail, cells) = sizes
     top = tail
     for q in range(queued):
         key = queue[0, q]
@@ -132,7 +142,8 @@ def _enter_queue(
             words[cells] = -1
             cells += 1
             continue
-        t, seen, slot = _find_type(key, length, queue[2, q], table, types, ends, top)
+        t, seen, slot = _find_type(key, length, queue[2, q], known, top)
+        # a new word: its bytes move to the end of the types
         if t < 0:
             t = n_types
             n_types += 1
@@ -142,6 +153,7 @@ def _enter_queue(
             table[slot << _ONE] = key
             table[(slot << _ONE) + _ONE] = np.uint64(n_types) << _S32
         top += length
+        # a cell: the next of the sequence, or the word's in this document
         if listing:
             words[cells] = -1 if t < stops else t - stops
             cells += 1
@@ -161,18 +173,10 @@ def _scan(
     state: Longs,
     text: Bytes,
     offsets: Longs,
-    classes: Bytes,
-    lower_case: Ints,
-    types: Bytes,
-    ends: Longs,
+    rules: RuleArrays,
+    known: HashedWords,
     stops: int,
-    table: Words,
-    shift: int,
-    registers: Words,
-    rules: Longs,
-    indptr: Longs,
-    words: Ints,
-    counts: Ints,
+    found: Cells,
     queue: Words,
 ) -> bool:
     """Count the words of each document, or list them, until the table is half full.
@@ -186,15 +190,12 @@ def _scan(
     """
     state = borrow(state)
     text = borrow(text)
-    classes = borrow(classes)
-    lower_case = borrow(lower_case)
-    types = borrow(types)
-    ends = borrow(ends)
-    table = borrow(table)
-    words = borrow(words)
-    counts = borrow(counts)
+    known = borrow(known)
+    found = borrow(found)
     queue = borrow(queue)
-    how = read_switches(rules, registers)
+    how = read_switches(borrow(rules))
+    (table, shift, types, _) = known
+    indptr = found.indptr
     n_types = state[TYPES]
     tail = state[TAIL]
     cells = state[CELLS]
@@ -216,9 +217,8 @@ def _scan(
             state[FIRST_CELL] = cells
         first_cell = state[FIRST_CELL]
         while True:
-            i, top, queued, run, tally = fill_queue(
-                text, i, end, how, classes, lower_case, types, top, queue, queued, run, tally
-            )
+            position = Position(i, top, queued, run, tally)
+            i, top, queued, run, tally = fill_queue(text, end, how, types, queue, position)
             # the table is doubled first
             room = 4 * (n_types + queued) <= table.size
             if not room:
@@ -232,20 +232,9 @@ def _scan(
                 slot = slot_of(queue[0, q], shift)
                 queue[2, q] = slot
                 touched ^= table[(slot << _ONE) + _ONE]
+            sizes = (n_types, tail, cells)
             n_types, tail, cells = _enter_queue(
-                queue,
-                queued,
-                n_types,
-                tail,
-                cells,
-                first_cell,
-                stops,
-                how.listing,
-                table,
-                types,
-                ends,
-                words,
-                counts,
+                queue, queued, known, stops, sizes, first_cell, how.listing, found
             )
             queued = np.int64(0)
             top = tail
@@ -394,23 +383,10 @@ def scan_run(
     queue = np.zeros((3, QUEUE), np.uint64)
     table, shift = rules.start_table
     table = table.copy()
+    arrays = RuleArrays(rules.classes, rules.lower_case, rules.switches, rules.registers)
+    found = Cells(indptr, words, counts)
     while not _scan(
-        state,
-        text,
-        offsets,
-        rules.classes,
-        rules.lower_case,
-        types,
-        ends,
-        stops,
-        table,
-        shift,
-        rules.registers,
-        rules.switches,
-        indptr,
-        words,
-        counts,
-        queue,
+        state, text, offsets, arrays, HashedWords(table, shift, types, ends), stops, found, queue
     ):
         if ask is not None and table.nbytes >= _LARGE_TABLE:
             ask(*_bytes_needed(state, table.nbytes, size, int(state[AT]) - int(offsets[0])))

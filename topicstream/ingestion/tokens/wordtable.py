@@ -11,6 +11,8 @@ table   uint64[2 * slots]   key, then (word id << 32 | whatever the owner keeps 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
@@ -27,6 +29,20 @@ _NOT_LOW = np.uint64(0xFFFFFFFFFFFFFF00)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 LOW_HALF = np.uint64(0xFFFFFFFF)
+
+
+class HashedWords(NamedTuple):
+    """Words by number, and the table in which they are found.
+
+    table   uint64[2 * slots], of which ``shift`` takes a key to its slot
+    data    uint8[...], the words' bytes one after another, with room behind them
+    ends    int64[...], where each begins; ends[t + 1] is its end
+    """
+
+    table: Words
+    shift: Int
+    data: Bytes
+    ends: Longs
 
 
 @emit("uint64", ("uint8",), "int64")
@@ -275,15 +291,7 @@ def look_up(
 
 @kernel
 def _enter_new(
-    table: Words,
-    shift: int,
-    data: Bytes,
-    ends: Longs,
-    count: int,
-    words: Bytes,
-    word_ends: Longs,
-    first: int,
-    ids: Ints,
+    known: HashedWords, count: int, words: Bytes, word_ends: Longs, first: int, ids: Ints
 ) -> tuple[Int, Int]:
     """Assign numbers to words from ``first`` on, new ones as they come.
 
@@ -293,6 +301,7 @@ def _enter_new(
     -------
     The words of the table, and the next word to number.
     """
+    (table, shift, data, ends) = known
     keys = np.empty(_AHEAD + 1, np.uint64)
     while first < word_ends.size - 1 and 4 * (count + _AHEAD) <= table.size:
         n = _hash_ahead(table, shift, ends, words, word_ends, first, keys)
@@ -344,17 +353,8 @@ class WordTable:
         self._ends = _with_room(self._ends, self._count + 1, len(words))
         first = 0
         while first < len(words):
-            self._count, first = _enter_new(
-                self._table,
-                self._shift,
-                self._data,
-                self._ends,
-                self._count,
-                text,
-                word_ends,
-                first,
-                numbers,
-            )
+            known = HashedWords(self._table, self._shift, self._data, self._ends)
+            self._count, first = _enter_new(known, self._count, text, word_ends, first, numbers)
             if first < len(words):
                 self._table = doubled(self._table, self._shift)
                 self._shift = np.uint64(self._shift - _ONE)

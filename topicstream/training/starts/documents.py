@@ -15,10 +15,11 @@ import numpy as np
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import padded
+from topicstream.numeric.kernels.arrays import RowEntries
 from topicstream.numeric.kernels.dirichlet import logs
 from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, Sample, draw_documents, uniform_draws
-from topicstream.training.starts.seeds import Seeds, fill_rows, id_ranges
+from topicstream.training.starts.seeds import MixedRows, Seeds, fill_rows, id_ranges
 from topicstream.training.starts.start import Ground, Start
 
 SHARE = 0.5
@@ -171,8 +172,7 @@ class DocumentSeeds:
     def _rows(self, ids: np.ndarray, split_by: int, scratch: Scratch) -> np.ndarray:
         """Fill the rows of some words; ``split_by`` is the ``draw`` of ``fill_rows``."""
         out = scratch.array("seeds", (len(ids), padded(self._topics)), np.float32)
-        cells = (self._ptr, self._topic, self._value)
-        fill_rows(
-            ids, *cells, self._mean, SHARE, self._scale, self._topics, self._seed, split_by, out
-        )
+        entries = RowEntries(self._ptr, self._topic, self._value)
+        table = MixedRows(entries, self._mean, SHARE, self._scale, self._topics)
+        fill_rows(table, ids, self._seed, split_by, out)
         return out

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, RowEntries
 from topicstream.numeric.kernels.dirichlet import log
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits, stream, uniform
@@ -135,37 +135,42 @@ def sum_seed_columns(
     return totals
 
 
-@kernel
-def fill_rows(
-    ids: Array,
-    ptr: Longs,
-    topic: Ints,
-    value: Floats,
-    mean: Doubles,
-    share: float,
-    scale: float,
-    topics: int,
-    seed: int,
-    draw: int,
-    out: Floats,
-) -> None:
-    """Fill rows of the seed table.
+class MixedRows(NamedTuple):
+    """A seed table whose row w is scale * ((1 - share) * mean[w] + share * value of (w, k)).
 
-    out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w, k)), w = ids[u].
+    Attributes
+    ----------
+    entries
+        The sparse values by word: int64[W+1], int32, float32.
+    mean
+        float64[W].
+    topics
+        K.
+    """
+
+    entries: RowEntries
+    mean: Doubles
+    share: float
+    scale: float
+    topics: int
+
+
+@kernel
+def fill_rows(table: MixedRows, ids: Array, seed: int, draw: int, out: Floats) -> None:
+    """Fill out[u] with row ids[u] of the seed table.
 
     Parameters
     ----------
-    ptr, topic, value
-        int64[W+1], int32, float32: the sparse values, sorted by word.
-    mean
-        float64[W].
     draw
         Number of the random stream that splits the mean's part of each word over the topics by a
         flat Dirichlet. 0: evenly.
     out
         float32[U, KP], padding zeroed.
     """
+    (entries, mean, share, scale, topics) = table
+    (ptr, topic, value) = entries
     for u in range(len(ids)):
+        # scale (1 - share) mean_w, split over the topics by a flat Dirichlet or evenly
         w = ids[u]
         ground = scale * (1.0 - share) * mean[w]
         if draw:
@@ -181,5 +186,6 @@ def fill_rows(
                 out[u, k] = np.float32(ground)
         for k in range(topics, out.shape[1]):
             out[u, k] = 0.0
+        # scale share value_wk
         for j in range(ptr[w], ptr[w + 1]):
             out[u, topic[j]] += np.float32(scale * share * value[j])
