@@ -63,7 +63,9 @@ def test_times_shares_and_numbers():
     ):
         with pytest.raises(UsageError):
             read(wrong)
-    assert Heldout.of("0.1").share == Heldout.of(0.1).share == Heldout.of("10%").share == 0.1
+    assert (
+        Heldout.parse("0.1").share == Heldout.parse(0.1).share == Heldout.parse("10%").share == 0.1
+    )
     assert word_limits(make_options(min_df="2%"), 1000, True).min_df == 20
     assert word_limits(make_options(min_df=0.02, max_df="0.5"), 1000, True).max_df == 500
 

@@ -26,7 +26,7 @@ from topicstream.corpus.info import verify
 from topicstream.corpus.manifest import BlockEntry, Totals
 from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.upkeep.compact import compact
-from topicstream.ingestion.upkeep.rewrite import grouped
+from topicstream.ingestion.upkeep.rewrite import group_blocks
 from topicstream.retraining.forget import forget
 
 FIRST = {"stopwords": "none", "min_df": 2}
@@ -171,13 +171,13 @@ def test_full_blocks_stay_as_they_are(appended):
         BlockEntry(rows=(0, 2), docs=10, cells=c, tokens=c, files={k: [(20, 0)] * 2 for k in KINDS})
         for c in (CELLS, 5, 7, CELLS - 3, 4, 2 * CELLS, 0)
     ]
-    assert grouped(blocks) == [[0], [1, 2], [3], [4], [5], [6]]
+    assert group_blocks(blocks) == [[0], [1, 2], [3], [4], [5], [6]]
     empty = [
         msgspec.structs.replace(b, removed=Totals(docs=10, cells=b.cells, tokens=b.cells))
         for b in blocks
     ]
-    assert grouped(empty) == [list(range(7))]
-    assert grouped(manifest.parts["train"].blocks) == [[0, 1, 2]]
+    assert group_blocks(empty) == [list(range(7))]
+    assert group_blocks(manifest.parts["train"].blocks) == [[0, 1, 2]]
 
 
 def test_large_blocks_are_linked(appended, monkeypatch):

@@ -43,26 +43,26 @@ def test_shares_of_documents_are_rounded_inwards():
     [(9, 0), (10, 1), (499, 49), (500, 50), (4_999, 50), (5_000, None), (10**6, None)],
 )
 def test_one_in_a_hundred_at_least_fifty_at_most_a_tenth(documents, number):
-    assert Heldout.of(None).number_to_hold_out(documents) == number
+    assert Heldout.parse(None).number_to_hold_out(documents) == number
 
 
 def test_groups_are_held_out_until_the_number_is_reached():
-    whole = Heldout.of("default", "author")
+    whole = Heldout.parse("default", "author")
     assert whole.number_to_hold_out(5_001) == 51 and whole.number_to_hold_out(5_000) == 50
-    assert Heldout.of("10%", "author").number_to_hold_out(91) == 10
-    assert Heldout.of("10%").number_to_hold_out(91) is None
-    assert Heldout.of(30).number_to_hold_out(20) == 20
-    assert Heldout.of(30).number_to_hold_out(31) == 30
-    assert Heldout.of(0).number_to_hold_out(31) is None
+    assert Heldout.parse("10%", "author").number_to_hold_out(91) == 10
+    assert Heldout.parse("10%").number_to_hold_out(91) is None
+    assert Heldout.parse(30).number_to_hold_out(20) == 20
+    assert Heldout.parse(30).number_to_hold_out(31) == 30
+    assert Heldout.parse(0).number_to_hold_out(31) is None
 
 
 def test_twice_what_was_asked_for_is_not_too_many():
-    ten = Heldout.of("10%", "author")
+    ten = Heldout.parse("10%", "author")
     assert not ten.too_many(20, 100) and ten.too_many(21, 100)
-    few = Heldout.of(3, "author")
+    few = Heldout.parse(3, "author")
     assert not few.too_many(10, 100) and few.too_many(11, 100)  # a tenth is always allowed
 
 
 def test_a_share_is_below_one():
-    assert Heldout.of(0.99).share == 0.99 and Heldout.of("0").share == 0
-    assert Heldout.of(1).documents == 1 and Heldout.of("99.5%").share == pytest.approx(0.995)
+    assert Heldout.parse(0.99).share == 0.99 and Heldout.parse("0").share == 0
+    assert Heldout.parse(1).documents == 1 and Heldout.parse("99.5%").share == pytest.approx(0.995)

@@ -87,7 +87,7 @@ def folder_of(pieces: list[PieceRows], folder: Path) -> SimpleNamespace:
 def decided(working, rule, heldout=0, memory=1 << 20):
     with Relations(working.folder, 1 << 20) as relations:
         relations.memory = memory
-        return decide(working, None, rule, Heldout.of(heldout), relations, np.zeros(0, np.int64))
+        return decide(working, None, rule, Heldout.parse(heldout), relations, np.zeros(0, np.int64))
 
 
 @pytest.mark.product

@@ -121,9 +121,9 @@ def test_only_short_texts_in_memory_are_kept_unasked(tmp_path, monkeypatch):
 
     assert keeps(rows) and keeps(iter(rows)) and not keeps(source)
     assert not keeps(rows, keep_text=False) and keeps(source, keep_text=True)
-    monkeypatch.setattr(settings, "KEPT_UNASKED", size)
+    monkeypatch.setattr(settings, "KEPT_BY_DEFAULT", size)
     assert keeps(rows, piece_bytes=256)
-    monkeypatch.setattr(settings, "KEPT_UNASKED", size - 1)
+    monkeypatch.setattr(settings, "KEPT_BY_DEFAULT", size - 1)
     assert not keeps(rows, piece_bytes=256) and keeps(rows, keep_text=True)
     with pytest.raises(UsageError, match="keep_text=True"):
         keeps(rows)

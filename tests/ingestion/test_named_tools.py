@@ -75,7 +75,7 @@ PATHS = [
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_path_is_never_loaded(spacy, lemmas, asked):
     with pytest.raises(UsageError, match="is not the name of a package"):
-        Tokenizer(Recipe(lemmas=lemmas), asked=[lemmas] if asked else [])
+        Tokenizer(Recipe(lemmas=lemmas), tools=[lemmas] if asked else [])
     assert spacy == []
 
 
@@ -83,7 +83,7 @@ def test_a_folder_with_the_name_of_a_pipeline_is_not_loaded(spacy, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     Path("somewhere").mkdir()
     with pytest.raises(InputError, match="not installed; python -m spacy download somewhere"):
-        Tokenizer(Recipe(lemmas="spacy:somewhere"), asked=["spacy:somewhere"])
+        Tokenizer(Recipe(lemmas="spacy:somewhere"), tools=["spacy:somewhere"])
     assert spacy == []
 
 
@@ -152,7 +152,7 @@ def test_a_tool_of_another_package_runs_only_where_it_is_asked_for(monkeypatch):
         with pytest.raises(UsageError, match="runs no code that the command does not name"):
             Tokenizer(recipe)
         assert made == []
-        Tokenizer(recipe, asked=[asked]).count(pa.array(["a word"], pa.large_string()))
+        Tokenizer(recipe, tools=[asked]).count(pa.array(["a word"], pa.large_string()))
         assert made and set(made) == {("/etc/passwd",) if recipe.lemmas else ()}
         made.clear()
     plugins.load.cache_clear()

@@ -19,7 +19,7 @@ from topicstream import Corpus, ingest
 from topicstream.base.errors import InputError, UsageError
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.documents import TEXT, batch_of
-from topicstream.ingestion.parts.split import find_parts, in_parts
+from topicstream.ingestion.parts.split import cut_documents, find_parts
 
 WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
 
@@ -39,7 +39,7 @@ def test_parts_take_the_memory_of_their_text(split):
     pool = pa.default_memory_pool()
     batch = batch_of_texts([book])
     before = pool.max_memory()
-    assert len(in_parts(batch, ReadOptions(split=split), Counter())) == 4000
+    assert len(cut_documents(batch, ReadOptions(split=split), Counter())) == 4000
     assert pool.max_memory() - before < 10 * len(book)
 
 
@@ -49,7 +49,7 @@ def test_parts_are_what_re_split_leaves(pattern):
     letters = ["a", "B", "é", "x", "—", "\n", " ", "𝄞"]
     texts = ["".join(rng.choice(letters, rng.integers(0, 30))) for _ in range(200)]
     batch = batch_of_texts(["left out", *texts]).slice(1)
-    parts = in_parts(batch, ReadOptions(split=pattern), notes := Counter())
+    parts = cut_documents(batch, ReadOptions(split=pattern), notes := Counter())
     parts.validate(full=True)
     assert batch["text"].to_pylist() == texts
     found = [text.strip() for text in parts["text"].to_pylist()]
@@ -86,7 +86,10 @@ def test_parts_are_what_re_split_leaves(pattern):
     ],
 )
 def test_chapters_of_novels_are_sections(novel, parts):
-    assert len(in_parts(batch_of_texts([novel]), ReadOptions(split="section"), Counter())) == parts
+    assert (
+        len(cut_documents(batch_of_texts([novel]), ReadOptions(split="section"), Counter()))
+        == parts
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_chapters_of_novels_are_sections(novel, parts):
 )
 def test_characters_are_the_words_of_a_script_without_spaces(text):
     """Cut between characters, nothing lost; a text of spaced characters is cut as before."""
-    parts = in_parts(batch_of_texts([text]), ReadOptions(split="100 words"), Counter())[
+    parts = cut_documents(batch_of_texts([text]), ReadOptions(split="100 words"), Counter())[
         "text"
     ].to_pylist()
     assert "".join(parts) == text and len(parts) in (3, 5)
@@ -123,7 +126,7 @@ def test_a_rest_of_half_the_words_is_a_part(words, length, parts):
 
 def test_paragraphs_and_sections():
     def texts(split, text):
-        parts = in_parts(batch_of_texts([text]), ReadOptions(split=split), Counter())
+        parts = cut_documents(batch_of_texts([text]), ReadOptions(split=split), Counter())
         return [part.split() for part in parts["text"].to_pylist()]
 
     assert texts("paragraph", "a\nb\r\n \r\n\r\nc\n\n") == [["a", "b"], ["c"]]

@@ -138,7 +138,7 @@ def test_an_append_says_which_words_stay(place):
 
 def test_words_of_counts_are_compared_as_they_are():
     entries = pa.array(["Dog", "dog's"], pa.large_string())
-    listed = WordList.of(entries, None)
+    listed = WordList.tokenize(entries, None)
     assert listed.words.to_pylist() == ["Dog", "dog's"]
 
 

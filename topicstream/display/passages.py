@@ -96,7 +96,7 @@ def snippets(
     passages_of_file: dict[str, set[Snippet]] = {}
     for passage in passages:
         passages_of_file.setdefault(re.sub(MEMBER, "", file_of(passage[0])), set()).add(passage)
-    find = raw_files(corpus.path, known=not any_file)
+    find = raw_files(corpus.path, unchanged=not any_file)
     located = {file: find(file) for file in sorted(passages_of_file)}
     places = {file: place for file, place in located.items() if place is not None}
     if not places:

@@ -32,7 +32,7 @@ from topicstream.ingestion.parse.documents import content_kind, document_cells, 
 from topicstream.ingestion.parts.tasks import Task, pieces
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
-from topicstream.ingestion.tokens.tools import asked_tools, check_same_tools
+from topicstream.ingestion.tokens.tools import check_same_tools, named_tools
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.parallel import in_order
@@ -230,7 +230,7 @@ class RawDocuments(DocumentSource):
         if recipe is not None:
             words = Recipe.from_json(recipe)
             check_same_tools(words, config)
-            self._tokenizer = Tokenizer(words, asked=asked_tools(config))
+            self._tokenizer = Tokenizer(words, named_tools(config))
         self._index: tuple[Any, np.ndarray] = (None, np.zeros(0, np.int64))
 
     def _read_options(self, config: InferConfig, optional_columns: Sequence[str]) -> ReadOptions:

@@ -26,26 +26,26 @@ def options_of_append(
     Parameters
     ----------
     config
-        The options as the user gave them. An option that only a new store is made by may be
-        repeated, so that the same command serves the first night and all later ones.
+        The user's options. An option that applies to a new store may be repeated, so that the
+        same command serves the first night and all later ones.
     store
         The manifest of the store.
     out
-        Where the store lies, for messages.
+        Folder of the store, for messages.
     kinds
-        Which options on the input are the store's: see ``ReadOptions.recall``.
+        Groups of options that are taken from the store (``ReadOptions.recall``).
 
     Raises
     ------
     UsageError
-        For an option that only a new store is made by, given otherwise than the store has it.
+        If an option that applies to a new store has another value than the store's.
     InputError
-        For another tokenizer than the store's.
+        If the options ask for another tokenizer than the store's.
     """
     for name in names_tagged(IngestConfig, "new_store"):
         value = getattr(config, name)
-        given = value is not None if name == "keep_text" else value
-        if given and not _is_of_store(name, config, store):
+        is_given = value is not None if name == "keep_text" else bool(value)
+        if is_given and not _is_of_store(name, config, store):
             raise UsageError(
                 f"{_spell(name, value)}: requires a new store; {out} was made with "
                 f"{_text_of_store(name, store)}, which holds for every append: leave it out"
@@ -68,7 +68,7 @@ def _spell(name: str, value: object) -> str:
 
 
 def _is_of_store(name: str, config: IngestConfig, store: StoreManifest) -> bool:
-    """Return whether a store was made with an option as it is given now."""
+    """Tell whether a store was made with the option's value."""
     if name in ("heldout", "heldout_by"):
         return _are_same(heldout_of(config), store.heldout)
     if name == "keep_text":
@@ -80,7 +80,7 @@ def _is_of_store(name: str, config: IngestConfig, store: StoreManifest) -> bool:
 
 
 def _text_of_store(name: str, store: StoreManifest) -> str:
-    """Return how a store was made, for a message."""
+    """Describe the value of an option with which a store was made, for a message."""
     if name in ("heldout", "heldout_by"):
         return f"heldout {store.heldout.text}"
     if name == "keep_text":
@@ -91,48 +91,49 @@ def _text_of_store(name: str, store: StoreManifest) -> str:
 
 
 def _are_same(heldout: Heldout, rule: HeldoutRule) -> bool:
-    """Return whether a rule of a manifest sets documents aside as these options ask."""
+    """Tell whether a rule of a manifest is the one that the options ask for."""
     amount, _, _ = rule.text.partition(", by ")
     try:
-        stored = Heldout.of(None if amount.startswith("default") else amount)
+        stored = Heldout.parse(None if amount.startswith("default") else amount)
     except UsageError:
         return False
     same_groups = heldout.by == rule.by or (heldout.parts and rule.by is None)
-    return same_groups and (
-        (heldout.share, heldout.documents, heldout.where)
-        == (stored.share, stored.documents, rule.where)
-    )
+    same_number = (heldout.share, heldout.documents) == (stored.share, stored.documents)
+    return same_groups and same_number and heldout.where == rule.where
 
 
 def _recipe_of_append(config: IngestConfig, store: StoreManifest, out: Path) -> Recipe:
     """Return the store's tokenizer.
 
-    Raises InputError where the options ask for another.
+    Raises
+    ------
+    InputError
+        If the options ask for another.
     """
     if store.tokenizer is None:
         return recipe_of(config)
-    recipe = Recipe.from_json(store.tokenizer)
-    asked = recipe_of(config)
-    other = [
+    stored = Recipe.from_json(store.tokenizer)
+    requested = recipe_of(config)
+    differing = [
         name
         for name in recipe_fields(config)
-        if name != "tools" and getattr(asked, name) != getattr(recipe, name)
+        if name != "tools" and getattr(requested, name) != getattr(stored, name)
     ]
-    if "stopwords" in other and _are_same_stop_words(asked, recipe):
-        other.remove("stopwords")
-    if other:
+    if "stopwords" in differing and _are_same_stop_words(requested, stored):
+        differing.remove("stopwords")
+    if differing:
         raise InputError(
-            f"{out}: was ingested with another tokenizer ({', '.join(other)}); leave out the "
+            f"{out}: was ingested with another tokenizer ({', '.join(differing)}); leave out the "
             f"tokenizer options to append"
         )
-    return recipe
+    return stored
 
 
-def _are_same_stop_words(asked: Recipe, stored: Recipe) -> bool:
-    """Return whether stop words are the store's, whose lists an older version may have made."""
-    if asked.stopwords_from != stored.stopwords_from:
+def _are_same_stop_words(requested: Recipe, stored: Recipe) -> bool:
+    """Tell whether stop words are the store's, whose lists an older version may have made."""
+    if requested.stopwords_from != stored.stopwords_from:
         return False
-    if all(map(listed_words, asked.stopwords_from.split("+"))):
+    if all(map(listed_words, requested.stopwords_from.split("+"))):
         return True
-    with_parts = structs.replace(stored, stopwords=asked.stopwords)
+    with_parts = structs.replace(stored, stopwords=requested.stopwords)
     return stop_words_with_parts(with_parts) == stop_words_with_parts(stored)

@@ -23,9 +23,16 @@ CARRIES_ON = "stopped; the same command again carries on where this one was"
 
 
 class Stop:
-    """Signal handler that keeps the first signal until the next commit.
+    """Signal handler that defers the first signal to the next commit.
 
-    Any other signal stops at once: what is committed is safe, the rest is done again.
+    A second signal stops at once: committed work is safe, and the rest is done again.
+
+    Attributes
+    ----------
+    signum
+        The signal that came, or 0.
+    deferring
+        True while work goes on that ends soon with a commit. Otherwise a signal stops at once.
     """
 
     def __init__(self) -> None:
@@ -34,7 +41,7 @@ class Stop:
 
     def __call__(self, signum: int, frame: object = None) -> None:
         if self.signum or not self.deferring:
-            # in the middle of some work, which must not catch it
+            # ``Stopped`` is no Exception, so that the interrupted code does not catch it
             raise note_signal(signum, CARRIES_ON)
         self.signum = signum
 

@@ -1,4 +1,4 @@
-"""What is said about raw input: the options that ``ingest`` and ``infer`` share."""
+"""Options on raw input, which ``ingest`` and ``infer`` share."""
 
 from __future__ import annotations
 
@@ -37,11 +37,20 @@ RAW = "Format of raw input (default: detected from name and content)."
 
 
 def columns(columns_given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]:
-    """``column=field`` or ``field``, some of them, between commas too -> {column: field}."""
+    """Read ``--meta``: texts such as ``column=field,field``, as fields by column.
+
+    Raises
+    ------
+    InputError
+        If a part has no name.
+    """
     if isinstance(columns_given, Mapping):
         return {compose_text(column): name for column, name in columns_given.items()}
-    meta = {}
-    for pair in (part.strip() for part in joined(columns_given).split(",") if len(columns_given)):
+    meta: dict[str, str] = {}
+    if not len(columns_given):
+        return meta
+    for part in joined(columns_given).split(","):
+        pair = part.strip()
         column, _, name = pair.partition("=")
         if not column:
             raise InputError(f"--meta {pair}: write column=field (or just field)")
@@ -49,18 +58,21 @@ def columns(columns_given: Mapping[str, str] | str | Sequence[str]) -> Mapping[s
     return meta
 
 
-def values_listed(given: str | Sequence[str]) -> tuple[str, ...]:
+def values_listed(texts: str | Sequence[str]) -> tuple[str, ...]:
     """List the values between commas, of one string or several."""
-    texts = [given] if isinstance(given, str) else given
-    return tuple(value.strip() for text in texts for value in text.split(",") if value.strip())
+    values = (value.strip() for value in joined(texts).split(","))
+    return tuple(filter(None, values))
 
 
-def join_element_names(given: str | Sequence[str]) -> str:
+def join_element_names(texts: str | Sequence[str]) -> str:
     """Join the elements that ``--tei-elements`` names: ``+stage``, ``-quote``, ``l,p``, ``all``.
 
-    Raises UsageError where one is no name.
+    Raises
+    ------
+    UsageError
+        If one is no name of an element.
     """
-    names = values_listed(given)
+    names = values_listed(texts)
     for name in names:
         if not re.fullmatch(r"[+-]?[^\W\d][\w.-]*", name):
             raise UsageError(
@@ -71,15 +83,15 @@ def join_element_names(given: str | Sequence[str]) -> str:
 
 
 def joined(names: str | Collection[str]) -> str:
-    """Names that were given apart, between commas."""
+    """Join names with commas, unless they are joined already."""
     return names if isinstance(names, str) else ",".join(names)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Options of the user about raw input, for ingest and infer.
+    """Options on raw input, for ingest and infer.
 
-    A value that is its default counts as not given.
+    An option that has its default value counts as not given.
     """
 
     format: str | None = option(
@@ -383,6 +395,7 @@ class ReadOptions:
     """Folder for scratch files of readers; None: the system's."""
 
     def __post_init__(self) -> None:
+        # bring values to one form; a frozen dataclass has no other way to set its fields
         object.__setattr__(self, "meta", columns(self.meta))
         object.__setattr__(self, "na", values_listed(self.na))
         if self.tei_elements is not None:
@@ -401,12 +414,12 @@ class ReadOptions:
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of the longest record that is accepted."""
+        """Return the bytes of the longest record that is accepted."""
         return parse_bytes(self.max_document)
 
     @property
     def strict(self) -> bool:
-        """True under ``--on-error fail``."""
+        """Return True under ``--on-error fail``."""
         return self.on_error == "fail"
 
     @property
@@ -416,28 +429,28 @@ class ReadOptions:
 
     @property
     def meta_wanted(self) -> list[str]:
-        """The fields of metadata that the user named."""
+        """Return the fields of metadata that the user named."""
         return [name for column, name in self.meta.items() if column not in self.recalled_columns]
 
     @property
-    def turned(self) -> bool:
-        """Tell whether the user turns a matrix whose format says what its cells are.
+    def transpose_requested(self) -> bool:
+        """Tell whether ``--transpose`` was given for this input, not recalled from an earlier one.
 
-        An earlier input's ``--transpose`` does not.
+        Formats that say which side the documents are on heed only the former.
         """
         return self.transpose and "transpose" not in self.recalled
 
     def id_column(self, names: Collection[str]) -> str | None:
         """Return the column of a table that holds the ids, or None.
 
-        A field that must be there is not looked for.
+        A field that the user named is returned even if it is missing, which the reader reports.
         """
         if self.id_field is not None and (self.id_wanted or self.id_field in names):
             return self.id_field
         return "id" if "id" in names else None
 
-    def spelt(self) -> dict[str, Any]:
-        """Return all that decides what is read, as plain values."""
+    def reading_values(self) -> dict[str, Any]:
+        """Return the options that decide what is read, as plain values."""
         names = names_tagged(ReadOptions, "decides", "reading")
         values = {name: getattr(self, name) for name in names}
         return values | {
@@ -448,30 +461,31 @@ class ReadOptions:
         }
 
     def remembered(self) -> dict[str, Json]:
-        """Return what a store keeps, so that more of the same input is read the same way."""
+        """Return the options that a store remembers, to read more of the same input alike."""
         names = names_tagged(ReadOptions, "recalled")
         return {name: v for name, v in self.non_defaults().items() if name in names}
 
     def recall(self, stored: object, *kinds: str) -> Self:
-        """Fill in the options that an earlier input was read with where nothing was given.
+        """Fill in options of an earlier input that were not given for this one.
 
         Parameters
         ----------
         stored
-            ``remembered`` of the earlier input, from a manifest; checked here.
+            ``remembered`` of the earlier input, from a manifest. Values of another type are left
+            out.
         kinds
-            Which options: of ``FIELDS``, ``LAYOUT``, ``META``, ``CUT`` and ``OF_FILES``. Of the
-            columns of metadata those are filled in that were not given.
+            Groups of options: ``FIELDS``, ``LAYOUT``, ``META``, ``CUT``, ``OF_FILES``. Of ``META``
+            the columns are filled in that were not given.
         """
         if not isinstance(stored, dict):
             return self
-        given = self.non_defaults()
+        names = names_tagged(ReadOptions, "recalled", *kinds) if kinds else ()
+        own_values = self.non_defaults()
         types = field_types(ReadOptions)
-        values: dict[str, Any] = {
-            name: stored[name]
-            for name in (names_tagged(ReadOptions, "recalled", *kinds) if kinds else ())
-            if name in stored and name not in given and fits(stored[name], types[name])
-        }
+        values: dict[str, Any] = {}
+        for name in names:
+            if name in stored and name not in own_values and fits(stored[name], types[name]):
+                values[name] = stored[name]
         earlier = remembered_meta(stored) if META in kinds else {}
         columns_recalled = tuple(column for column in earlier if column not in self.meta)
         return replace(
@@ -497,12 +511,13 @@ class ReadOptions:
 
     def spelled_as(self, names: Collection[str]) -> Self:
         """Write the names of fields with composed or decomposed letters, as an input does."""
-        asked = [*self.text_fields, *self.meta.values(), self.id_field or "id"]
-        if all(name.isascii() or name in names for name in asked):
+        fields_read = [*self.text_fields, *self.meta.values(), self.id_field or "id"]
+        if all(name.isascii() or name in names for name in fields_read):
             return self
         spellings = {compose_text(name): name for name in map(str, names)}
 
         def spell(name: str) -> str:
+            """Spell a name as the input does, if it has the field."""
             return name if name in names else spellings.get(compose_text(name), name)
 
         return replace(
@@ -514,14 +529,14 @@ class ReadOptions:
 
     @property
     def text_fields(self) -> list[str]:
-        """The names of the text fields, in the order in which they are joined."""
+        """Return the names of the text fields, in the order in which they are joined."""
         return [name.strip() for name in (self.text_field or "text").split(",")]
 
 
 def remembered_meta(stored: object) -> dict[str, str]:
-    """Return field by column of what ``ReadOptions.remembered`` gave.
+    """Return the fields by column in a result of ``ReadOptions.remembered``.
 
-    It is empty for anything else.
+    They are {} for anything else, which a damaged manifest may contain.
     """
     meta = stored.get("meta") if isinstance(stored, dict) else None
     return meta if isinstance(meta, dict) and fits(meta, Mapping[str, str]) else {}

@@ -1,4 +1,4 @@
-"""``ingest``: raw files become parts, parts a store, committed by one rename.
+"""``ingest``: raw files become parts, and parts become a store, committed by one rename.
 
 ``parts/reading.py`` is the first half, ``store/finishing.py`` the second.
 """
@@ -54,12 +54,26 @@ from topicstream.ingestion.tokens.hyphens import learn_joined_words
 from topicstream.ingestion.tokens.phrases import learn_phrases
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
-from topicstream.ingestion.tokens.tools import asked_tools
+from topicstream.ingestion.tokens.tools import named_tools
 from topicstream.numeric.kernels.jit import notify_compiling
 
 
 class IngestSummary(Summary):
-    """What an ingest counted."""
+    """Figures of an ingest.
+
+    Attributes
+    ----------
+    out
+        Folder of the store, or its address.
+    documents, documents_training, documents_heldout
+        Documents of the store, and of each part.
+    words, cells, tokens
+        Words of the vocabulary, distinct words of the documents added up, and their occurrences.
+    rejected
+        Records that were left out because they could not be read.
+    seconds
+        Time of the ingest.
+    """
 
     out: str
     documents: int
@@ -85,20 +99,20 @@ def ingest(config: IngestConfig) -> IngestSummary:
     -------
     IngestSummary
         documents, documents_training, documents_heldout, cells, tokens, words, rejected,
-        dropped_duplicates, seconds, ... ``finished_before`` is there where the same ingest had
-        finished already, so that nothing was done; ``place_taken`` names the first document that
-        was skipped because another is called by the same file.
+        dropped_duplicates, seconds, ... It has ``finished_before`` if the same ingest had finished
+        already, so that nothing was done. ``place_taken`` names the first document that was
+        skipped because another one of the same file has its name for an id.
 
     Raises
     ------
     InputError
-        For bad input or options, naming file and record.
+        If input or options are bad; the message names file and record.
     Busy
-        While another command writes to the store.
+        If another command writes to the store.
     DoesNotFit
-        Where memory or disk has no room.
+        If memory or disk have no room.
     TopicsError
-        Where ``out`` is the store of another ingest, without ``force``.
+        If ``out`` is the store of another ingest, and ``force`` is not set.
 
     Examples
     --------
@@ -117,12 +131,12 @@ def ingest(config: IngestConfig) -> IngestSummary:
     )
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
-    order = _Order(names, options, has_recipe=config.recipe is not None)
-    return IngestSummary(places().make(config.out, order))
+    product = _IngestProduct(names, options, has_recipe=config.recipe is not None)
+    return IngestSummary(places().make(config.out, product))
 
 
-class _Order:
-    """An ingest as it was ordered: makes its store in any folder, and knows it again."""
+class _IngestProduct:
+    """The store of an ingest, as a product that a place makes (base/providers.py)."""
 
     kind: Literal["corpus"] = "corpus"
 
@@ -138,7 +152,8 @@ class _Order:
 
     @cached_property
     def _record(self) -> InputsRecord:
-        return inputs_record.describe(file_names(self._names), self._options)
+        """Return the record of the inputs, whose stamps are read once."""
+        return inputs_record.describe_inputs(file_names(self._names), self._options)
 
     @property
     def inputs(self) -> str:
@@ -149,7 +164,7 @@ class _Order:
         return _Ingest(self._names, options, has_recipe=self._has_recipe).run()
 
     def is_made(self, folder: Path) -> bool:
-        stored = inputs_record.load(folder)
+        stored = inputs_record.load_record(folder)
         return inputs_record.is_made_by(folder, stored.fingerprint, self._record.request)
 
     def describe_made(self, folder: Path) -> dict[str, Json]:
@@ -157,7 +172,7 @@ class _Order:
 
 
 def file_names(names: list[str] | InMemory) -> list[str]:
-    """Return the names of inputs, none of documents in memory."""
+    """Return the names of inputs, or none for documents in memory."""
     return names if isinstance(names, list) else []
 
 
@@ -182,11 +197,12 @@ class _Ingest:
     Parameters
     ----------
     names
-        Inputs.
+        Names of the inputs, or documents in memory.
     options
-        As ``resolve_options`` returns them.
+        The options, as ``resolve_options`` returns them.
     has_recipe
-        Whether the recipe was given; others may learn words from the text of a new store.
+        True if the tokenizer is that of a model or another store. Otherwise a new store may learn
+        words from its text.
     """
 
     def __init__(
@@ -212,7 +228,7 @@ class _Ingest:
             self.base = Corpus.open(out, dense=True)
         self.options = self._complete(options)
         self.learns = self.base is None and not has_recipe
-        self._tokenizer()  # what it lacks is reported before anything is made
+        self._tokenizer()  # reports missing tools before anything is made
 
     def _complete(self, options: IngestConfig) -> IngestConfig:
         """Complete the options: an append uses what the store remembers."""
@@ -227,7 +243,7 @@ class _Ingest:
 
     def _tokenizer(self) -> Tokenizer:
         """Make the tokenizer of the recipe, with the tools that this command names."""
-        return Tokenizer(recipe_of(self.options), asked=asked_tools(self.options))
+        return Tokenizer(recipe_of(self.options), named_tools(self.options))
 
     def run(self) -> dict[str, Json]:
         """Make the store, or carry on where a killed run was.
@@ -241,10 +257,10 @@ class _Ingest:
         notify_compiling(self.progress.say)
         if self.out.exists() and not self.out.is_dir():
             raise NotOurs(f"{self.out}: is a file; choose another --out")
-        # what side files lack is reported before anything is read
+        # reports missing columns of side files before anything is read
         side_files_of(self.options).open(self.options)
         if self.out.exists() and set(os.listdir(self.out)) - {".lock", MARK}:
-            # what is no store, or one that this version cannot read, is never replaced
+            # refuses folders of others, and stores that this version cannot read, even with --force
             claim(self.out, "corpus")
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
@@ -262,15 +278,16 @@ class _Ingest:
                 recipe = self._learn_words(recipe_of(self.options))
                 self.options = dataclasses.replace(self.options, recipe=recipe)
             if isinstance(self.names, InMemory) and self.base is not None:
-                # an append must not meet the numbers of the documents before
+                # numbers that are ids of new documents must not be those of earlier ones
                 first = sum(part.docs for part in self.base.manifest.parts.values())
                 self.names = dataclasses.replace(self.names, first=first)
             working = self._open_working_folder(record)
             try:
-                self._read(working, same=inputs_record.are_same(record, working.state.request))
+                unchanged = inputs_record.are_same(record, working.state.request)
+                self._read(working, unchanged=unchanged)
                 return self._finish(working)
             except BaseException as e:
-                # a run that has read nothing leaves nothing
+                # a run that has read nothing leaves no folder behind
                 if working.state.pieces == 0 or isinstance(e, NothingKept):
                     working.remove()
                 raise
@@ -278,69 +295,73 @@ class _Ingest:
                 working.close()
 
     def _describe(self, base: str | None) -> InputsRecord:
-        return inputs_record.describe(file_names(self.names), self.options, base)
+        """Describe the inputs of this ingest, as an append to a store of fingerprint ``base``."""
+        return inputs_record.describe_inputs(file_names(self.names), self.options, base)
 
     def _find_finished(self, record: InputsRecord) -> dict[str, Json] | None:
         """Return the summary of the store at ``out`` if this very ingest has made it.
 
-        The record in the store says so: of a new store at any time, of an append as long as a
-        working folder is left, which was killed behind the commit. One that another ingest left so
-        is cleared.
+        The record in the store names the ingest. An append is recognised only if it was killed
+        between its commit and the removal of its working folder: run later, the same command
+        appends again. Such a working folder is cleared, whichever ingest left it.
         """
         if self.options.force or not (self.out / "manifest.json").exists():
             return None
         store = Corpus.open(self.out, dense=True)
-        left = read_state(self.wip)
-        if left is not None and inputs_record.is_made_by(self.out, store.fingerprint, left.request):
+        fingerprint = store.fingerprint
+        unfinished = read_state(self.wip)
+        if unfinished is not None and inputs_record.is_made_by(
+            self.out, fingerprint, unfinished.request
+        ):
             remove_stale_files(self.out, store.manifest)
             owned.clear(self.wip, "ingest")
-            is_this = self._describe(left.key["append to"]).request == left.request
-            left = None
+            same = self._describe(unfinished.key["append to"]).request == unfinished.request
+            unfinished = None
         else:
-            is_this = self.base is None and inputs_record.is_made_by(
-                self.out, store.fingerprint, record.request
+            same = self.base is None and inputs_record.is_made_by(
+                self.out, fingerprint, record.request
             )
-        if not is_this:
+        if not same:
             return None
-        if left is None:  # the lock alone
+        if unfinished is None:  # the working folder holds only the lock
             owned.remove(self.wip, "ingest")
         return _summarize_finished(store.manifest, record, self.options)
 
     def _refuse_existing(self) -> None:
-        """Raise TopicsError for a folder that is not to be replaced."""
+        """Raise TopicsError if a store or a file at ``out`` must not be replaced."""
         if self.base is None and self.out.exists() and any(self.out.iterdir()):
             if not self.options.force:
                 raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
             refuse_unlisted(self.out)
 
     def _open_working_folder(self, record: InputsRecord) -> WorkingFolder:
-        """Open the working folder, with what a killed run has read of the same input."""
+        """Open the working folder, with the parts that a killed run has read of the same input."""
         unfinished = None if self.options.force else read_state(self.wip)
-        # nobody can carry on what was read from another process's memory
-        if unfinished is not None and any(
-            path.startswith(KEY) for path in unfinished.key.get("paths", [])
-        ):
-            unfinished = None
+        if unfinished is not None:
+            # documents that were in another process's memory cannot be read on
+            paths_before = unfinished.key.get("paths", [])
+            if any(path.startswith(KEY) for path in paths_before):
+                unfinished = None
         if isinstance(self.names, InMemory):
             paths = [self.names.key]
             starts = []
         else:
             paths = [entry.place for entry in record.inputs]
             starts = input_places(self.names)
-        # what decides the sequence and the content of the pieces
+        # all that the sequence and the content of the pieces depend on
         key = {
             "paths": paths,
             **describe_reading(self.options),
             "keep_text": self.options.keep_text,
             "append to": None if self.base is None else self.base.fingerprint,
         }
-        begun = IngestState(key=key, request=record.request, inputs=record.inputs, places=starts)
-        return WorkingFolder(self.wip, begun, unfinished, self.plan.words_of_part)
+        fresh = IngestState(key=key, request=record.request, inputs=record.inputs, places=starts)
+        return WorkingFolder(self.wip, fresh, unfinished, self.plan.words_of_part)
 
     def _learn_words(self, recipe: Recipe) -> Recipe:
-        """Return a recipe with words learnt from the text, in readings of their own.
+        """Return a recipe with words learnt from the text, which is read for each kind of words.
 
-        It is the same on a resume, as it is learnt from the same text.
+        A resumed run learns the same words, as it reads the same text.
         """
         read = dataclasses.replace(
             self.options,
@@ -348,13 +369,13 @@ class _Ingest:
             room=self.plan.room,
         )
         memory = self.plan.relations
-        asked = asked_tools(read)
+        tools = named_tools(read)
         if recipe.join_hyphens and not recipe.joined_words:
             self._check_read_twice("join_hyphens")
             self.progress.step("learning broken words")
             with owned.scratch(self.wip, "hyphens") as folder:
                 recipe = learn_joined_words(
-                    self._texts(read), recipe, folder, memory_bytes=memory, asked=asked
+                    self._texts(read), recipe, folder, memory_bytes=memory, tools=tools
                 )
         if recipe.phrase_threshold is not None and not recipe.phrases:
             self._check_read_twice("phrases")
@@ -366,12 +387,12 @@ class _Ingest:
                     folder,
                     memory_bytes=memory,
                     threshold=recipe.phrase_threshold,
-                    asked=asked,
+                    tools=tools,
                 )
         return recipe
 
     def _check_read_twice(self, name: str) -> None:
-        """Refuse an option that reads the documents twice where they can be read only once."""
+        """Refuse an option that reads the documents twice if they can be read only once."""
         if isinstance(self.names, InMemory):
             if self.names.once:
                 raise InputError(
@@ -385,15 +406,20 @@ class _Ingest:
             )
 
     def _texts(self, read: IngestConfig) -> Iterator[pa.Array]:
-        """Yield the text of the documents of a reading of its own, large_string[D]."""
+        """Read the input and yield the texts of its documents, large_string[D]."""
         for task in pieces(self.names, read):
             if task.reader.kind == "text":
                 yield task.run()[0].column(2)
 
-    def _read(self, working: WorkingFolder, *, same: bool) -> None:
-        """Read what is not in a part yet.
+    def _read(self, working: WorkingFolder, *, unchanged: bool) -> None:
+        """Read the documents that are not in a part yet.
 
-        same: whether the inputs are known to be those that an earlier run has read.
+        Parameters
+        ----------
+        working
+            The working folder.
+        unchanged
+            True if the inputs are known to be those that an earlier run has read.
         """
         state = working.state
         if working.resumed and state.pieces:
@@ -411,7 +437,7 @@ class _Ingest:
             )
             read = dataclasses.replace(config, piece_bytes=state.piece_bytes, room=plan.room)
             workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
-            reading = Reading(working, read, self.progress, self.stop, same=same)
+            reading = Reading(working, read, self.progress, self.stop, unchanged=unchanged)
             reading.run(self.names, self._tokenizer(), workers)
 
     def _finish(self, working: WorkingFolder) -> dict[str, Json]:

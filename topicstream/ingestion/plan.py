@@ -1,4 +1,4 @@
-"""How an ingest keeps to its memory limit: the size of a piece, and how many are in work."""
+"""Plan the memory of an ingest: the size of a piece, and how many pieces are in work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ SMALLEST_PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """Workers and bytes of a piece that fit the limit."""
+    """The plan of an ingest within its memory limit.
+
+    Attributes
+    ----------
+    limit
+        The limit of the process.
+    workers
+        Threads that prepare pieces.
+    piece_bytes
+        Bytes of a piece before parsing.
+    """
 
     limit: MemoryLimit
     workers: int
@@ -24,7 +34,7 @@ class IngestPlan:
 
     @property
     def words(self) -> Room:
-        """For the words and names that are kept, when no piece is in work any more."""
+        """Return the memory for words and names once all pieces are written."""
         return Room(self.limit, self.limit.bytes - PROCESS_BYTES - places().buffers())
 
     @property
@@ -34,37 +44,43 @@ class IngestPlan:
 
     @property
     def words_of_part(self) -> int:
-        """Return the bytes for the words of a part file.
-
-        They are read again beside the query engine.
-        """
+        """Return the bytes for the words of a part file, which are read beside the query engine."""
         return self.relations // 2
 
     @property
     def room(self) -> Room:
-        """Return what a piece may take that is in work alone."""
+        """Return the memory for a piece that is in work alone."""
         return Room(self.limit, self.words.free - LEAST_MEMORY)
 
 
 def plan_ingest(mem_limit: str | int | None, workers: int | None) -> IngestPlan:
-    """As many workers as asked for (default: the processors) with the largest pieces that fit.
+    """Plan as many workers as fit, with the largest pieces.
 
-    DoesNotFit.
+    Parameters
+    ----------
+    mem_limit
+        The memory limit of the process.
+    workers
+        Workers wanted (default: all processors).
+
+    Raises
+    ------
+    DoesNotFit
+        If one worker with the smallest pieces does not fit.
     """
     limit = MemoryLimit.parse(mem_limit)
     threads = workers if workers is not None else default_threads()
-    half = (
-        limit.bytes - PROCESS_BYTES - places().buffers()
-    ) // 2  # for the query engine; the other one for pieces and what the allocator loses
-    piece = LARGEST_PIECE
-    while piece > SMALLEST_PIECE and WORK_BYTES * piece * (threads + 2) > 0.85 * half:
-        piece //= 2
-    work = WORK_BYTES * piece
+    # one half for the query engine, the other for pieces and losses of the allocator
+    half = (limit.bytes - PROCESS_BYTES - places().buffers()) // 2
+    piece_bytes = LARGEST_PIECE
+    while piece_bytes > SMALLEST_PIECE and WORK_BYTES * piece_bytes * (threads + 2) > 0.85 * half:
+        piece_bytes //= 2
+    work_bytes = WORK_BYTES * piece_bytes
     plan = plan_memory(
         "ingest",
         limit,
         threads,
-        {"query engine": half, "waiting pieces": 2 * work},
-        {"pieces": work},
+        {"query engine": half, "waiting pieces": 2 * work_bytes},
+        {"pieces": work_bytes},
     )
-    return IngestPlan(limit, plan.workers, piece)
+    return IngestPlan(limit, plan.workers, piece_bytes)

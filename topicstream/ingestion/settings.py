@@ -1,7 +1,4 @@
-"""Defaults of an ingest that depend on its input.
-
-They decide the first impression, so each has its reason here.
-"""
+"""Defaults of an ingest that depend on its input, each with its reason."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from topicstream.ingestion.tokens.tools import replacements, versions_of
 from topicstream.ingestion.tokens.word_counts import WordLimits
 from topicstream.ingestion.tokens.word_lists import stop_words_with_parts
 
-KEPT_UNASKED = 100_000_000
+KEPT_BY_DEFAULT = 100_000_000
 """Bytes of texts in memory that a store keeps by default."""
 HELDOUT_SHARE = 0.01
 HELDOUT_LEAST = 50
@@ -40,13 +37,26 @@ ENOUGH_DOCUMENTS = round(HELDOUT_LEAST / HELDOUT_SHARE)
 class Heldout:
     """Rule by which documents are set aside.
 
-    One of: share (exact threshold), documents (that many), where (field and value: the documents
-    that have it), neither (the default). by: whole groups, the documents of one value of that
-    field, until the share or the number is reached. parts: the groups are the documents that
-    ``--split`` cuts, by default.
+    At most one of ``share``, ``documents`` and ``where`` is set; without any, the default applies.
+
+    Attributes
+    ----------
+    text
+        The user's option.
+    share
+        Share of the documents, an exact threshold of their hashes.
+    documents
+        Number of documents.
+    where
+        Field and value: the documents that have it.
+    by
+        Field whose values name groups, which are set aside as a whole until the share or number is
+        reached.
+    parts
+        True if the groups are documents that ``--split`` cuts, because the user named none.
     """
 
-    asked: str
+    text: str
     share: float | None = None
     documents: int | None = None
     where: tuple[str, str] | None = None
@@ -55,37 +65,52 @@ class Heldout:
 
     @property
     def split(self) -> tuple[str, str | None] | None:
-        """(field, value or None) that decides in place of the id."""
-        return self.where or (None if self.by is None else (self.by, None))
+        """Return the field that decides instead of the id, with the value that counts, if any."""
+        if self.where is not None or self.by is None:
+            return self.where
+        return (self.by, None)
 
     def rule(self, threshold: int) -> HeldoutRule:
-        """Return what a manifest remembers for appends.
+        """Make the record of the rule in a manifest, for appends.
 
-        threshold: of the hashes of documents.
+        Parameters
+        ----------
+        threshold
+            Documents with a hash below it are set aside.
         """
         return HeldoutRule(
-            text=self.asked, threshold=f"{threshold:#018x}", where=self.where, by=self.by
+            text=self.text, threshold=f"{threshold:#018x}", where=self.where, by=self.by
         )
 
     @classmethod
     def of_rule(cls, rule: HeldoutRule) -> Heldout:
-        """Make the rule that a manifest has."""
+        """Make the rule that a manifest has recorded."""
         return cls(rule.text, where=rule.where, by=rule.by)
 
     @classmethod
-    def of(cls, text: str | int | float | None, by: str | None = None) -> Heldout:
+    def parse(cls, text: str | int | float | None, by: str | None = None) -> Heldout:
         """Read ``--heldout``: ``default``, ``1%``, ``0``, a number, or ``FIELD=VALUE``.
 
-        InputError.
+        Parameters
+        ----------
+        text
+            The option.
+        by
+            ``--heldout-by``.
+
+        Raises
+        ------
+        UsageError
+            If the text is none of these, or does not go with ``by``.
         """
         if by is not None:
-            rule = cls.of(text)
+            rule = cls.parse(text)
             if rule.where is not None or not by:
                 raise UsageError(
                     f"--heldout-by {by} requires a share or a number of documents, not FIELD=VALUE"
                 )
             by = compose_text(by)
-            return dataclasses.replace(rule, asked=f"{rule.asked}, by {by}", by=by)
+            return dataclasses.replace(rule, text=f"{rule.text}, by {by}", by=by)
         if isinstance(text, str) and "=" in text:
             name, _, value = (part.strip() for part in compose_text(text).partition("="))
             if not name or not value:
@@ -93,41 +118,37 @@ class Heldout:
             return cls(f"{name}={value}", where=(name, value))
         if text is None or text == "default":
             return cls("default: 1 %, at least 50 documents, at most 10 %")
-        text_given = str(text).strip()
+        amount = str(text).strip()
         try:
-            share = float(text_given[:-1]) / 100 if text_given.endswith("%") else float(text_given)
+            share = float(amount[:-1]) / 100 if amount.endswith("%") else float(amount)
             if 0 <= share < 1:
-                return cls(text_given, share=share)
-            number = int(text_given)
-            if number < 0:  # which is no number with %
+                return cls(amount, share=share)
+            number = int(amount)  # raises ValueError for 100% and more
+            if number < 0:
                 raise ValueError
-            return cls(text_given, documents=number)
+            return cls(amount, documents=number)
         except ValueError:
             raise UsageError(
-                f"--heldout {text_given}: give a share (0.1 or 10%), a number of documents "
+                f"--heldout {amount}: give a share (0.1 or 10%), a number of documents "
                 f"(500), FIELD=VALUE or 0"
             ) from None
 
     def by_part(self) -> Heldout:
-        """Return the same rule for parts one by one.
-
-        It is for parts of too few documents to set some of these aside.
-        """
+        """Return the same rule for single parts, for too few documents to set one aside."""
         return dataclasses.replace(
             self,
-            asked=self.asked.replace(f", by {self.by}", ", by part: few documents"),
+            text=self.text.replace(f", by {self.by}", ", by part: few documents"),
             by=None,
             parts=False,
         )
 
     def too_many(self, heldout: int, documents: int) -> bool:
-        """Tell whether whole groups exceed by far what was asked for."""
-        return heldout > max(
-            2 * (self.number_to_hold_out(documents) or 0), HELDOUT_MOST_SHARE * documents
-        )
+        """Tell whether whole groups set far more documents aside than the rule says."""
+        number = self.number_to_hold_out(documents) or 0
+        return heldout > max(2 * number, HELDOUT_MOST_SHARE * documents)
 
     def number_to_hold_out(self, documents: int) -> int | None:
-        """Return how many documents to set aside, None when a share fixes the threshold."""
+        """Return how many documents to set aside, or None if a share fixes the threshold."""
         if self.share is not None:
             return None if self.by is None else math.ceil(self.share * documents)
         if self.documents is not None:
@@ -138,17 +159,23 @@ class Heldout:
 
 
 def make_options(**options: Any) -> IngestConfig:
-    """Make options from names as ``ingest`` takes them.
+    """Make options from the keywords of ``ingest``.
 
-    Raises InputError for an unknown name or a bad value.
+    Raises
+    ------
+    InputError
+        If a name is unknown or a value is bad.
     """
     return resolve_options(IngestConfig((), **checked(IngestConfig, options, "ingest")))
 
 
 def resolve_options(config: IngestConfig) -> IngestConfig:
-    """Check which options go together, and make the recipe of the tokenizer.
+    """Check that the options go together, and make the recipe of the tokenizer.
 
-    Raises InputError for a bad value.
+    Raises
+    ------
+    InputError
+        If a value is bad, or two options exclude each other.
     """
     recipe = recipe_of(config)
     heldout_of(config)
@@ -173,18 +200,20 @@ def resolve_options(config: IngestConfig) -> IngestConfig:
 
 
 def recipe_of(config: IngestConfig) -> Recipe:
-    """Return how text becomes words: the recipe of the options, or one made of the others."""
+    """Return the recipe of the tokenizer: the one given, or one made of the other options."""
     return config.recipe or Recipe(**recipe_fields(config))
 
 
 def heldout_of(config: IngestConfig) -> Heldout:
-    """Return what is set aside.
+    """Return the rule by which documents are set aside.
 
     Parts of a document are, by default, held out together.
     """
-    whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
-    heldout = Heldout.of(config.heldout, config.heldout_by or whole)
-    by_default = whole is not None and config.heldout_by is None
+    by_document = None
+    if config.split is not None and "=" not in str(config.heldout):
+        by_document = DOCUMENT
+    heldout = Heldout.parse(config.heldout, config.heldout_by or by_document)
+    by_default = by_document is not None and config.heldout_by is None
     return dataclasses.replace(heldout, parts=by_default)
 
 
@@ -194,35 +223,46 @@ def side_files_of(config: IngestConfig) -> SideOptions:
 
 
 def describe_reading(config: IngestConfig) -> dict[str, Json]:
-    """Return what decides the sequence of the documents and their words.
+    """Return the options that decide the sequence of the documents and their words.
 
-    It is made of plain values.
+    They are plain values, which JSON can hold.
     """
     side = side_files_of(config)
     files = {"side files": [side.key, *side.stamps()]} if side else {}
-    return {**config.spelt(), "tokenizer": recipe_of(config).hash(), **files}
+    return {**config.reading_values(), "tokenizer": recipe_of(config).hash(), **files}
 
 
-def keeps_texts(asked: bool | None, text_bytes: int) -> bool:
-    """Return whether the texts of a new store are kept.
+def keeps_texts(keep_text: bool | None, text_bytes: int) -> bool:
+    """Tell whether a new store keeps its texts.
 
     Parameters
     ----------
-    asked
-        As ``--keep-text`` says; None: where they are short.
+    keep_text
+        ``--keep-text``; None: texts of at most KEPT_BY_DEFAULT are kept.
     text_bytes
-        Of all texts.
+        Bytes of all texts.
     """
-    return 0 < text_bytes <= KEPT_UNASKED if asked is None else asked
+    if keep_text is not None:
+        return keep_text
+    return 0 < text_bytes <= KEPT_BY_DEFAULT
 
 
 def word_limits(config: IngestConfig, documents: int, text: bool) -> WordLimits:
     """Return the limits of words for so many training documents.
 
-    Of text words of 5 documents at least by default (one of four teaches no topic, and such words
-    are most of the raw types), but never of more than 1 % of the documents; and of half of the
-    documents at most, from 100 documents on (what stands in every second one parts no subjects).
-    Counts were pruned by whoever made them.
+    Words of text must, by default, occur in 5 documents (rarer ones teach no topic, and are most of
+    the distinct words), or in 1 % of the documents if that is less. From 100 documents on they must
+    not occur in more than half of them, because such words do not tell subjects apart. Counts were
+    pruned by whoever made them, and have no default limits.
+
+    Parameters
+    ----------
+    config
+        The options.
+    documents
+        Number of training documents.
+    text
+        True if the input is text.
     """
     least = share_or_number(config.min_df)
     most = share_or_number(config.max_df)
@@ -242,44 +282,52 @@ def word_limits(config: IngestConfig, documents: int, text: bool) -> WordLimits:
 
 def recipe_fields(config: IngestConfig) -> dict[str, Any]:
     """Return the fields of a ``Recipe`` that options set."""
-    made_elsewhere = ("drop", "tools", "replace", "joined_words", "final_sigma")
-    recipe = {
-        name: value
-        for name in Recipe.__struct_fields__
-        if name not in made_elsewhere and (value := getattr(config, name)) is not None
-    }
-    if isinstance(config.stopwords, (str, Path)) or (
-        config.stopwords and set(_paths(config.stopwords)) <= set(LANGUAGES.values())
-    ):
-        recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(
-            *_paths(config.stopwords), encoding=config.encoding
-        )
-    elif config.stopwords is not None:
-        recipe.setdefault("stopwords_from", "list")
-    if dropped := tuple(
-        kind for kind in ("tags", "urls", "mentions") if getattr(config, f"drop_{kind}")
-    ):
-        recipe["drop"] = dropped
+    made_below = ("drop", "tools", "replace", "joined_words", "final_sigma")
+    recipe: dict[str, Any] = {}
+    for name in Recipe.__struct_fields__:
+        if name not in made_below and getattr(config, name) is not None:
+            recipe[name] = getattr(config, name)
+    if config.stopwords is not None:
+        recipe |= _stop_words(config)
+    dropped = [kind for kind in ("tags", "urls", "mentions") if getattr(config, f"drop_{kind}")]
+    if dropped:
+        recipe["drop"] = tuple(dropped)
     if config.replace is not None:
         recipe["replace"] = replacements(config.replace, config.encoding)
-    if tools := [t.partition(":")[0] for t in (config.lemmas, config.segmenter) if t] + [
-        "snowballstemmer"
-    ] * bool(config.stem):
+    tools = [tool.partition(":")[0] for tool in (config.lemmas, config.segmenter) if tool]
+    if config.stem:
+        tools.append("snowballstemmer")
+    if tools:
         recipe["tools"] = versions_of(tools)
     if config.segmenter is not None:
-        recipe.setdefault("unspaced", "runs")  # words are parted by blanks then
-    # what could have been names of files until here
+        recipe.setdefault("unspaced", "runs")  # the segmenter puts blanks between words
+    # these options may name files, whose names may hold any byte, but words may not
     check_text("stopwords", recipe.get("stopwords"))
     check_text("replace", dict(recipe.get("replace", ())))
-    recipe |= {
-        name: tuple(recipe[name]) for name in ("keep", "stopwords", "phrases") if name in recipe
-    }
+    for name in ("keep", "stopwords", "phrases"):
+        if name in recipe:
+            recipe[name] = tuple(recipe[name])
     if recipe.get("stopwords"):
         recipe["stopwords"] = stop_words_with_parts(Recipe(**recipe))
     return recipe
 
 
+def _stop_words(config: IngestConfig) -> dict[str, Any]:
+    """Return the fields ``stopwords_from`` and ``stopwords`` of a ``Recipe``.
+
+    A text or path names languages or files, and so does a list of languages. Any other list
+    contains the words.
+    """
+    stopwords = config.stopwords
+    assert stopwords is not None
+    are_names = isinstance(stopwords, (str, Path))
+    if are_names or (stopwords and set(_paths(stopwords)) <= set(LANGUAGES.values())):
+        name, words = read_stopwords(*_paths(stopwords), encoding=config.encoding)
+        return {"stopwords_from": name, "stopwords": words}
+    return {"stopwords_from": config.stopwords_from or "list", "stopwords": stopwords}
+
+
 def _paths(value: Place | Sequence[Place]) -> tuple[str, ...]:
-    return tuple(
-        os.fspath(p) for p in ([value] if isinstance(value, (str, os.PathLike)) else value)
-    )
+    """Return one or several paths as texts."""
+    paths = [value] if isinstance(value, (str, os.PathLike)) else value
+    return tuple(os.fspath(path) for path in paths)

@@ -263,7 +263,7 @@ class Cycle:
         if fingerprint is not None:  # passages are read from the raw files: the copies go
             raw = inputs_record.place_of(str(self.config.raw))
             places = inputs_record.InputsRecord(inputs=[raw])
-            inputs_record.save(
+            inputs_record.save_record(
                 self.config.corpus,
                 places,
                 fingerprint,

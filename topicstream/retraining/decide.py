@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from topicstream.base.progress import Progress
 from topicstream.base.records import plain
 from topicstream.corpus.reader import Corpus
-from topicstream.ingestion.upkeep.compact import gain
+from topicstream.ingestion.upkeep.compact import compaction_gain
 from topicstream.model.manifest import ModelManifest
 from topicstream.model.seeds import read_seeds
 from topicstream.retraining.config import Config, Train, When
@@ -82,7 +82,7 @@ def hash_settings(config: Config) -> str:
 def describe_spare_blocks(config: Config, decision: Decision) -> str:
     """Describe why to compact the corpus before the training, or return ""."""
     rule = config.store.compact
-    spare, blocks, purged = gain(Corpus.open(config.corpus))
+    spare, blocks, purged = compaction_gain(Corpus.open(config.corpus))
     pays = rule == "always" or purged or 2 * spare >= blocks or decision == "full"
     if rule == "never" or not pays or not (spare or purged):
         return ""

@@ -39,7 +39,7 @@ from topicstream.corpus.vocabulary import Vocabulary, spellings
 from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.open.inputs_record import file_of
 from topicstream.ingestion.tokens.vocabulary import TokenVocabulary, write_words
-from topicstream.ingestion.upkeep.rewrite import Removal, Rewrite, writing
+from topicstream.ingestion.upkeep.rewrite import Removal, Rewrite, open_for_writing
 from topicstream.model.store import drop_tables
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import load_config
@@ -181,7 +181,7 @@ def _lift_ids(ids: list[str], base: Corpus, home: Path | None) -> Forgotten:
         without = forgotten.without(ids)
         lifted = max(lifted, len(forgotten.hashes) - len(without.hashes))
         write_forgotten(folder, without)
-    inputs_record.forget(base.path, set())  # the same ingest has another result now
+    inputs_record.forget_files(base.path, set())  # the same ingest has another result now
     return {
         "lifted": lifted,
         "corpus": str(base.path),
@@ -215,7 +215,7 @@ def _lock_all(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[
         for run in runs:
             stack.enter_context(lock(run, "training", kind="model"))
             refuse_links(run)
-        base = stack.enter_context(writing(store))
+        base = stack.enter_context(open_for_writing(store))
         if home is not None:
             owned.remove(home / "incoming", "incoming")  # of a scan that was killed
         yield base
@@ -298,7 +298,7 @@ def _forget(
         cleared += [run for run in runs if _clear_run(run, base, always=False)]
     remove_stale_files(store, manifest, at_once=True)
     elsewhere = _describe_unreached(documents, store, home, runs, words_left)
-    inputs_record.forget(store, set(ids))
+    inputs_record.forget_files(store, set(ids))
     if home is not None:
         elsewhere += _forget_files(home, set(ids))
     return {
@@ -423,7 +423,7 @@ def _rewrite_store(
     store = base.path
     generation = old.generation + 1
     removal = Removal(base)
-    removal.take(np.setdiff1d(documents.numbers, removal.numbers))
+    removal.withdraw(np.setdiff1d(documents.numbers, removal.numbers))
     vocabulary = removal.subtract(TokenVocabulary.read(base.file("vocab")))
     gone = removal.listed
     places = gone[np.isin(gone[:, 0], documents.numbers)]

@@ -109,7 +109,7 @@ def test_a_resumed_ingest_reads_no_finished_input_again(
         (tmp_path / f"{n}.jsonl").write_bytes(lines)
         places.append(Path(put(f"raw/{n}.jsonl", lines)) if remotely else tmp_path / f"{n}.jsonl")
     reads: Counter[str] = Counter()
-    more = Source._more
+    more = Source._read_more
     broken = True
 
     def counted(self: Source) -> bytes:
@@ -118,7 +118,7 @@ def test_a_resumed_ingest_reads_no_finished_input_again(
             raise InputError("the line is down")
         return more(self)
 
-    monkeypatch.setattr(Source, "_more", counted)
+    monkeypatch.setattr(Source, "_read_more", counted)
     options: dict[str, Any] = {
         "checkpoint_bytes": 1,
         "piece_bytes": 1 << 16,

@@ -228,12 +228,12 @@ class H5AD(MatrixReader):
     about = "AnnData (.h5ad, Zarr), MuData and 10x HDF5; documents are the cells"
     suffixes = (".h5ad", ".h5", ".h5mu")
     signature = re.compile(rb"\x89HDF\r\n\x1a\n|MuData \(format")  # which MuData puts before HDF5
-    what = ("cells", "features")
+    side_names = ("cells", "features")
     shown = "{:,} cells x {:,} features"
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         problem = "not AnnData or 10x that can be read ({})"
-        options = replace(options, transpose=options.turned)
+        options = replace(options, transpose=options.transpose_requested)
         with _open_group(source) as file:
             try:
                 group, options = select_modality(file, options)

@@ -32,11 +32,11 @@ class TenX(MatrixReader):
         "10x folder, or matrix.mtx with barcodes.tsv and features.tsv beside it; documents are "
         "the cells"
     )
-    what = ("cells", "features")
+    side_names = ("cells", "features")
     shown = "{:,} cells x {:,} features"
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        options = replace(options, transpose=options.turned)
+        options = replace(options, transpose=options.transpose_requested)
         cells = pa.array(
             [fields[0] for fields in _read_table(_find_part(source, CELLS), options)], TEXT
         )

@@ -28,7 +28,7 @@ from topicstream.inference.config import InferConfig
 from topicstream.inference.methods import make_block_method
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
-from topicstream.ingestion.tokens.tools import NamesTools, asked_tools, check_same_tools
+from topicstream.ingestion.tokens.tools import NamesTools, check_same_tools, named_tools
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.parallel import in_order
 
@@ -52,7 +52,7 @@ def tokenize_query(model: TopicModel, query: str, tools: NamesTools) -> np.ndarr
     """
     recipe = Recipe.from_json(model.manifest.tokenizer) if model.manifest.tokenizer else Recipe()
     check_same_tools(recipe, tools)
-    tokenizer = Tokenizer(recipe, asked=asked_tools(tools))
+    tokenizer = Tokenizer(recipe, named_tools(tools))
     ids = model.vocabulary.find(tokenizer.count(pa.array([query], pa.large_string())).types)
     if not (ids >= 0).any():
         raise InputError(f"--find {query!r}: the model has none of these words")

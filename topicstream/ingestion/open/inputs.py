@@ -31,11 +31,13 @@ Places = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
 LOOKED_AHEAD = 16
+"""Objects at addresses that are fetched before their turn to be looked at."""
 LOOKED_BYTES = 128 << 10
-"""Objects at addresses that are read before they are looked at, and the bytes of each."""
+"""Bytes of an object that are fetched to look at it."""
 FILES = "files"
+"""The format of text files, each a document."""
 EACH = "each"
-"""Text files, each a document; every file of a folder by its own format."""
+"""The option that every file of a folder has a format of its own."""
 READ_BY = {
     "layer": (("h5ad",), "which has no layers"),
     "first_id": (
@@ -45,7 +47,7 @@ READ_BY = {
     "transpose": (("mtx", "tenx", "npz", "h5ad"), "which is no matrix to transpose"),
     "stride": (("images",), "which has no pixels"),
 }
-"""Options of few formats, those formats, and what to say of another one."""
+"""Options of few formats, by name: those formats, and a clause about any other one."""
 TEXTS = ("csv", "jsonl", "lines", "files", "markup", "pubmed", "arrow", "parquet", "mallet", "tar")
 MATRICES = ("docword", "ldac", "svmlight", "mtx", "tenx", "npz", "h5ad", "npy", "vectors", "images")
 ASIDE = ("vocab", "empty", "nothing", "about")
@@ -58,14 +60,20 @@ class Tree:
 
     Attributes
     ----------
+    root, name
+        The folder, and its name as the user gave it.
+    options
+        Options on raw input.
     format
-        What its files are read as; ``kinds`` are those of its files that are read.
+        Format of its files, or EACH.
+    left_out
+        Formats and kinds of files that are not read.
     prefix
-        What keys of its files begin with.
+        Beginning of the keys of its files.
     size
         Bytes of the files that are read.
     notes
-        What is odd about it, for the summary.
+        Notes for the summary.
     """
 
     root: Path
@@ -78,7 +86,7 @@ class Tree:
     notes: Counter[str] = field(default_factory=Counter)
 
     def files(self) -> Iterator[tuple[str, str, str]]:
-        """Path, key below the folder, and format of each file that is read, in order."""
+        """Yield path, key below the folder, and format of each file that is read, in order."""
         kind_of = _Kinds(self.options)
         for path, key in walk(self.root):
             kind = kind_of(path, os.path.join(self.name, key), key)
@@ -86,39 +94,30 @@ class Tree:
                 yield path, key, kind if self.format == EACH else self.format
 
     def sources(self) -> Iterator[tuple[str, Source]]:
-        """Yield the format and the source that its reader reads.
-
-        The source is the whole folder, of ``files``, else each file.
-        """
-        encoding = self.options.encoding
-        strict = self.options.strict
-        if self.format == FILES:
-            sources: Iterator[tuple[str, Source]] = iter([(FILES, TreeSource(self))])
-        else:
-            sources = (
-                (
-                    form,
-                    Source(
-                        os.path.join(self.name, key),
-                        Path(path),
-                        key=self.prefix + key,
-                        encoding=encoding,
-                        strict=strict,
-                    ),
-                )
-                for path, key, form in self.files()
-            )
-        for number, (form, source) in enumerate(sources):
+        """Yield the format and the source of each file, or of the whole folder for ``files``."""
+        for number, (form, source) in enumerate(self._sources()):
             if number == 0:
                 source.rejects.notes.update(self.notes)
             yield form, source
 
+    def _sources(self) -> Iterator[tuple[str, Source]]:
+        """Yield formats and sources without the notes."""
+        if self.format == FILES:
+            yield FILES, TreeSource(self)
+            return
+        for path, key, form in self.files():
+            source = Source(
+                os.path.join(self.name, key),
+                Path(path),
+                key=self.prefix + key,
+                encoding=self.options.encoding,
+                strict=self.options.strict,
+            )
+            yield form, source
+
 
 class TreeSource(Source):
-    """Text files of a folder tree as one source.
-
-    ``files`` yields path and key in sorted order.
-    """
+    """Text files of a folder tree as one source."""
 
     def __init__(self, tree: Tree) -> None:
         options = tree.options
@@ -131,42 +130,61 @@ class TreeSource(Source):
         self.progress = 0
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Path and key of each file."""
+        """Yield path and key of each file, in sorted order."""
         for path, key, _ in self.tree.files():
             yield path, self.tree.prefix + key
-            self.progress = (self.progress or 0) + (
-                os.stat(path).st_size if os.path.exists(path) else 0
-            )
+            if os.path.exists(path):  # it may have been removed meanwhile
+                self.progress = (self.progress or 0) + os.stat(path).st_size
 
 
 @dataclass
 class Inputs:
-    """Inputs that ``survey_inputs`` finds.
+    """The inputs of an ingest, as ``survey_inputs`` finds them.
 
-    ``sources`` may be walked more than once, but for standard input.
-
-    total: bytes on disk of all, None with standard input.
+    Attributes
+    ----------
+    parts
+        Folders, and format and source of other inputs.
+    total
+        Bytes on disk of all, or None with standard input.
     """
 
     parts: list[Tree | tuple[str, Source]] = field(default_factory=list)
     total: int | None = 0
 
     def sources(self) -> Iterator[tuple[Reader, Source]]:
-        """Reader and source of each input in order."""
+        """Yield reader and source of each input in order.
+
+        Except for standard input, this can be done several times.
+        """
         for part in self.parts:
+            is_folder = isinstance(part, Tree)
             for name, source in part.sources() if isinstance(part, Tree) else [part]:
-                source.alone = len(self.parts) == 1 and not isinstance(
-                    part, Tree
-                )  # tomorrow a folder may hold more
+                # a folder with one file may have more of them at the next append
+                source.alone = len(self.parts) == 1 and not is_folder
                 yield reader_named(name), source
 
 
 def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -> Inputs:
-    """Look at every input once: it exists, its format is known, its size.
+    """Look at every input once, to check that it exists and to find its format and size.
 
-    Nothing but names and counts is kept.
+    Only names and counts stay in memory.
 
-    eager: of standard input read what is there, without waiting for more.
+    Parameters
+    ----------
+    paths
+        Files and folders; ``-`` is standard input.
+    options
+        Options on raw input.
+    eager
+        Read the bytes of standard input that have arrived, without waiting for more.
+
+    Raises
+    ------
+    InputError
+        If an input is missing, is given twice, or has no known format.
+    UsageError
+        If an option does not go with the format of an input.
     """
     check_encoding(options.encoding)
     each = options.format == EACH
@@ -184,8 +202,9 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
     for number, name in enumerate(names):
         objects.open_ahead(names[number : number + LOOKED_AHEAD])
         path = None if name == "-" else Path(name)
+        matrix = None if path is None else _matrix_source(name, path, keys, options)
         part: Tree | tuple[str, Source]
-        if path is not None and (matrix := _matrix_source(name, path, keys, options)) is not None:
+        if matrix is not None:
             part = matrix
         elif path is not None and path.is_dir():
             part = _survey_tree(path, name, options, each)
@@ -193,11 +212,17 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
         else:
             part = _file_source(name, path, keys[name], options, objects, eager=eager)
         inputs.parts.append(part)
-        form, size = (part.format, part.size) if isinstance(part, Tree) else (part[0], part[1].size)
+        if isinstance(part, Tree):
+            form = part.format
+            size: int | None = part.size
+        else:
+            form = part[0]
+            size = part[1].size
         _check_options(name, form, options)
         inputs.total = None if inputs.total is None or size is None else inputs.total + size
     first = inputs.parts[0]
-    (first.notes if isinstance(first, Tree) else first[1].rejects.notes).update(places().left_out())
+    notes = first.notes if isinstance(first, Tree) else first[1].rejects.notes
+    notes.update(places().left_out())
     return inputs
 
 
@@ -208,8 +233,8 @@ def _check_options(name: str, form: str, options: ReadOptions) -> None:
     """
     for option, (formats, why) in READ_BY.items():
         value = getattr(options, option)
-        given = value is not None and value is not False and option not in options.recalled
-        if given and form in TEXTS + MATRICES and form not in formats:
+        is_given = value is not None and value is not False and option not in options.recalled
+        if is_given and form in TEXTS + MATRICES and form not in formats:
             shown = "" if value is True else f" {value}"
             raise UsageError(
                 f"--{option.replace('_', '-')}{shown}: {name} is read as {form}, {why}; "
@@ -220,15 +245,19 @@ def _check_options(name: str, form: str, options: ReadOptions) -> None:
 def _matrix_source(
     name: str, path: Path, keys: dict[str, str], options: ReadOptions
 ) -> tuple[str, Source] | None:
-    """Return format and source of a matrix that is several files, None for any other place.
+    """Return format and source of a matrix of several files, or None for any other input.
 
-    Raises InputError for a place that is not there, or is no raw input.
+    Raises
+    ------
+    InputError
+        If the input is missing, or is a store or a model.
     """
     if not places().exists(path):
         hint = "; --out names the store to make" if name.endswith(".zarr") else ""
         raise InputError(f"{name}: no such file or folder{hint}")
-    by_name = path.is_dir() or not (options.turned or options.format)
-    if by_name and (form := matrix_form(path)) is not None:
+    by_name = path.is_dir() or not (options.transpose_requested or options.format)
+    form = matrix_form(path) if by_name else None
+    if form is not None:
         key = keys.get(name, Path(name).resolve().name)
         source = Source(name, path, key=key, strict=options.strict)
         if path.is_dir():
@@ -259,37 +288,40 @@ def _file_source(
         )
     source = Source(name, path, key=key, encoding=options.encoding, strict=options.strict)
     source.eager = eager
-    known = options.format or objects.trusted(name)
-    called = "stdin.lines" if eager else name
-    form = known or guess_source(source, options, in_folder=False, name=called)
+    form = options.format or objects.trusted(name)
+    if form is None:
+        shown_name = "stdin.lines" if eager else name
+        form = guess_source(source, options, in_folder=False, name=shown_name)
     objects.note(name, form)
     if form == "lines" and options.format is None and options.split is not None:
-        form = FILES  # what is to be cut is a whole, as in a folder
-    source.close()  # until it is read; what was read of standard input stays
+        form = FILES  # with --split a text file is one document, as in a folder
+    source.close()  # it is opened again to be read; bytes of standard input stay in memory
     return form, source
 
 
 class _ObjectFormats:
-    """Formats of objects at addresses, each of which takes a request to look at.
+    """Formats of objects at addresses.
 
-    As in a folder, a suffix is trusted after LOOKED_AT objects that agree.
+    To look at an object takes a request. As in a folder, a suffix is trusted after LOOKED_AT
+    objects that have the same format.
     """
 
     def __init__(self) -> None:
         self._seen: dict[str, Counter[str]] = {}
 
     def trusted(self, name: str) -> str | None:
-        """Return the format of all objects with the suffix of this one, None if it is not known."""
+        """Return the format of all objects with a name's suffix, or None if it is not known."""
         forms = self._seen.get(plain_suffix(name), Counter())
-        return next(iter(forms)) if forms.total() >= LOOKED_AT and len(forms) == 1 else None
+        is_trusted = forms.total() >= LOOKED_AT and len(forms) == 1
+        return next(iter(forms)) if is_trusted else None
 
     def note(self, name: str, form: str) -> None:
-        """Note the format of an object at an address. A file is always looked at."""
+        """Count the format of an object at an address; a file of this machine is not counted."""
         if not places().on_this_machine(name):
             self._seen.setdefault(plain_suffix(name), Counter())[form] += 1
 
     def open_ahead(self, names: Iterable[str]) -> None:
-        """Begin to read the objects that are looked at soon, and no others."""
+        """Begin to fetch the objects that are looked at soon, and no others."""
         coming = Counter[str]()
         for name in names:
             suffix = plain_suffix(name)
@@ -301,31 +333,31 @@ class _ObjectFormats:
 
 
 def file_keys(names: list[str]) -> dict[str, str]:
-    """Name each input that is no folder, as ids and sources show it.
+    """Choose the keys of inputs that are no folders, which ids and sources show.
 
-    It is the base name. Where several have the same, it is the path as given, and an absolute one
-    from the folder on that all those of the name have in common.
+    The key is the base name. Inputs with the same base name have the path as given; absolute paths
+    begin at the folder that all of them have in common.
     """
-    same: dict[str, list[str]] = {}
+    by_base_name: dict[str, list[str]] = {}
     for name in names:
-        same.setdefault("stdin" if name == "-" else Path(name).name, []).append(name)
+        base_name = "stdin" if name == "-" else Path(name).name
+        by_base_name.setdefault(base_name, []).append(name)
     keys = {}
-    for base, those in same.items():
-        if len(those) == 1:
-            keys[those[0]] = base
+    for base_name, paths in by_base_name.items():
+        if len(paths) == 1:
+            keys[paths[0]] = base_name
             continue
-        absolute = [n for n in those if os.path.isabs(n)]
-        start = os.path.commonpath([os.path.dirname(n) for n in absolute]) if absolute else ""
-        short = {n: os.path.relpath(n, start) if n in absolute else n for n in those}
-        keys.update(short if len(set(short.values())) == len(short) else {n: n for n in those})
+        absolute = [path for path in paths if os.path.isabs(path)]
+        start = os.path.commonpath([os.path.dirname(path) for path in absolute]) if absolute else ""
+        short = {path: path for path in paths}
+        short |= {path: os.path.relpath(path, start) for path in absolute}
+        are_distinct = len(set(short.values())) == len(short)
+        keys.update(short if are_distinct else {path: path for path in paths})
     return keys
 
 
 def tree_prefix(name: str, names: list[str]) -> str:
-    """Return what the keys of a folder's files begin with.
-
-    It is the folder's name where several folders are given.
-    """
+    """Return the beginning of the keys of a folder's files: its name, if there are several."""
     several = sum(n != "-" and os.path.isdir(n) for n in names) > 1
     return Path(name).resolve().name + "/" if several else ""
 
@@ -336,25 +368,32 @@ def input_places(names: list[str]) -> list[str]:
     They are the places of the inputs, as given and absolute.
     """
     keys = file_keys([n for n in names if n != "-" and not os.path.isdir(n)])
-    places = set()
+    prefixes = set()
     for name in set(names) - {"-"}:
-        tail = "" if name in keys else os.sep
-        key = keys[name] if name in keys else tree_prefix(name, names)
-        for path in (os.path.join(name, "") if tail else name, os.path.abspath(name) + tail):
+        if name in keys:
+            key = keys[name]
+            paths = (name, os.path.abspath(name))
+        else:
+            key = tree_prefix(name, names)
+            paths = (os.path.join(name, ""), os.path.abspath(name) + os.sep)
+        for path in paths:
             if path.endswith(key):
-                places.add(path.removesuffix(key))
-    return sorted(places - {""})
+                prefixes.add(path.removesuffix(key))
+    return sorted(prefixes - {""})
 
 
 def walk(root: Path) -> Iterator[tuple[str, str]]:
     """Yield (path, key) of the regular files below a folder, sorted.
 
-    Hidden files are left out, and what Spark, Hadoop and Hugging Face write beside the data
-    (``_SUCCESS``, ``*.crc``, ``dataset_infos.json``). The key is the path below the folder with
-    forward slashes.
+    Hidden files are left out, and so are files that Spark, Hadoop and Hugging Face write beside the
+    data (``_SUCCESS``, ``*.crc``, ``dataset_infos.json``). The key is the path below the folder
+    with forward slashes. A link to a folder within the tree is skipped, as its files are read where
+    they lie.
 
-    InputError at a link that leads out of the tree; one to a folder within it is passed over, their
-    files are read at their own place.
+    Raises
+    ------
+    InputError
+        If a folder cannot be read, or a link leads out of the tree.
     """
     real = root.resolve()
     stack = [(str(root), "")]
@@ -383,9 +422,14 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
 
 
 class _Kinds:
-    """Formats of files in walking order.
+    """Formats of files, asked for in the order of a walk.
 
-    After LOOKED_AT files of one suffix that agree the suffix is trusted.
+    A suffix is trusted after LOOKED_AT files that have the same format.
+
+    Attributes
+    ----------
+    error
+        Why the first ``unknown`` file has no format.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -394,9 +438,16 @@ class _Kinds:
         self.error: InputError | None = None
 
     def __call__(self, path: str, name: str, key: str) -> str:
-        """Return a file's format, ``unknown`` (``error`` says why), or one of ASIDE.
+        """Return a file's format, ``unknown``, or one of ASIDE.
 
-        ``name`` is for messages, ``key`` the path below the folder.
+        Parameters
+        ----------
+        path
+            The file.
+        name
+            Its name in messages.
+        key
+            Its path below the folder.
         """
         base = os.path.basename(path)
         if is_vocab_name(base):
@@ -421,9 +472,9 @@ class _Kinds:
 def formats_of_files(
     root: Path, options: ReadOptions
 ) -> Iterator[tuple[str, str, InputError | None]]:
-    """Yield key and format of each file of a folder, or why it has none.
+    """Yield key and format of each file of a folder, and why it has none.
 
-    The format is ``unknown`` then, and one of ASIDE for what holds no documents.
+    The format is ``unknown`` then, and one of ASIDE for a file without documents.
     """
     kind_of = _Kinds(options)
     for path, key in walk(root):
@@ -432,59 +483,116 @@ def formats_of_files(
         yield key, kind, kind_of.error
 
 
-def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tree:
-    sizes: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
-    example: dict[str, str] = {}
-    fields: Counter[str] = Counter()
+@dataclass
+class _TreeCounts:
+    """Files of a folder, counted by format or kind of file.
+
+    Attributes
+    ----------
+    counts, sizes
+        Number of files, and their bytes.
+    examples
+        Key of the first file of each.
+    fields
+        Files with a field in their path that no option asks for, by the field.
+    error
+        Why the first ``unknown`` file has no format.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    fields: Counter[str] = field(default_factory=Counter)
+    error: InputError | None = None
+
+    @property
+    def formats(self) -> list[str]:
+        """Return the formats of documents, ``unknown`` among them, in order."""
+        return sorted(kind for kind in self.counts if kind not in ASIDE)
+
+
+def _count_tree(root: Path, name: str, options: ReadOptions) -> _TreeCounts:
+    """Walk through a folder and count its files."""
+    tree = _TreeCounts()
     kind_of = _Kinds(options)
-    asked_columns = {compose_text(name) for name in options.meta.values()}
+    requested = {compose_text(field_name) for field_name in options.meta.values()}
     for path, key in walk(root):
         kind = kind_of(path, os.path.join(name, key), key)
-        counts[kind] += 1
-        sizes[kind] += os.stat(path).st_size
-        example.setdefault(kind, key)
-        fields.update(n for n in partitions(key) if n not in asked_columns)
-    formats = sorted(kind for kind in counts if kind not in ASIDE)
+        tree.counts[kind] += 1
+        tree.sizes[kind] += os.stat(path).st_size
+        tree.examples.setdefault(kind, key)
+        tree.fields.update(n for n in partitions(key) if n not in requested)
+    tree.error = kind_of.error
+    return tree
+
+
+def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tree:
+    """Find the format of a folder's files, and the files that are left out.
+
+    Raises
+    ------
+    InputError
+        If there are no files, a file has no known format, or there are several formats and
+        ``each`` is not set.
+    """
+    found = _count_tree(root, name, options)
+    formats = found.formats
     tree = Tree(root, name, options)
     if options.format is not None:
         tree.format = options.format
-        tree.left_out = (
-            frozenset(counts) - {tree.format} if counts[tree.format] else frozenset({"vocab"})
-        )
-        tree.left_out = frozenset() if tree.format == FILES else tree.left_out
-    elif not counts:
+        if tree.format != FILES:
+            others = frozenset(found.counts) - {tree.format}
+            tree.left_out = others if found.counts[tree.format] else frozenset({"vocab"})
+    elif not found.counts:
         raise InputError(f"{name}: contains no files to read")
     elif "unknown" in formats:
-        most = max(formats, key=lambda form: counts[form] * (form != "unknown"))
-        beside = (
-            f", or move it out of the folder, or leave such files out by --format={most}"
-            if len(formats) > 1
-            else ""
-        )
-        raise InputError(
-            f"{kind_of.error}{beside}{' --on-error=skip' * (most == FILES)}"
-        ) from None  # that format takes every file
+        raise InputError(_explain_unknown(found))
     elif len(formats) > 1 and not each:
-        forms_found = ", ".join(f"{form} ({example[form]})" for form in formats)
+        listed = ", ".join(f"{form} ({found.examples[form]})" for form in formats)
         advice = "give --format (each: every file by its own), or name the files"
-        if "mtx" in example and matrix_form(root / example["mtx"]):
-            advice = f"give each 10x matrix itself, such as {os.path.join(name, example['mtx'])}"
-        raise InputError(f"{name}: contains files of several formats: {forms_found}; {advice}")
+        example = found.examples.get("mtx")
+        if example is not None and matrix_form(root / example):
+            advice = f"give each 10x matrix itself, such as {os.path.join(name, example)}"
+        raise InputError(f"{name}: contains files of several formats: {listed}; {advice}")
     else:
-        tree.format = EACH if len(formats) > 1 else formats[0] if formats else FILES
-        if len(formats) > 1 or reader_named(tree.format).kind == "counts":
+        _choose_tree_format(tree, found)
+    tree.size = sum(size for kind, size in found.sizes.items() if kind not in tree.left_out)
+    return tree
+
+
+def _explain_unknown(found: _TreeCounts) -> str:
+    """Explain that a file of a folder has no known format, and what to do."""
+    formats = found.formats
+    if len(formats) == 1:
+        return str(found.error)
+    known = Counter({form: found.counts[form] for form in formats if form != "unknown"})
+    most = max(known, key=lambda form: known[form])
+    advice = f"or move it out of the folder, or leave such files out by --format={most}"
+    if most == FILES:  # a format that takes any file
+        advice += " --on-error=skip"
+    return f"{found.error}, {advice}"
+
+
+def _choose_tree_format(tree: Tree, found: _TreeCounts) -> None:
+    """Set the format of a folder, the files that it leaves out, and the notes about them."""
+    formats = found.formats
+    if len(formats) > 1:
+        tree.format = EACH
+        tree.left_out = frozenset(ASIDE)
+    elif not formats:  # nothing but empty and other files
+        tree.left_out = frozenset({"nothing"})
+    else:
+        tree.format = formats[0]
+        if reader_named(tree.format).kind == "counts":
             tree.left_out = frozenset(ASIDE)
         else:
-            others_of_text = (
-                {"about", "nothing"} if tree.format == FILES else {"about", "vocab", "nothing"}
-            )
-            tree.left_out = frozenset(others_of_text if formats else {"nothing"})
-        if formats and (others := counts["about"]):
-            more = f" and {others - 1} more" if others > 1 else ""
-            aside = f"{example['about']}{more}; --format {tree.format} takes them in"
-            tree.notes[f"files about the folder left out ({aside})"] += others
-        for field_name, files in sorted(fields.items()):
-            tree.notes[IN_PATH.format(field_name)] += files
-    tree.size = sum(size for kind, size in sizes.items() if kind not in tree.left_out)
-    return tree
+            tree.left_out = frozenset({"about", "nothing"})
+            if tree.format != FILES:
+                tree.left_out |= {"vocab"}
+    about = found.counts["about"]
+    if formats and about:
+        more = f" and {about - 1} more" if about > 1 else ""
+        aside = f"{found.examples['about']}{more}; --format {tree.format} takes them in"
+        tree.notes[f"files about the folder left out ({aside})"] += about
+    for field_name, files in sorted(found.fields.items()):
+        tree.notes[IN_PATH.format(field_name)] += files

@@ -1,8 +1,8 @@
 """``.inputs.json`` of a store: the ingest that made it, and where its inputs lay.
 
-It alone tells whether an ingest is finished, and a report where the raw files are. It is no part
-of the store's content: no fingerprint, no manifest and no checksum knows of it, and a store without
-it lacks nothing else.
+An ingest finds in it if it is finished already, and a report where the raw files are. It is not
+part of the store's content: no fingerprint, manifest or checksum covers it, and a store works
+without it.
 """
 
 from __future__ import annotations
@@ -31,24 +31,39 @@ NAME = ".inputs.json"
 
 
 class InputReading(Record):
-    """How files of an input were read (``ReadOptions.remembered``).
+    """Options with which files of an input were read.
 
-    Patterns are those of paths below the input's folder; without any it holds for every file.
+    Attributes
+    ----------
+    options
+        The options (``ReadOptions.remembered``).
+    patterns
+        Patterns of paths below the input's folder; without any, the options hold for every file.
     """
 
     options: dict[str, Any]
     patterns: list[str] = []
 
     def holds_for(self, below: str) -> bool:
-        """Tell whether a file, by its path below the input's folder, was read so."""
+        """Tell whether a file was read with these options, by its path below the folder."""
         return not self.patterns or matches(below, self.patterns)
 
 
 class InputPlace(Record):
-    """Place of an input, and the stamp that tells it from a changed one.
+    """Place of an input.
 
-    The stamp of a store from elsewhere may be anything. ``readings`` are empty where the input was
-    read as the store's manifest says; the first that holds for a file counts.
+    Attributes
+    ----------
+    place
+        Absolute path or address.
+    folder
+        True for a folder.
+    stamp
+        Values that change with the input (``Places.stamp``). In a store from elsewhere it may be
+        anything.
+    readings
+        Options of its files, the first that holds for a file; empty if the input was read as the
+        store's manifest says.
     """
 
     place: str
@@ -65,9 +80,9 @@ class InputsRecord(Record):
     inputs
         All inputs of the store, those of earlier ingests first.
     request
-        Names the ingest that wrote the store last: equal where the same ingest is run again.
+        Digest of the ingest that wrote the store last, the same if it is run again.
     fingerprint
-        That of the store as this ingest wrote it.
+        Fingerprint of the store as this ingest wrote it.
     """
 
     inputs: list[InputPlace] = []
@@ -80,13 +95,15 @@ class InputsRecord(Record):
         return bool(self.inputs) and all(entry.stamp is not None for entry in self.inputs)
 
 
-def describe(names: list[str], config: IngestConfig, base: str | None = None) -> InputsRecord:
+def describe_inputs(
+    names: list[str], config: IngestConfig, base: str | None = None
+) -> InputsRecord:
     """Describe an ingest that begins.
 
     Parameters
     ----------
     names
-        Of the inputs, as given; [] for documents in memory.
+        Names of the inputs, as given; [] for documents in memory.
     config
         Its options, before phrases were learnt.
     base
@@ -95,15 +112,16 @@ def describe(names: list[str], config: IngestConfig, base: str | None = None) ->
     Returns
     -------
     InputsRecord
-        Its request is a digest of all that decides the content, or random where the inputs cannot
-        be known again.
+        The record. Its request is a digest of all that the content depends on, or random if the
+        inputs cannot be recognised later.
     """
     inputs = [place_of(name) for name in names]
     record = InputsRecord(inputs=inputs, request=secrets.token_hex(16))
     if not record.is_known:
         return record
     choosing = names_tagged(IngestConfig, "decides", "words", "documents")
-    files = [os.fspath(f) for f in (config.vocab, config.words, config.drop_words) if f is not None]
+    lists = (config.vocab, config.words, config.drop_words)
+    files = [os.fspath(path) for path in lists if path is not None]
     settings = {name: getattr(config, name) for name in choosing} | {
         "heldout": heldout_of(config),
         "reading": describe_reading(config),
@@ -117,7 +135,7 @@ def describe(names: list[str], config: IngestConfig, base: str | None = None) ->
 
 
 def place_of(name: str) -> InputPlace:
-    """Return where an input lies, and its stamp."""
+    """Return the place of an input, with its stamp."""
     if name == "-":
         return InputPlace(place=name, folder=False, stamp=None)
     place = printable(places().describe(name))
@@ -130,7 +148,7 @@ def matches(below: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch(below, pattern) or fnmatch(name, pattern) for pattern in patterns)
 
 
-def save(
+def save_record(
     store: Path,
     record: InputsRecord,
     fingerprint: str,
@@ -138,24 +156,31 @@ def save(
     appended: bool,
     readings: Sequence[InputReading] = (),
 ) -> None:
-    """Write the record.
+    """Write the record of an ingest into its store.
 
-    After an append it has the earlier inputs, too. The appended inputs have the readings, because
-    their options may be others than the store's.
+    Parameters
+    ----------
+    store
+        Folder of the store.
+    record
+        The record.
+    fingerprint
+        Fingerprint of the store.
+    appended
+        True after an append: the earlier inputs stay in the record.
+    readings
+        Options of the appended inputs, which may be others than the store's.
     """
     inputs = record.inputs
     if appended:
         new = {entry.place for entry in inputs}
-        earlier = [entry for entry in load(store).inputs if entry.place not in new]
+        earlier = [entry for entry in load_record(store).inputs if entry.place not in new]
         inputs = earlier + [replace(entry, readings=list(readings)) for entry in inputs]
     write_record(store / NAME, replace(record, inputs=inputs, fingerprint=fingerprint))
 
 
-def load(store: Path) -> InputsRecord:
-    """Read the record of a store.
-
-    It has no inputs where there is none, or none that can be read.
-    """
+def load_record(store: Path) -> InputsRecord:
+    """Read the record of a store, or return one without inputs if it cannot be read."""
     try:
         return read_record(store / NAME, InputsRecord)
     except (StoreError, OSError):
@@ -163,18 +188,18 @@ def load(store: Path) -> InputsRecord:
 
 
 def is_made_by(store: Path, fingerprint: str, request: str) -> bool:
-    """Tell whether an ingest has made the store, which nothing has changed since."""
-    stored = load(store)
+    """Tell whether an ingest has made the store, and nothing has changed it since."""
+    stored = load_record(store)
     return stored.request == request and stored.fingerprint == fingerprint
 
 
 def are_same(record: InputsRecord, earlier: str) -> bool:
-    """Tell whether inputs are as an earlier run of this request saw them.
+    """Tell whether inputs are unchanged since an earlier run of this request.
 
-    No two of their files may have one key.
+    It is never certain if two of their files may have the same key.
     """
-    apart = len(record.inputs) == 1 or not any(entry.folder for entry in record.inputs)
-    return apart and record.is_known and record.request == earlier
+    have_distinct_keys = len(record.inputs) == 1 or not any(e.folder for e in record.inputs)
+    return have_distinct_keys and record.is_known and record.request == earlier
 
 
 def file_of(source: str) -> str:
@@ -186,55 +211,74 @@ def file_of(source: str) -> str:
     return re.sub(r":\d{1,17}$|(?<=[^/]\.)([^/.#]+)#\d{1,17}$", r"\1", source)
 
 
-def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None]:
+def raw_files(store: Path, *, unchanged: bool = False) -> Callable[[str], str | None]:
     """Make a function from a source's stored file name to the path of its file.
 
-    It returns None where the file is not there.
+    It returns None if the file is missing.
 
-    known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who
-           cannot know that, leads to no file of this machine
+    Parameters
+    ----------
+    store
+        Folder of the store.
+    unchanged
+        Find only files of inputs that are unchanged, to the nanosecond. A store of a stranger, who
+        cannot know the times of this machine's files, then leads to none of them.
     """
-    inputs = load(store).inputs
-    files = [e for e in inputs if not e.folder and e.place != "-"]
-    folders = [e for e in inputs if e.folder]
-    unchanged: dict[str, bool] = {}
+    inputs = load_record(store).inputs
+    files = [entry for entry in inputs if not entry.folder and entry.place != "-"]
+    folders = [entry for entry in inputs if entry.folder]
+    are_unchanged: dict[str, bool] = {}
 
-    def good(entry: InputPlace, path: str) -> bool:
-        if not known:
+    def is_allowed(entry: InputPlace, path: str) -> bool:
+        """Tell whether a file of an input may be returned."""
+        if not unchanged:
             return True
         place = entry.place
-        if place not in unchanged:
-            said = entry.stamp
-            files = said[0] if isinstance(said, list) and said and isinstance(said[0], int) else -1
-            unchanged[place] = files > 0 and places().stamp(place, files) == said
-        # a linked folder within is in no stamp
+        if place not in are_unchanged:
+            are_unchanged[place] = _is_unchanged(entry)
+        # stamps do not cover linked folders within a folder
         above = os.path.realpath(os.path.dirname(path))
         root = os.path.realpath(place)
-        return unchanged[place] and (
-            path == place or above == root or above.startswith(root + os.sep)
-        )
+        is_within = path == place or above == root or above.startswith(root + os.sep)
+        return are_unchanged[place] and is_within
 
     def find(name: str) -> str | None:
+        """Return the path of a file by its stored name, or None."""
         tail = os.sep + name.lstrip(os.sep)
         for entry in files:
             place = entry.place
-            if place.endswith(tail) and os.path.isfile(place) and good(entry, place):
+            if place.endswith(tail) and os.path.isfile(place) and is_allowed(entry, place):
                 return place
-        first, _, rest = name.partition("/")
         for entry in folders:
             place = entry.place
-            inside = [name, rest] if os.path.basename(place) == first and rest else [name]
-            for one in inside:
-                path = os.path.normpath(os.path.join(place, one))
-                if path.startswith(place + os.sep) and os.path.isfile(path) and good(entry, path):
+            for below in _names_below(place, name):
+                path = os.path.normpath(os.path.join(place, below))
+                is_file = path.startswith(place + os.sep) and os.path.isfile(path)
+                if is_file and is_allowed(entry, path):
                     return path
-        return name if not known and os.path.isabs(name) and os.path.isfile(name) else None
+        is_file = os.path.isabs(name) and os.path.isfile(name)
+        return name if is_file and not unchanged else None
 
     return find
 
 
+def _is_unchanged(entry: InputPlace) -> bool:
+    """Tell whether an input has the stamp of its record."""
+    stamp = entry.stamp
+    if not isinstance(stamp, list) or not stamp or not isinstance(stamp[0], int):
+        return False
+    files = stamp[0]
+    return files > 0 and places().stamp(entry.place, files) == stamp
+
+
+def _names_below(place: str, name: str) -> list[str]:
+    """List the paths below a folder that a stored name may mean: it may begin with the folder's."""
+    first, _, below = name.partition("/")
+    return [name, below] if below and os.path.basename(place) == first else [name]
+
+
 def find_reading(store: Path, path: str) -> dict[str, Any] | None:
-    """Return how a raw file was read, or None if that is as the store's manifest says.
+    """Return the options with which a raw file was read, or None if they are the manifest's.
 
     Parameters
     ----------
@@ -243,7 +287,7 @@ def find_reading(store: Path, path: str) -> dict[str, Any] | None:
     path
         The file, as ``raw_files`` finds it.
     """
-    for entry in load(store).inputs:
+    for entry in load_record(store).inputs:
         inside = entry.folder and path.startswith(entry.place + os.sep)
         if not inside and path != entry.place:
             continue
@@ -254,12 +298,13 @@ def find_reading(store: Path, path: str) -> dict[str, Any] | None:
     return None
 
 
-def forget(store: Path, ids: set[str]) -> None:
-    """Take out the files that are one of these documents each, and all stamps."""
-    if inputs := load(store).inputs:
-        others = [
-            replace(e, stamp=None)
-            for e in inputs
-            if e.folder or os.path.basename(e.place) not in ids
-        ]
-        write_record(store / NAME, InputsRecord(inputs=others))
+def forget_files(store: Path, ids: set[str]) -> None:
+    """Remove files with the name of one of these documents from the record, and all stamps."""
+    inputs = load_record(store).inputs
+    if not inputs:
+        return
+    remaining = []
+    for entry in inputs:
+        if entry.folder or os.path.basename(entry.place) not in ids:
+            remaining.append(replace(entry, stamp=None))
+    write_record(store / NAME, InputsRecord(inputs=remaining))

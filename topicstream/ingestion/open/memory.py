@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from topicstream.base.errors import InputError
 from topicstream.base.places import places
-from topicstream.ingestion.open.names import expanded
+from topicstream.ingestion.open.names import expand_names
 from topicstream.ingestion.open.source import Input
 from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import WrongField, clean, clean_strings, unique_names
@@ -74,15 +74,16 @@ class InMemory:
     Attributes
     ----------
     documents
-        See ``ingest``.
+        The argument of ``ingest``.
     vocabulary, ids
-        The W words of a matrix's columns, the D ids of its rows.
+        The W words of a matrix's columns, and the D ids of its rows.
     frame
         Columns of metadata of a matrix's rows, by name.
     first
-        Number of the first document: what a document without an id of its own is called.
+        Number of the first document. Numbers are the ids of documents without any.
     key
-        This ingest and no other: what is in memory cannot be known again after a kill.
+        A random name of this ingest, because documents in memory cannot be recognised after a
+        kill.
     """
 
     documents: Any
@@ -95,14 +96,13 @@ class InMemory:
     @property
     def once(self) -> bool:
         """Tell whether the documents can be read only once."""
-        return isinstance(
-            getattr(self.documents, "parts", self.documents), (Iterator, pa.RecordBatchReader)
-        )
+        parts = getattr(self.documents, "parts", self.documents)
+        return isinstance(parts, (Iterator, pa.RecordBatchReader))
 
     def sources(self, options: ReadOptions) -> Iterator[tuple[Reader, Input]]:
         """Yield the one reader and source."""
         source = Input("documents", "documents", strict=options.strict)
-        if of_vectors(self.documents, options):
+        if holds_vectors(self.documents, options):
             if self.vocabulary is not None:
                 raise InputError(
                     "documents: values below 0 in a matrix with names; give the counts (of an "
@@ -122,11 +122,11 @@ class InMemory:
             yield MemoryReader(self, _rows, "text"), source
 
     def numbered(self, first: int, last: int) -> pa.Array:
-        """Ids of documents that have none of their own."""
+        """Return the numbers of documents as ids, for documents without any."""
         return pc.cast(pa.array(np.arange(first, last, dtype=np.int64) + self.first), TEXT)
 
     def own_ids(self, size: int) -> pa.Array:
-        """Ids of the documents of a matrix: those that came with it, or their numbers."""
+        """Return the ids of a matrix's documents: those given, or their numbers."""
         if self.ids is not None and len(self.ids) != size:
             raise InputError(f"ids: {len(self.ids)} for {size} documents")
         if self.ids is None:
@@ -137,10 +137,25 @@ class InMemory:
 def as_inputs(
     documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = None, layer: str | None = None
 ) -> list[str] | InMemory:
-    """Make inputs of what the caller gave: names of files, or documents.
+    """Tell names of files from documents in memory.
 
-    A ``Path`` is a file or folder, an element of a list that is a ``str`` a document. ``path``: a
-    ``str`` alone is a path, not a document.
+    A ``Path`` is a file or folder. A ``str`` in a list is a document.
+
+    Parameters
+    ----------
+    documents
+        The argument of a function such as ``ingest``.
+    path
+        True if a single ``str`` is a path, not a document.
+    vocabulary, ids
+        Words and ids of a matrix.
+    layer
+        Layer of an AnnData.
+
+    Raises
+    ------
+    InputError
+        If the object cannot be documents; the message says what to pass instead.
     """
     places().renew()
     if isinstance(documents, InMemory):
@@ -148,7 +163,7 @@ def as_inputs(
     if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData
         return _annotated(documents, layer)
     if isinstance(documents, os.PathLike) or (path and isinstance(documents, str)):
-        return expanded([os.fspath(documents)])
+        return expand_names([os.fspath(documents)])
     if isinstance(documents, (list, tuple)) and not documents:
         return []
     if is_table(documents) or is_matrix(documents):
@@ -160,12 +175,14 @@ def as_inputs(
     first, documents = _first_of(documents)
     if isinstance(first, os.PathLike):
         documents = list(documents)
-    if isinstance(documents, (list, tuple)) and any(isinstance(d, os.PathLike) for d in documents):
-        if not all(isinstance(d, os.PathLike) for d in documents):
+    if isinstance(documents, (list, tuple)):
+        are_paths = {isinstance(document, os.PathLike) for document in documents}
+        if are_paths == {True, False}:
             raise InputError(
                 "documents: a list holds either documents (str, dict) or files (Path), not both"
             )
-        return expanded([os.fspath(d) for d in documents])
+        if are_paths == {True}:
+            return expand_names([os.fspath(document) for document in documents])
     if is_table(first):
         return InMemory(Frames(documents), vocabulary, ids)
     if isinstance(first, (list, tuple, set)) or _is_series(first):
@@ -188,25 +205,25 @@ def is_table(documents: Any) -> bool:
 
 
 def _refuse_file_name(text: str) -> None:
-    """Raise InputError for a str that is the name of a file: as a str it is a document."""
-    named = len(text) < 256 and "\0" not in text and os.path.splitext(text)[1]
-    if named and os.path.exists(text):
+    """Raise InputError for a str that is the name of a file, because a str is a document."""
+    may_be_name = len(text) < 256 and "\0" not in text and os.path.splitext(text)[1]
+    if may_be_name and os.path.exists(text):
         raise InputError(
             f"documents: {text!r} is a file, and a str a document: give Path({text!r})"
         )
 
 
 def _refuse_file_names(documents: Sequence[Any]) -> None:
-    """Raise InputError for a list of which every str is the name of a file."""
+    """Raise InputError for a list in which every str is the name of a file."""
+
+    def is_file_name(text: str) -> bool:
+        """Tell whether a text names a file of this machine, standard input, or an object."""
+        if text == "-" or os.path.exists(text):
+            return True
+        return len(text.split()) == 1 and places().names_file(text)
+
     names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
-    files = [
-        name
-        for name in names
-        if name == "-"
-        or os.path.exists(name)
-        or (len(name.split()) == 1 and places().names_file(name))
-    ]
-    if len(files) == len(documents):
+    if len(names) == len(documents) and all(map(is_file_name, names)):
         raise InputError(
             f"documents: {names[0]!r} is a file, and a str in a list a document: give "
             f"Path({names[0]!r})"
@@ -239,29 +256,26 @@ def _annotated(cells: Any, layer: str | None) -> InMemory:
             f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()"
         )
     raw = getattr(cells, "raw", None)
-    layers = [*getattr(cells, "layers", ()), *(["raw"] if raw is not None else [])]
-    if cells.X is None if layer is None else layer not in layers:
+    layers = list(getattr(cells, "layers", ()))
+    if raw is not None:
+        layers.append("raw")
+    is_missing = cells.X is None if layer is None else layer not in layers
+    if is_missing:
         raise InputError(
             f"documents: no {'X' if layer is None else f'layer {layer!r}'} (its layers: "
             f"{', '.join(layers) or 'none'})"
         )
     matrix_owner: Any = raw if layer == "raw" else cells
-    features, names = (
-        unique_names(clean_strings(list(names), TEXT))
-        for names in (matrix_owner.var_names, cells.obs_names)
-    )
-    return InMemory(
-        matrix_owner.X if layer in (None, "raw") else cells.layers[layer],
-        features,
-        names,
-        cells.obs,
-    )
+    features = unique_names(clean_strings(list(matrix_owner.var_names), TEXT))
+    names = unique_names(clean_strings(list(cells.obs_names), TEXT))
+    matrix = matrix_owner.X if layer in (None, "raw") else cells.layers[layer]
+    return InMemory(matrix, features, names, cells.obs)
 
 
 def _first_of(documents: Any) -> tuple[Any, Any]:
-    """Return the first of some documents, and all of them.
+    """Return the first of some documents, and all of them, without losing one of an iterator.
 
-    An iterator loses nothing. Of what is no sequence the first is None.
+    The first is None if there is none, or the object is neither an iterator nor a sequence.
     """
     if isinstance(documents, Iterator):
         first = next(documents, None)
@@ -286,9 +300,8 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
     words = dict[Any, int]()
     ends = array("q", [0])
     for document in documents:
-        if (
-            isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields"))
-        ) or hasattr(document, "iloc"):
+        is_pair = isinstance(document, tuple) and len(document) == 2
+        if is_pair or hasattr(document, "_fields") or hasattr(document, "iloc"):
             raise InputError(
                 "documents: a row of fields; give dicts such as {'id': ..., 'text': ...}, or "
                 "lists of words"
@@ -298,7 +311,8 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
                 f"documents[{len(ends) - 1}]: is {type(document).__name__}, not a list of words "
                 f"as the first"
             )
-        if wrong := [word for word in document if not isinstance(word, str)]:
+        wrong = [word for word in document if not isinstance(word, str)]
+        if wrong:
             raise InputError(
                 f"documents[{len(ends) - 1}]: {wrong[0]!r} in a list of words, which may hold "
                 f"only strings"
@@ -316,11 +330,8 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
     return InMemory(counts, list(names), ids)
 
 
-def of_vectors(documents: Any, options: ReadOptions) -> bool:
-    """Tell whether the rows of a matrix are vectors.
-
-    They are where the user says so, or real numbers below 0 occur.
-    """
+def holds_vectors(documents: Any, options: ReadOptions) -> bool:
+    """Tell whether the rows of a matrix are vectors: the user says so, or a number is below 0."""
     if not (isinstance(documents, np.ndarray) and is_matrix(documents)):
         if options.vectors and not isinstance(documents, np.ndarray):
             raise InputError("vectors=True requires a NumPy array of two dimensions")
@@ -330,44 +341,48 @@ def of_vectors(documents: Any, options: ReadOptions) -> bool:
 
 
 class MemoryReader(Reader):
-    """Documents in memory, by functions of the documents, the source and the options."""
+    """Reader of documents in memory, by a function that makes batches of them."""
 
     name = "memory"
     about = "documents in memory"
 
-    def __init__(self, given: InMemory, batches: Batches, kind: Literal["text", "counts"]) -> None:
-        self.given = given
+    def __init__(
+        self, in_memory: InMemory, batches: Batches, kind: Literal["text", "counts"]
+    ) -> None:
+        self._in_memory = in_memory
         self._batches = batches
         self.kind = kind  # type: ignore[misc]
 
     def batches(self, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        return self._batches(self.given, source, options)
+        return self._batches(self._in_memory, source, options)
 
 
 class MemoryMatrix(MatrixReader):
-    """A matrix of counts in memory, sparse or dense."""
+    """Reader of a matrix of counts in memory, sparse or dense."""
 
     name = "matrix"
     about = "a matrix of counts in memory"
-    what = ()
+    side_names = ()
 
-    def __init__(self, given: InMemory) -> None:
-        self.given = given
+    def __init__(self, in_memory: InMemory) -> None:
+        self._in_memory = in_memory
 
     def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        matrix = self.given.documents
-        if not isinstance(matrix, np.ndarray) and matrix.format not in ("csr", "csc"):
-            matrix = matrix.tocsr()  # a second copy; others are cut where they lie
-        by_row = isinstance(matrix, np.ndarray) or matrix.format == "csr"
-        lines = matrix.shape[0 if by_row else 1]
-        cells = (
-            Dense(matrix)
-            if isinstance(matrix, np.ndarray)
-            else Compressed(matrix.indptr, matrix.indices, matrix.data, lines)
-        )
+        in_memory = self._in_memory
+        matrix = in_memory.documents
+        cells: Dense | Compressed
+        if isinstance(matrix, np.ndarray):
+            by_row = True
+            cells = Dense(matrix)
+        else:
+            if matrix.format not in ("csr", "csc"):
+                matrix = matrix.tocsr()  # a copy; the other two are sliced without one
+            by_row = matrix.format == "csr"
+            lines = matrix.shape[0 if by_row else 1]
+            cells = Compressed(matrix.indptr, matrix.indices, matrix.data, lines)
         docs, width = matrix.shape[::-1] if options.transpose else matrix.shape
-        documents = Side(docs, self.given.own_ids(docs), _metadata_of(self.given, options))
-        words = Side(width, _matrix_words(self.given, width))
+        documents = Side(docs, in_memory.own_ids(docs), _metadata_of(in_memory, options))
+        words = Side(width, _matrix_words(in_memory, width))
         sides = (words, documents) if options.transpose else (documents, words)
         try:
             yield from self.documents(source, options, Matrix(cells, by_row, *sides))
@@ -376,22 +391,24 @@ class MemoryMatrix(MatrixReader):
 
 
 def _rows(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Texts, dicts, tables and data frames."""
+    """Yield batches of texts, dicts, tables or data frames."""
     tables = _tables(in_memory.documents, source, options)
     if tables is None:
         yield from _objects(in_memory, source, options)
         return
+    batches = chain.from_iterable(table.to_batches() for table in tables)
     first = 0
-    for table in tables:
-        for rows in (part for batch in table.to_batches() for part in sliced(batch, options)):
-            columns = dict(zip(rows.schema.names, rows.columns))
-            if options.id_column(columns) is None:
-                columns["id"] = in_memory.numbered(first, first + len(rows))
-            yield as_documents(source, options, columns, first + 1 + np.arange(len(rows)), mark="#")
-            first += len(rows)
+    for rows in chain.from_iterable(sliced(batch, options) for batch in batches):
+        columns = dict(zip(rows.schema.names, rows.columns))
+        if options.id_column(columns) is None:
+            columns["id"] = in_memory.numbered(first, first + len(rows))
+        numbers = first + 1 + np.arange(len(rows))
+        yield as_documents(source, options, columns, numbers, mark="#")
+        first += len(rows)
 
 
 def _objects(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield batches of texts or dicts."""
     objects = Objects(source, options, "#")
     ids = in_memory.documents.index if _names_rows(in_memory.documents) else None
     for number, document in enumerate(in_memory.documents):
@@ -409,9 +426,12 @@ def _objects(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterat
 
 
 def _fields(document: object, options: ReadOptions) -> dict[str, object]:
-    """Return a document as an object of plain values.
+    """Return the fields of a document as plain values.
 
-    Raises WrongField.
+    Raises
+    ------
+    WrongField
+        If it is neither a string nor a dict, or a string where options name other fields.
     """
     if _plain(document) is None:
         document = ""  # a missing value of a series
@@ -426,12 +446,12 @@ def _fields(document: object, options: ReadOptions) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
+    """Convert a value to what JSON has; a missing value of pandas is None."""
     if isinstance(value, np.generic):
         value = value.item()
-    if type(value).__name__ in ("NaTType", "NAType") or (
-        isinstance(value, float) and value != value
-    ):
-        return None  # missing, as pandas writes it
+    is_nan = isinstance(value, float) and value != value
+    if is_nan or type(value).__name__ in ("NaTType", "NAType"):
+        return None
     if isinstance(value, (datetime.date, uuid.UUID, os.PathLike)):
         return getattr(value, "isoformat", value.__str__)()
     return list(value) if isinstance(value, (tuple, set, frozenset, np.ndarray)) else value
@@ -440,7 +460,7 @@ def _plain(value: object) -> object:
 def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.Table] | None:
     """Return the Arrow tables of a table or frame, with the columns that are read.
 
-    Returns None for anything else.
+    It is None for any other object.
     """
     if isinstance(documents, Frames):
         tables = map(_as_table, documents.parts)
@@ -454,13 +474,13 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
     if not is_table(documents):
         return None
     if hasattr(documents, "__arrow_c_stream__"):
-        # of a frame of pandas or polars some rows are converted at a time
+        # a frame of pandas or polars is converted some rows at a time, which takes less memory
         if hasattr(documents, "iloc") or hasattr(documents, "iter_slices"):
             return _frame_tables(documents, source, options)
         stream = pa.RecordBatchReader.from_stream(documents)
-    elif hasattr(documents, "scanner"):  # of its columns, partitions included, those that are read
-        read = select_fields(documents.schema.names, options, source)
-        stream = documents.scanner(columns=read, batch_size=ROWS).to_reader()
+    elif hasattr(documents, "scanner"):  # a dataset of pyarrow, whose partitions are columns, too
+        selected = select_fields(documents.schema.names, options, source)
+        stream = documents.scanner(columns=selected, batch_size=ROWS).to_reader()
     else:
         stream = documents.to_reader()
     names = select_fields(stream.schema.names, options, source)
@@ -471,7 +491,7 @@ def _frame_tables(frame: Any, source: Input, options: ReadOptions) -> Iterator[p
     """Yield the rows of a frame of pandas or polars, some at a time."""
     frame = _with_index(frame, options)
     names = select_fields([str(name) for name in frame.columns], options, source)
-    columns = [name for name in frame.columns if str(name) in names]  # pandas' may be numbers
+    columns = [name for name in frame.columns if str(name) in names]  # pandas allows numbers
     for first in range(0, len(frame), ROWS):
         yield _as_table(frame[columns][first : first + ROWS]).select(names)
 
@@ -481,13 +501,13 @@ def _hugging_face_tables(dataset: Any, source: Input, options: ReadOptions) -> I
     names = select_fields(dataset.column_names, options, source)
     arrow = dataset.with_format("arrow")
     for first in range(0, len(dataset), ROWS):
-        yield _named(arrow[first : first + ROWS].select(names), dataset)
+        yield _with_class_names(arrow[first : first + ROWS].select(names), dataset)
 
 
 def _names_rows(frame: Any) -> bool:
     """Tell whether the index of a frame or series of pandas names its rows.
 
-    It does where it has a name, or where its labels are distinct and more than row numbers.
+    It does if it has a name, or if its labels are distinct and not the row numbers.
     """
     index = getattr(frame, "index", None)
     if not hasattr(frame, "iloc") or index is None or index.nlevels > 1:
@@ -498,7 +518,7 @@ def _names_rows(frame: Any) -> bool:
 
 
 def _with_index(frame: Any, options: ReadOptions) -> Any:
-    """Add the index of a frame of pandas as its ids, where it has no column of them."""
+    """Add the index of a frame of pandas as a column of ids, if it names rows and there is none."""
     if not _names_rows(frame):
         return frame
     name = options.id_field or "id"
@@ -507,10 +527,10 @@ def _with_index(frame: Any, options: ReadOptions) -> Any:
     return frame.assign(**{name: frame.index.astype(str)})
 
 
-def _named(table: pa.Table, dataset: Any) -> pa.Table:
-    """Return rows of a Hugging Face dataset with the names of classes.
+def _with_class_names(table: pa.Table, dataset: Any) -> pa.Table:
+    """Replace the numbers of classes in rows of a Hugging Face dataset by their names.
 
-    A negative class (``ClassLabel``) is none.
+    A negative number stands for a missing class (``ClassLabel``).
     """
     for i, name in enumerate(table.column_names):
         classes = getattr(dataset.features[name], "names", None)
@@ -521,16 +541,19 @@ def _named(table: pa.Table, dataset: Any) -> pa.Table:
 
 
 def _as_table(frame: Any) -> pa.Table:
-    """Return a frame as a table.
+    """Convert a frame to a table.
 
-    Raises InputError for a column of mixed values.
+    Raises
+    ------
+    InputError
+        If the values of a column have several types.
     """
     try:
         try:
             if hasattr(frame, "__arrow_c_stream__"):
                 return pa.RecordBatchReader.from_stream(frame).read_all()
             return pa.table(frame)
-        except UnicodeEncodeError:  # of a string of Python's, which pandas holds as it is
+        except UnicodeEncodeError:  # a string with lone surrogates, which pandas allows
             return pa.table({str(name): clean_strings(frame[name]) for name in frame.columns})
     except pa.ArrowException as e:
         raise InputError(
@@ -540,10 +563,14 @@ def _as_table(frame: Any) -> pa.Table:
 
 
 def _matrix_words(in_memory: InMemory, size: int) -> pa.LargeStringArray:
-    """Return the words of a matrix's columns.
+    """Return the words of a matrix's columns: the vocabulary given, or their numbers.
 
-    They are given as a sequence or as a dict word -> column (CountVectorizer has that), or are
-    numbers.
+    The vocabulary is a sequence, or a dict of columns by word, as CountVectorizer has it.
+
+    Raises
+    ------
+    InputError
+        If the vocabulary does not give each column a word of its own.
     """
     words = in_memory.vocabulary
     if words is None:
@@ -580,20 +607,15 @@ def _vectors(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterat
 
 def _metadata_of(in_memory: InMemory, options: ReadOptions) -> dict[str, pa.Array]:
     """Select the columns of a matrix's frame that are stored."""
+    frame = in_memory.frame
     meta = {}
-    asked = options.fit(() if in_memory.frame is None else in_memory.frame).meta
-    for column, name in asked.items():
-        if in_memory.frame is None or name not in in_memory.frame:
-            columns = (
-                ", ".join(map(str, in_memory.frame))
-                if in_memory.frame is not None
-                else "none: it is a matrix alone"
-            )
+    for column, name in options.fit(() if frame is None else frame).meta.items():
+        if frame is None or name not in frame:
+            listed = "none: it is a matrix alone" if frame is None else ", ".join(map(str, frame))
             raise InputError(
-                f"documents: no column {name!r} (there are {columns}); choose another meta"
+                f"documents: no column {name!r} (there are {listed}); choose another meta"
             )
-        values = clean_strings(in_memory.frame[name])
-        meta[column] = as_metadata(
-            values, column, f"documents: column {name!r}", options.list_separator
-        )
+        where = f"documents: column {name!r}"
+        values = clean_strings(frame[name])
+        meta[column] = as_metadata(values, column, where, options.list_separator)
     return meta

@@ -85,9 +85,9 @@ def is_about(name: str) -> bool:
 
 
 def conversion(name: str, head: bytes) -> str | None:
-    """Say what a file that no reader takes is, and what to do with it.
+    """Describe a file that no reader takes, and how to convert it, or return None.
 
-    None for any other. Suffix and first bytes must agree where the suffix is used for text, too.
+    A suffix counts only if the first bytes are not text, because texts have such names, too.
     """
     suffix = os.path.splitext(name.lower())[1]
     if "fragments.tsv" in os.path.basename(name.lower()):
@@ -99,8 +99,9 @@ def conversion(name: str, head: bytes) -> str | None:
         return CONVERT[".pdf"]
     if head.startswith(b"SQLite format 3\0"):
         return CONVERT[".sqlite"]
-    binary = not head or b"\0" in head or head.startswith((b"PK", b"{\\rtf", b"\x80", b"From "))
-    return CONVERT.get(suffix) if binary else None
+    marks = (b"PK", b"{\\rtf", b"\x80", b"From ")
+    may_be_binary = not head or b"\0" in head or head.startswith(marks)
+    return CONVERT.get(suffix) if may_be_binary else None
 
 
 IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
@@ -108,10 +109,10 @@ IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
 
 
 def partitions(key: str) -> dict[str, str | None]:
-    """Read the fields of a path like ``date=2020-01/lang=en/part-0.parquet``.
+    """Read the fields of a path such as ``date=2020-01/lang=en/part-0.parquet``.
 
-    Hive and Spark write them: values in URL escapes, their word for a missing one is None here.
-    Names have composed letters.
+    Hive and Spark write such paths, with URL escapes and a word for a missing value, which is None
+    here. The letters of names are composed.
     """
     values: dict[str, str | None] = {}
     for part in key.split("/")[:-1]:
@@ -127,7 +128,7 @@ def input_path(text: str) -> Path:
     Raises
     ------
     InputError
-        If it is the address of a key of which a path would be another one.
+        If it is the address of a key that a ``Path`` cannot hold, with an empty part.
     """
     path = Path(text)
     if not places().on_this_machine(text) and "//" in text.partition("://")[2].rstrip("/"):
@@ -137,54 +138,54 @@ def input_path(text: str) -> Path:
     return path
 
 
-def expanded(names: Sequence[str]) -> list[str]:
-    """Replace patterns and folders of buckets among names by what they stand for, in order.
+def expand_names(names: Sequence[str]) -> list[str]:
+    """Replace patterns and folders of buckets by the files and objects that they stand for.
 
-    Patterns such as ``data/*.txt`` come in quotes, which the shell leaves alone.
+    A pattern such as ``data/*.txt`` gets here if it was quoted, so that the shell did not expand
+    it.
 
     Raises
     ------
     InputError
-        Where nothing matches, and for addresses that nobody reads.
+        If nothing matches, or no provider reads such addresses.
     """
-    expanded_names: list[str] = []
+    expanded: list[str] = []
     for name in names:
-        expanded_names += places().expand(name) or _choose_objects(name)
-    return (
-        list(dict.fromkeys(expanded_names)) if len(expanded_names) != len(names) else expanded_names
-    )
+        expanded += places().expand(name) or _choose_objects(name)
+    if len(expanded) == len(names):  # a name that is given twice is refused later
+        return expanded
+    return list(dict.fromkeys(expanded))
 
 
 def _choose_objects(name: str) -> list[str]:
     """Choose the objects of a folder that are read.
 
-    Hidden ones, marks, and files about the folder are left out, and of matrices of 10x the files
-    beside them.
+    Hidden objects, marks and files about the folder are left out. If all others are files of 10x
+    matrices, only the matrices are chosen, whose reader finds the files beside them.
     """
     address = places().describe(name)
     folder = address.rstrip("/") + "/"
     objects = []
     for entry in places().list_objects(name):
         parts = entry.removeprefix(folder).split("/")
-        if any(part.startswith(".") or is_mark(part) for part in parts) or (
-            len(parts) == 1 and is_about(parts[0])
-        ):
-            continue
-        objects.append(entry)
+        is_aside = any(part.startswith(".") or is_mark(part) for part in parts)
+        if not is_aside and not (len(parts) == 1 and is_about(parts[0])):
+            objects.append(entry)
     if not objects:
         raise InputError(
             f"{address}: no such object, and no folder with objects to read; check bucket, key "
             f"and region"
         )
     matrices = [name for name in objects if f"/{name}".endswith((MATRIX[0], MATRIX[0] + ".gz"))]
-    beside = {
-        matrix_file(Path(name), part) for name in matrices for part in (MATRIX, CELLS, FEATURES)
-    }
-    return matrices if {Path(name) for name in objects} <= beside else objects
+    matrix_files: set[Path | None] = set()
+    for name in matrices:
+        for part in (MATRIX, CELLS, FEATURES):
+            matrix_files.add(matrix_file(Path(name), part))
+    return matrices if {Path(name) for name in objects} <= matrix_files else objects
 
 
 # -- matrices with files beside them
-# ---------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 MATRIX = ("matrix.mtx",)
 CELLS = ("barcodes.tsv",)
 FEATURES = ("features.tsv", "genes.tsv", "peaks.bed")
@@ -194,27 +195,36 @@ FEATURES = ("features.tsv", "genes.tsv", "peaks.bed")
 def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
     """Find the file of one of these names, gzipped or not.
 
-    It lies in the folder, or beside a matrix and has its prefix (GEO's ``GSM1_matrix.mtx.gz``).
+    Parameters
+    ----------
+    place
+        A folder, or a matrix: the file lies beside it and has its prefix (GEO's
+        ``GSM1_matrix.mtx.gz``).
+    names
+        Names that the file may have.
     """
-    folder, prefix = (
-        (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
-    )
-    candidates = (folder / (prefix + name + suffix) for name in names for suffix in ("", ".gz"))
-    return next((path for path in candidates if places().is_file(path)), None)
+    folder = place
+    prefix = ""
+    if not place.is_dir():
+        folder = place.parent
+        prefix = place.name.partition(MATRIX[0])[0]
+    for name in names:
+        for suffix in ("", ".gz"):
+            path = folder / (prefix + name + suffix)
+            if places().is_file(path):
+                return path
+    return None
 
 
 def matrix_form(place: Path) -> str | None:
-    """Return the reader of a matrix that is several files, None for any other place.
+    """Return the reader of a matrix of several files, or None for any other place.
 
-    It is ``tenx`` for the files of 10x, a folder or a matrix with the other files beside it, and
+    It is ``tenx`` for a folder with the files of 10x, or a matrix with the others beside it, and
     ``h5ad`` for AnnData in Zarr.
     """
-    named = place.is_dir() or MATRIX[0] in place.name
-    if (
-        named
-        and matrix_file(place, MATRIX)
-        and (matrix_file(place, CELLS) or matrix_file(place, FEATURES))
-    ):
+    may_be_matrix = place.is_dir() or MATRIX[0] in place.name
+    is_matrix = may_be_matrix and matrix_file(place, MATRIX) is not None
+    if is_matrix and (matrix_file(place, CELLS) or matrix_file(place, FEATURES)):
         return "tenx"
     return "h5ad" if all((place / name).is_dir() for name in ("obs", "var")) else None
 
@@ -238,10 +248,22 @@ def is_vocab_name(name: str) -> bool:
 
 
 def guess(name: str, head: bytes, *, in_folder: bool) -> str:
-    """Guess a reader's name by signature, then suffix, then what the text resembles.
+    """Guess a reader's name by signature, then suffix, then the look of the text.
 
-    Text without a format of its own is ``files`` (one document) in a folder, ``lines`` else.
-    InputError that names ``--format`` when neither name nor content tell.
+    Parameters
+    ----------
+    name
+        Name of the file.
+    head
+        Its first bytes.
+    in_folder
+        True for a file of a folder. Text without a format is one document there (``files``), and
+        otherwise a document a line (``lines``), if its name says that it is text.
+
+    Raises
+    ------
+    InputError
+        If neither name nor content tell the format, or no reader takes it.
     """
     suffix = plain_suffix(name)
     formats = readers()
@@ -284,9 +306,9 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
 
 
 def guess_source(source: Source, options: ReadOptions, *, in_folder: bool, name: str) -> str:
-    """Guess the format of an input, as the options want it read.
+    """Guess the format of an input, with the options on raw input.
 
-    The bytes looked at are read again later.
+    The source still returns the bytes that were looked at.
     """
     form = guess(name, source.head(), in_folder=in_folder)
     return "vectors" if form == "parquet" and options.vector_field else form

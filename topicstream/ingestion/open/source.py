@@ -59,9 +59,10 @@ HEAD_BYTES = 64 << 10
 
 
 def _mark_undecodable(error: UnicodeError) -> tuple[str, int]:
-    # A lone surrogate that surrogateescape writes as byte 0xFF: the record it stands in then fails
-    # the UTF-8 check of
-    # the reader, which knows its line.
+    """Replace bytes that cannot be decoded by a lone surrogate, which becomes byte 0xFF.
+
+    The record then fails the UTF-8 check of its reader, which knows the line.
+    """
     assert isinstance(error, UnicodeDecodeError)
     return "\udcff", error.end
 
@@ -71,17 +72,15 @@ codecs.register_error(MARK_UNDECODABLE, _mark_undecodable)
 
 
 def printable(name: str) -> str:
-    """Write bytes of a file name that are no UTF-8 as ``\\xNN``.
-
-    Ids and sources can be stored then.
-    """
+    """Write bytes of a file name that are no UTF-8 as ``\\xNN``, so that it can be stored."""
     return os.fsencode(name).decode("utf-8", "backslashreplace") if not name.isascii() else name
 
 
 def plain_suffix(name: str) -> str:
-    """Return the last suffix of a file name without that of the compression.
+    """Return the last suffix of a file name before that of the compression, in lower case.
 
-    It is in lower case: ``a.jsonl.gz`` -> ``.jsonl``.
+    >>> plain_suffix("A.JSONL.gz")
+    '.jsonl'
     """
     stem, suffix = os.path.splitext(os.path.basename(name.lower()))
     if suffix == ".tgz":
@@ -95,7 +94,7 @@ def open_source(path: Path | None) -> io.BufferedReader:
     Raises
     ------
     InputError
-        Where the file cannot be opened.
+        If the file cannot be opened.
     """
     if path is None:
         return sys.stdin.buffer  # type: ignore[return-value]
@@ -108,9 +107,9 @@ def open_source(path: Path | None) -> io.BufferedReader:
 
 
 def decompressed(raw: Any, kind: str) -> Any:
-    """Return a stream of the bytes that ``raw`` holds compressed.
+    """Return a stream of the inflated bytes of ``raw``.
 
-    Several members are read one after the other.
+    Several compressed members are read one after the other.
     """
     if kind == "zst":
         return io.BufferedReader(
@@ -124,8 +123,8 @@ def decompressed(raw: Any, kind: str) -> Any:
 def read_up_to_damage(raw: Any, kind: str, skip: int) -> bytes:
     """Read a damaged compressed file once more, byte by byte, up to its damage.
 
-    A stream that inflates many bytes at once loses those before the damage that it has not given
-    out, often whole members of an archive.
+    A stream that inflates many bytes at once fails without returning the bytes before the damage,
+    which are often whole members of an archive.
 
     Parameters
     ----------
@@ -138,52 +137,53 @@ def read_up_to_damage(raw: Any, kind: str, skip: int) -> bytes:
 
     Returns
     -------
-    The inflated bytes after those.
+    bytes
+        The inflated bytes after those.
     """
     if kind not in ARROW_CODECS:
         return b""
     stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), ARROW_CODECS[kind])
-    rest = bytearray()
+    inflated = bytearray()
     try:
         while skip > 0:
             skip -= len(stream.read(min(skip, READ_BYTES)))
-        while len(rest) < MOST_BYTES_LOST and (byte := stream.read(1)):
-            rest += byte
-    except DAMAGE:
+        while len(inflated) < MOST_BYTES_LOST and (byte := stream.read(1)):
+            inflated += byte
+    except DAMAGE:  # the end of what can be read
         pass
-    return bytes(rest)
+    return bytes(inflated)
 
 
 class Input:
-    """Origin of records for a reader, which reports there what it cannot use.
+    """Origin of records for a reader, which reports to it the records that it cannot use.
 
     Attributes
     ----------
     name
         The path as the user gave it, for messages.
     key
-        What ids and sources of documents begin with: relative to the folder given, else the file's
-        own name.
+        Beginning of ids and sources of documents: the path below the folder given, or the file's
+        name.
     strict
-        Whether the first bad record is an error (``--on-error fail``).
+        True if the first bad record is an error (``--on-error fail``).
     rejects
         Records left out and notes since the last piece.
     alone
-        Whether it is the only input, and no file of a folder: no other can have the same names of
-        cells.
+        True if it is the only input, and no file of a folder, so that no other one has documents of
+        the same names.
     words
         The vocabulary of a source of counts, set by its reader.
     path
         The file, or None.
     size
-        Bytes on disk, None where unknown.
+        Bytes on disk, or None if unknown.
     line
-        Where the piece being read begins, counted by the readers that split lines; damage is listed
-        there.
+        First line of the piece that is being read, set by readers that split lines; damage is
+        reported there.
     damage
-        Why reading ended early, where it is not strict (a truncated or corrupt archive); "" else.
+        Why a truncated or corrupt archive ended early, or "".
     progress
-        Bytes done, of what is not read through this object.
+        Bytes that were read otherwise than through this object.
     """
 
     def __init__(
@@ -208,10 +208,10 @@ class Input:
         self.close()
 
     def close(self) -> None:
-        """Release what is open."""
+        """Close the file, if one is open."""
 
     def consumed(self) -> int:
-        """Bytes read so far, as they are stored."""
+        """Return the stored bytes that were read so far."""
         return self.progress or 0
 
     def reject(
@@ -219,7 +219,21 @@ class Input:
     ) -> None:
         """Leave out one record.
 
-        ``line`` is 0 in a file without lines. Raises InputError where the input is read strictly.
+        Parameters
+        ----------
+        line
+            Its line, or 0 in a file without lines.
+        reason
+            Why it cannot be used.
+        start
+            Its first bytes.
+        file
+            The file in the message, if another than the source.
+
+        Raises
+        ------
+        InputError
+            If the source is strict.
         """
         record = Reject(file or self.name, line, reason, bytes(start[:SHOWN_BYTES]))
         if self.strict:
@@ -227,31 +241,32 @@ class Input:
         self.rejects.records.append(record)
 
     def note(self, text: str, times: int = 1) -> None:
-        """Count what is odd but not bad, for the summary."""
+        """Count something odd that is no error, for the summary."""
         if times:
             self.rejects.notes[text] += times
 
     def leave_out(self, fields: Iterable[str]) -> None:
-        """Note fields that the input has and no option asks for."""
-        add_notes(self.rejects.notes, {LEFT_OUT + compose_text(clean(name)): 1 for name in fields})
+        """Note fields of the input that no option asks for."""
+        names = {compose_text(clean(name)) for name in fields}
+        add_notes(self.rejects.notes, {LEFT_OUT + name: 1 for name in names})
 
-    def taken(self) -> Rejects:
-        """Return the rejects so far, which are then no longer here."""
+    def take_rejects(self) -> Rejects:
+        """Return the rejects so far, and begin to collect new ones."""
         rejects = self.rejects
         self.rejects = Rejects()
         return rejects
 
 
 class Source(Input):
-    """File, or standard input (``path`` None), as UTF-8 bytes without a mark.
+    """A file, or standard input (``path`` None), as UTF-8 bytes without a byte order mark.
 
-    Bytes that the encoding cannot decode come out as 0xFF. Where lines end with carriage returns
-    alone, they end with line feeds here.
+    A byte that the encoding cannot decode is read as 0xFF. Carriage returns that end lines alone
+    are read as line feeds.
 
     Attributes
     ----------
     eager
-        ``read`` returns what is there instead of waiting for as much as was asked for.
+        True if ``read`` returns the bytes that have arrived, without waiting for more.
     """
 
     def __init__(
@@ -268,7 +283,7 @@ class Source(Input):
         self.eager = False
         self._raw: Any = None
         self._stream: Any = None
-        self._kind: str | None = None  # of compression; "": none; None: not looked at
+        self._kind: str | None = None  # kind of compression; "": none; None: not known yet
         self._decoder: codecs.IncrementalDecoder | None = None
         self._ahead = b""
         self._returns_alone = False
@@ -296,28 +311,30 @@ class Source(Input):
         return int(self._raw.tell()) if self._raw is not None else self.size or 0
 
     def _open(self) -> None:
+        """Open the file and read its first bytes.
+
+        Raises
+        ------
+        BadFile
+            If it has the suffix of a compressed file, and is none.
+        """
         raw = open_source(self.path)
         self._ended = False
         self._inflated = 0
         start = raw.peek(6)
         kind = next((k for m, k in MAGIC.items() if start.startswith(m)), None)
-        if (
-            kind is None
-            and start
-            and self.path
-            and (named := SUFFIXES.get(self.path.suffix.lower()))
-        ):
+        suffix = self.path.suffix if self.path else ""
+        expected = SUFFIXES.get(suffix.lower())
+        if kind is None and start and expected is not None:
             raise BadFile(
-                self.name,
-                0,
-                f"is named {self.path.suffix} but is not {named}-compressed; rename it",
+                self.name, 0, f"is named {suffix} but is not {expected}-compressed; rename it"
             )
         self._raw = raw
         self._kind = kind or ""
         self._stream = raw if kind is None else decompressed(raw, kind)
-        head = self._more()
+        head = self._read_more()
         while len(head) < HEAD_BYTES and not self._ended and not self.eager:
-            head += self._more()
+            head += self._read_more()
         head, encoding = without_mark(head, self.encoding)
         if encoding is not None:
             self._decoder = codecs.getincrementaldecoder(encoding)(MARK_UNDECODABLE)
@@ -326,11 +343,8 @@ class Source(Input):
         self._returns_alone = has_returns_alone(head)
         self._ahead = with_line_feeds(head)
 
-    def _more(self) -> bytes:
-        """Read some stored bytes.
-
-        Compressed data end at their damage.
-        """
+    def _read_more(self) -> bytes:
+        """Read some bytes, inflated but not decoded; compressed data end at their damage."""
         try:
             part: bytes = self._stream.read1(READ_BYTES)
             self._inflated += len(part)
@@ -347,13 +361,14 @@ class Source(Input):
         return part
 
     def _last_bytes(self) -> bytes:
-        """Return the bytes before the damage that the stream has not given out."""
+        """Return the bytes before the damage that the stream has not returned."""
         if self.path is None or not self._kind:
             return b""
         with open_source(self.path) as raw:
             return read_up_to_damage(raw, self._kind, self._inflated)
 
     def _decode(self, data: bytes) -> bytes:
+        """Decode bytes to UTF-8 with line feeds."""
         if self._decoder is not None:
             data = self._decoder.decode(data, self._ended).encode("utf-8", "surrogateescape")
         return data.replace(b"\r", b"\n") if self._returns_alone else data
@@ -368,16 +383,21 @@ class Source(Input):
         return self._ahead[:n]
 
     def read(self, n: int) -> bytes:
-        """n decoded bytes, fewer only at the end, so that pieces are the same on every run.
+        """Return n decoded bytes, fewer only at the end.
 
-        BadFile where compressed data are damaged and the input is read strictly, once all before is
-        read.
+        Pieces are therefore the same on every run.
+
+        Raises
+        ------
+        BadFile
+            If compressed data are damaged and the source is strict, once all bytes before the
+            damage are read.
         """
         parts = [self.head(n)]
         have = len(parts[0])
         self._ahead = self._ahead[n:]
         while have < n and not self._ended and not (self.eager and have):
-            parts.append(self._decode(self._more()))
+            parts.append(self._decode(self._read_more()))
             have += len(parts[-1])
         if have > n:
             size = len(parts[-1]) - (have - n)
@@ -405,14 +425,23 @@ class Source(Input):
 
 
 def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
-    """Take the byte order mark off a text, and find its encoding.
+    """Remove the byte order mark of a text, and find its encoding.
 
-    The encoding is None where the text is UTF-8 already.
+    Parameters
+    ----------
+    data
+        The first bytes of the text.
+    encoding
+        ``--encoding``. A mark of another family of encodings is not removed.
+
+    Returns
+    -------
+    data, encoding
+        The bytes without the mark, and the encoding, or None if the text is UTF-8.
     """
     for mark, marked in BOMS:
-        if data.startswith(mark) and (
-            encoding is None or _family(encoding) == marked[:6].rstrip("-")
-        ):
+        fits = encoding is None or _family(encoding) == marked[:6].rstrip("-")
+        if fits and data.startswith(mark):
             data = data[len(mark) :]
             encoding = marked
             break
@@ -423,14 +452,9 @@ def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
 
 
 def _family(encoding: str) -> str:
-    """``utf-8``, ``utf-16`` or ``utf-32`` of an encoding of Unicode."""
-    return (
-        codecs.lookup(encoding)
-        .name.replace("_", "-")
-        .removesuffix("-sig")
-        .removesuffix("-le")
-        .removesuffix("-be")
-    )
+    """Return ``utf-8``, ``utf-16`` or ``utf-32`` for an encoding of Unicode."""
+    name = codecs.lookup(encoding).name.replace("_", "-")
+    return name.removesuffix("-sig").removesuffix("-le").removesuffix("-be")
 
 
 def to_utf8(data: bytes, encoding: str | None) -> bytes:
@@ -439,11 +463,9 @@ def to_utf8(data: bytes, encoding: str | None) -> bytes:
     Bytes that the encoding cannot decode become 0xFF.
     """
     data, name = without_mark(data, encoding)
-    return (
-        data
-        if name is None
-        else data.decode(name, MARK_UNDECODABLE).encode("utf-8", "surrogateescape")
-    )
+    if name is None:
+        return data
+    return data.decode(name, MARK_UNDECODABLE).encode("utf-8", "surrogateescape")
 
 
 def read_word_list(
@@ -465,7 +487,7 @@ def read_word_list(
     OSError
         If it cannot be read, is not a regular file, or is larger.
     InputError
-        Of text that does not have this encoding, with its line.
+        If text does not have this encoding, with its line.
     """
     data = end_lines_alike(to_utf8(read_list(path, most), encoding))
     try:
@@ -482,7 +504,7 @@ def read_word_list(
 
 
 def check_encoding(encoding: str | None) -> None:
-    """UsageError where Python knows no such text encoding."""
+    """Raise UsageError if Python knows no such text encoding."""
     try:
         if encoding is not None and not getattr(codecs.lookup(encoding), "_is_text_encoding", True):
             raise LookupError

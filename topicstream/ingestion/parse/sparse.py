@@ -199,17 +199,16 @@ class MatrixReader(Reader):
 
     Attributes
     ----------
-    what
-        What its rows and columns are called, in the note that says which are the documents; none:
-        no note.
+    side_names
+        Names of rows and columns in the note that says which are the documents. None for no note.
     shown
-        How the note shows the shape.
+        Template of the shape in the note.
     first_word
-        The number of the first word that has no name.
+        Number of the first word that has no name.
     """
 
     kind = "counts"
-    what: ClassVar[tuple[str, ...]] = ("rows", "columns")
+    side_names: ClassVar[tuple[str, ...]] = ("rows", "columns")
     shown: ClassVar[str] = "{:,} x {:,}"
     first_word: ClassVar[int] = 0
 
@@ -232,12 +231,10 @@ class MatrixReader(Reader):
             if listed is None
             else listed
         )
-        if self.what:
+        if self.side_names:
+            name = self.side_names[options.transpose]
             shape = self.shown.format(matrix.rows.size, matrix.columns.size)
-            source.note(
-                f"{self.what[options.transpose]} as documents, of {shape}, {cells.cells:,} values",
-                documents.size,
-            )
+            source.note(f"{name} as documents, of {shape}, {cells.cells:,} values", documents.size)
         parts = (
             (line, position, counts) if by_document else (position, line, counts)
             for line, position, counts in cells.parts(source, options)

@@ -1,1 +1,1 @@
-"""Second: pieces are cut, parsed and counted in a pool, and written in order into part files."""
+"""Second stage: pieces are cut, parsed and counted in a pool, and written into part files."""

@@ -29,26 +29,24 @@ STRIPPED = "documents without the header and licence of Project Gutenberg, which
 
 
 def strip_boilerplate(text: str) -> str:
-    """Return a text without what Project Gutenberg put before and behind it."""
-    start = 0
-    for match in _START.finditer(text):
-        start = match.end()
-        break
+    """Remove the header and the licence of Project Gutenberg from a text."""
+    header = _START.search(text)
+    start = 0 if header is None else header.end()
     end = _END.search(text, start)
     return text[start : len(text) if end is None else end.start()]
 
 
-def strip_documents(batch: pa.RecordBatch, notes: Counter[str], *, asked: bool) -> pa.RecordBatch:
-    """Take the boilerplate out of the documents of a batch, or count those that have some.
+def strip_documents(batch: pa.RecordBatch, notes: Counter[str], *, strip: bool) -> pa.RecordBatch:
+    """Remove the boilerplate from the documents of a batch, or count those that have some.
 
     Parameters
     ----------
     batch
         Documents.
     notes
-        Get how many documents have it.
-    asked
-        Whether it is taken out (``--strip-gutenberg``).
+        Receives the number of documents with boilerplate.
+    strip
+        Remove it (``--strip-gutenberg``).
     """
     if content_kind(batch) != "text":
         return batch
@@ -56,14 +54,14 @@ def strip_documents(batch: pa.RecordBatch, notes: Counter[str], *, asked: bool) 
     marks = mark_texts_with(texts, NAMED)
     if not marks.any():
         return batch
-    named = pa.array(marks)
-    written = texts.filter(named).to_pylist()
-    stripped = [strip_boilerplate(text) for text in written]
-    n_with_some = sum(len(a) < len(b) for a, b in zip(stripped, written))
-    if not n_with_some:
+    mask = pa.array(marks)
+    marked = texts.filter(mask).to_pylist()
+    stripped = [strip_boilerplate(text) for text in marked]
+    n_changed = sum(len(a) < len(b) for a, b in zip(stripped, marked))
+    if not n_changed:
         return batch
-    notes[STRIPPED if asked else RECOGNISED] += n_with_some
-    if not asked:
+    notes[STRIPPED if strip else RECOGNISED] += n_changed
+    if not strip:
         return batch
-    changed = pc.replace_with_mask(texts, named, pa.array(stripped, TEXT))
+    changed = pc.replace_with_mask(texts, mask, pa.array(stripped, TEXT))
     return batch.set_column(2, "text", changed)

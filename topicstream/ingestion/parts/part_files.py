@@ -1,9 +1,8 @@
 """Part files of an ingest: documents with the counts of their words, before the words have ids.
 
-    part-0003.arrow     a row a document: id, source, withdrawn, words, counts, metadata, and its
-                        text where that is kept; a record batch for each piece that was read, or
-                        for several small ones
-    words-0003.arrow    the words that the column ``words`` numbers, in order
+- ``part-0003.arrow`` has a row for each document: id, source, withdrawn, words, counts, metadata,
+  and the text if it is kept. A record batch is a piece that was read, or several small ones.
+- ``words-0003.arrow`` lists the words that the column ``words`` numbers.
 
 Both are Arrow files, which ``pyarrow.ipc.open_file`` and ``pandas.read_feather`` open. The rows
 of withdrawn ids come last in their batch.
@@ -26,8 +25,9 @@ from topicstream.ingestion.tokens.wordtable import WordTable
 
 WORDS_AT_ONCE = 1 << 20
 SMALL_BYTES = 1 << 18
+"""Bytes of a small piece, and of a batch of small pieces, at most."""
 SMALL_PIECES = 1 << 10
-"""Bytes of a piece that waits for those behind it, and of all that wait; how many of them."""
+"""Small pieces of a batch, at most."""
 LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 TEXTS = "#text"
 """The column of the texts that are kept, which no field can be called."""
@@ -51,7 +51,7 @@ class CountedDocuments(NamedTuple):
     cells
         Numbers and counts of the words of each document.
     texts
-        The texts of the documents, large_string, where they are kept.
+        The texts of the documents, large_string, if they are kept.
     """
 
     metadata: pa.RecordBatch
@@ -62,17 +62,22 @@ class CountedDocuments(NamedTuple):
 
 
 class PartWriter:
-    """Write pieces of counted documents into one part file and the file of its words.
+    """A writer of counted documents into one part file and the file of its words.
 
     Parameters
     ----------
     path, words_path
         The files, which exist and are empty.
     most_bytes
-        What the words may take in memory.
+        Memory that the words may take.
     apart
-        Whether each piece is a batch of its own. Otherwise small pieces that follow each other
-        become one: to read a batch back takes longer than to read a few documents.
+        Make each piece a batch of its own. Otherwise small pieces that follow each other become
+        one batch, because each batch takes some time to read.
+
+    Attributes
+    ----------
+    paths
+        The two files.
     """
 
     def __init__(
@@ -151,24 +156,25 @@ class PartWriter:
 def _as_batch(piece: CountedDocuments, numbers: np.ndarray) -> pa.RecordBatch:
     """Make one batch of a piece, the rows of withdrawn ids last."""
     documents = len(piece.metadata)
-    gone = len(piece.withdrawn)
+    withdrawn = len(piece.withdrawn)
     cells = piece.cells
-    offsets = np.concatenate((cells.indptr, np.repeat(cells.indptr[-1:], gone))).astype(np.int32)
+    no_words = np.repeat(cells.indptr[-1:], withdrawn)
+    offsets = np.concatenate((cells.indptr, no_words)).astype(np.int32)
     columns = dict(zip(piece.metadata.schema.names, piece.metadata.columns))
     if piece.texts is not None:
         columns[TEXTS] = piece.texts
-    if gone:
-        empty = {name: pa.nulls(gone, column.type) for name, column in columns.items()}
+    if withdrawn:
+        empty = {name: pa.nulls(withdrawn, column.type) for name, column in columns.items()}
         empty["id"] = piece.withdrawn
         columns = {n: pa.concat_arrays([column, empty[n]]) for n, column in columns.items()}
-    columns["withdrawn"] = pa.array(np.arange(documents + gone) >= documents)
+    columns["withdrawn"] = pa.array(np.arange(documents + withdrawn) >= documents)
     for name, values in (("words", numbers[cells.words]), ("counts", cells.counts)):
         columns[name] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _with_columns(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
-    """Add the columns of a schema that a batch lacks, without values."""
+    """Add the columns of a schema that a batch lacks, filled with nulls."""
     if schema is None or batch.schema.equals(schema):
         return batch
     present = dict(zip(batch.schema.names, batch.columns))
@@ -187,7 +193,7 @@ class PieceRows(NamedTuple):
 
     @property
     def cells(self) -> DocumentCells:
-        """Numbers of words and their counts."""
+        """Return the numbers of words and their counts."""
         words = self.documents["words"]
         indptr = words.offsets.to_numpy().astype(np.int64) - words.offsets[0].as_py()
         return DocumentCells(
@@ -196,18 +202,18 @@ class PieceRows(NamedTuple):
 
     @property
     def metadata(self) -> pa.RecordBatch:
-        """Everything but the words, their counts and the text."""
+        """Return all columns but the words, their counts and the text."""
         names = [n for n in self.documents.schema.names if n not in (*CONTENT, "withdrawn")]
         return self.documents.select(names)
 
     @property
     def texts(self) -> pa.Array | None:
-        """The texts, where they are kept and were read."""
+        """Return the texts, or None if they are not kept or were not read."""
         return self.documents[TEXTS] if TEXTS in self.documents.schema.names else None
 
     @property
     def hashes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Hashes of the ids: (high, low), uint64[D] each."""
+        """Return the hashes of the ids: high and low, uint64[D] each."""
         return hash_ids(self.documents["id"])
 
 
@@ -218,6 +224,8 @@ def read_part(
 
     Parameters
     ----------
+    path
+        The file.
     columns
         The columns that are read, as far as the file has them (``withdrawn`` always); ALL, or None:
         all but words, counts and texts.
@@ -225,7 +233,7 @@ def read_part(
     Raises
     ------
     StoreError
-        Where the file is missing or damaged.
+        If the file is missing or damaged.
     """
     with _reporting_damage(path), pa.OSFile(str(path)) as file:
         names = pa.ipc.open_file(file).schema.names
@@ -238,9 +246,9 @@ def read_part(
         reader = pa.ipc.open_file(file, options=options)
         for number in range(reader.num_record_batches):
             batch = reader.get_batch(number)
-            gone = batch["withdrawn"].true_count
-            documents = len(batch) - gone
-            yield PieceRows(batch.slice(0, documents), batch.slice(documents, gone))
+            withdrawn = batch["withdrawn"].true_count
+            documents = len(batch) - withdrawn
+            yield PieceRows(batch.slice(0, documents), batch.slice(documents, withdrawn))
 
 
 def read_words(path: Path) -> pa.Array:
@@ -253,7 +261,7 @@ def read_words(path: Path) -> pa.Array:
 
 @contextmanager
 def _reporting_damage(path: Path) -> Iterator[None]:
-    """Turn what a damaged file raises into one line."""
+    """Turn an error of a damaged file into one line that names the file."""
     try:
         yield
     except _DAMAGE as e:

@@ -1,6 +1,6 @@
 """One piece of the input, from raw bytes to documents with counts of their words.
 
-Pure: runs in any thread, in any order.
+``prepare_piece`` is a function of its arguments alone, and runs in any thread, in any order.
 """
 
 from __future__ import annotations
@@ -42,26 +42,32 @@ class Prepared:
     Attributes
     ----------
     task
-        What it was made of, without the text.
+        The task, without the text.
     totals
         Figures of the summary that add up over batches.
-    weighted, text, whole
-        Whether cells have weights, whether it was text, whether all ids are whole numbers.
+    weighted
+        True if cells have weights.
+    text
+        True if it was text.
+    integer_ids
+        True if all ids are whole numbers.
     width
-        Numbers of a dense row, 0: documents.
+        Numbers of a dense row, or 0 for documents.
     columns
         Metadata columns and their kinds.
+    rejects
+        Records left out.
     crc
-        Of the batch, to know on a resume that the input is the same.
+        Checksum of the batch, by which a resumed run recognises the input.
     documents
-        The documents with the counts of their words; None: on disk, written by a worker.
+        The documents with the counts of their words; None: a worker has written them to disk.
     """
 
     task: Task
     totals: Counter[str]
     weighted: bool
     text: bool
-    whole: bool
+    integer_ids: bool
     width: int
     columns: dict[str, str]
     rejects: Rejects
@@ -70,14 +76,17 @@ class Prepared:
 
 
 def batch_crc(batch: pa.RecordBatch) -> int:
-    """crc32c of a batch of documents as its reader made it."""
+    """Compute the crc32c of a batch of documents as its reader made it."""
     return int(google_crc32c.value(np.frombuffer(batch.serialize(), np.uint8)))
 
 
-def metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Select what is stored of documents beside their cells.
+def stored_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Select the columns of documents that are stored: id, source and metadata.
 
-    It is id, source, then the list columns, date and the user's own columns.
+    Raises
+    ------
+    UsageError
+        If a column has a name that the store uses itself.
     """
     columns = {"id": batch.column(0).cast(TEXT), "source": batch.column(1).cast(TEXT)}
     for name, values in metadata_of(batch).items():
@@ -95,18 +104,20 @@ def _types_of(
 ) -> tuple[pa.LargeStringArray, np.ndarray]:
     """Select the words of a piece among those of its source, and renumber ``words``.
 
-    A piece that has many of them takes all, so that they are numbered once for all such pieces.
+    A piece with more than a quarter of the words takes all of them, because words that pieces
+    share are numbered only once.
     """
-    used = np.bincount(words, minlength=len(source)) > 0
-    if 4 * np.count_nonzero(used) > len(source):
+    is_used = np.bincount(words, minlength=len(source)) > 0
+    if 4 * np.count_nonzero(is_used) > len(source):
         return source, words
-    return source.filter(pa.array(used)), (np.cumsum(used, dtype=np.int32) - np.int32(1))[words]
+    new_numbers = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+    return source.filter(pa.array(is_used)), new_numbers[words]
 
 
 def _merge_words(
     types: pa.LargeStringArray, cells: DocumentCells
 ) -> tuple[pa.LargeStringArray, DocumentCells]:
-    """Make one word of those that are the same, and sum their counts in each document."""
+    """Merge equal words, and sum their counts in each document."""
     coded = types.dictionary_encode()
     owners = np.repeat(np.arange(len(cells.indptr) - 1), np.diff(cells.indptr))
     words = coded.indices.to_numpy()[cells.words]
@@ -117,24 +128,28 @@ def _merge_words(
     return coded.dictionary, DocumentCells(indptr, words.astype(np.int32), counts)
 
 
-def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
-    """Make a function that asks whether a piece of very many words fits."""
+def _make_room_check(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
+    """Make a function that checks if the memory has room for a piece of very many words."""
     first = sources[0].as_py() if len(sources) else "no source"
-    return lambda needed, whole: room.check(needed, f"counting the words of {first}", whole)
+
+    def check_room(needed: int, at_end: int) -> None:
+        """Raise DoesNotFit if so many bytes, or those at the end, do not fit."""
+        room.check(needed, f"counting the words of {first}", at_end)
+
+    return check_room
 
 
-def long_enough(
+def select_long(
     batch: pa.RecordBatch, cells: DocumentCells, least: int
 ) -> tuple[pa.RecordBatch, DocumentCells]:
     """Select the documents of ``least`` words or more, and their cells."""
     lengths = np.diff(cells.indptr)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     is_long = np.bincount(owner, cells.counts, len(lengths)) >= least
-    cells_left = is_long[owner]
+    stays = is_long[owner]
     indptr = np.concatenate(([0], np.cumsum(lengths[is_long])))
-    return batch.filter(pa.array(is_long)), DocumentCells(
-        indptr, cells.words[cells_left], cells.counts[cells_left]
-    )
+    selected = DocumentCells(indptr, cells.words[stays], cells.counts[stays])
+    return batch.filter(pa.array(is_long)), selected
 
 
 def prepared_pieces(
@@ -147,7 +162,14 @@ def prepared_pieces(
 ) -> Generator[Prepared, None, None]:
     """Run ``prepare_piece`` on each task in a pool, in order.
 
-    A piece of more than twice the bytes is counted alone.
+    Parameters
+    ----------
+    tasks, tokenizer, keep_text
+        As of ``prepare_piece``.
+    threads
+        Threads of the pool.
+    piece_bytes
+        A piece of more than twice as many bytes is counted while no other one is.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="prepare")
     prepare = partial(prepare_piece, tokenizer=tokenizer, keep_text=keep_text)
@@ -160,25 +182,32 @@ def prepared_pieces(
             alone=lambda task: task.batch.nbytes > 2 * piece_bytes,
         )
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # a pattern may match without end
+        # a user's pattern may take forever, so an interrupted run does not wait for it
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def prepare_piece(task: Task, tokenizer: Tokenizer, *, keep_text: bool = False) -> Prepared:
     """Parse, tokenise and count one piece.
 
-    keep_text: return the text of the documents, too.
+    Parameters
+    ----------
+    task
+        The piece.
+    tokenizer
+        Makes words of text.
+    keep_text
+        Return the text of the documents, too.
     """
     crc = batch_crc(task.batch)
     room = task.options.room
     rejects = task.rejects
-    batch, gone = task.run()
+    batch, withdrawn = task.run()
     totals = Counter[str]()
     width = 0
-    text = content_kind(batch) == "text"
-    if text:
-        counted = tokenizer.count(
-            batch.column(2), _ask(room, batch.column(1)) if room is not None else None
-        )
+    is_text = content_kind(batch) == "text"
+    if is_text:
+        check_room = None if room is None else _make_room_check(room, batch.column(1))
+        counted = tokenizer.count(batch.column(2), check_room)
         types = counted.types
         cells = DocumentCells(counted.indptr, counted.words, counted.counts)
         totals.update(
@@ -194,9 +223,10 @@ def prepare_piece(task: Task, tokenizer: Tokenizer, *, keep_text: bool = False) 
         cells = cells._replace(words=words)
         if task.doubled and not width:
             types, cells = _merge_words(types, cells)
-    if least := task.options.min_tokens:
+    least = task.options.min_tokens
+    if least:
         before = len(batch)
-        batch, cells = long_enough(batch, cells, least)
+        batch, cells = select_long(batch, cells, least)
         rejects.notes[f"left out, of fewer than {least} words"] += before - len(batch)
     counts = cells.counts
     weighted = counts.dtype.kind == "f"
@@ -207,18 +237,17 @@ def prepare_piece(task: Task, tokenizer: Tokenizer, *, keep_text: bool = False) 
         cells.words.astype(np.int32, copy=False),
         counts.astype(np.float32 if weighted else np.int32, copy=False),
     )
-    table = metadata(batch)
+    table = stored_metadata(batch)
+    texts = batch.column(2) if is_text and keep_text else None
     return Prepared(
         task=replace(task, batch=empty_batch(task.reader.kind)),
         totals=totals + Counter(documents=len(table), cells=len(counts), rejected=len(rejects)),
         weighted=weighted,
-        text=text,
-        whole=pa.types.is_integer(batch.column(0).type),
+        text=is_text,
+        integer_ids=pa.types.is_integer(batch.column(0).type),
         width=width,
         columns={n: "list" if n in LISTS else "string" for n in table.schema.names},
         rejects=rejects,
         crc=crc,
-        documents=CountedDocuments(
-            table, gone.cast(TEXT), types, cells, batch.column(2) if text and keep_text else None
-        ),
+        documents=CountedDocuments(table, withdrawn.cast(TEXT), types, cells, texts),
     )

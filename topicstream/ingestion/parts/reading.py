@@ -27,19 +27,30 @@ from topicstream.ingestion.settings import keeps_texts
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
 
 AN_INSTANT = 2.0
-"""Seconds."""
+"""Seconds of reading that are not worth a wait for the disk."""
 
 
-def chain(crc: int, piece: int) -> int:
-    """Append one more piece to the checksum of a sequence of pieces."""
+def extend_crc(crc: int, piece: int) -> int:
+    """Append the checksum of a piece to that of a sequence of pieces."""
     return int(google_crc32c.extend(crc, piece.to_bytes(4, "little")))
 
 
 class Reading:
-    """Takes prepared pieces in order into the parts of the working folder.
+    """The first half of an ingest: pieces are prepared, and added to the parts in order.
 
-    same: whether the inputs are known to be those that an earlier run read, so that those it
-    finished are not read again.
+    Parameters
+    ----------
+    working
+        The working folder.
+    options
+        The options.
+    progress
+        The progress listener.
+    stop
+        The signal handler.
+    unchanged
+        True if the inputs are known to be those that an earlier run has read, so that sources that
+        it finished are not read again.
     """
 
     def __init__(
@@ -49,26 +60,32 @@ class Reading:
         progress: Progress,
         stop: Stop,
         *,
-        same: bool,
+        unchanged: bool,
     ) -> None:
         self.stop = stop
         self.working = working
         self.options = options
         self.progress = progress
-        self._last = time.monotonic()
+        self._last_commit = time.monotonic()
         self._error: Exception | None = None
         self._last_bytes = working.state.consumed
         self._last_name = working.state.sources[-1] if working.state.sources else None
-        self._begin = (
-            self._last_name if same and self._last_name and working.state.before[0] else ""
-        )
+        # key of the source to begin with; "": the first
+        self._begin = ""
+        if unchanged and self._last_name and working.state.before[0]:
+            self._begin = self._last_name
 
     def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int | Spread) -> None:
-        """Read to the end, committing on the way.
+        """Read to the end and commit on the way; ``state.done`` is set then.
 
-        Afterwards ``state.done``.
-
-        workers: threads, or those of a cluster.
+        Parameters
+        ----------
+        paths
+            The inputs.
+        tokenizer
+            Makes words of text.
+        workers
+            Number of threads, or the workers of a cluster.
         """
         began = time.monotonic()
         before = self.working.state.seconds
@@ -81,35 +98,35 @@ class Reading:
                 keep_text=self.options.keep_text is not False,
             )
         else:
-            results = self._uncommitted_of(
-                workers.pieces(
-                    paths,
-                    self.options,
-                    tokenizer.recipe,
-                    self.working.state.sources[:-1],
-                    self._begin,
-                )
+            committed = self.working.state.sources[:-1]
+            pieces_read = workers.pieces(
+                paths, self.options, tokenizer.recipe, committed, self._begin
             )
-        self.stop.deferring = isinstance(workers, int)  # a part of a cluster may take long
+            results = self._uncommitted_of(pieces_read)
+        # a signal waits for the next piece, but not for a worker's part, which may take long
+        self.stop.deferring = isinstance(workers, int)
         try:
             with closing(results):
-                for done in results:
-                    self._take(done)
-                    self._commit_now_and_then(before + time.monotonic() - began)
+                for prepared in results:
+                    self._add(prepared)
+                    self._commit_if_due(before + time.monotonic() - began)
         finally:
             self.stop.deferring = False
         if self._error is not None:
             raise self._error
-        # what was read in an instant is not worth a dozen waits for the disk
-        soon = not self.working.durable and time.monotonic() - began < AN_INSTANT
-        self._commit(before + time.monotonic() - began, done=True, durable=not soon)
+        # parts that were read in an instant are not worth a dozen waits for the disk
+        is_short = not self.working.durable and time.monotonic() - began < AN_INSTANT
+        self._commit(before + time.monotonic() - began, done=True, durable=not is_short)
 
     def _uncommitted_of(
         self, pieces: Generator[Piece, None, None]
     ) -> Generator[Prepared, None, None]:
         """Yield the results of pieces behind those that an earlier run committed.
 
-        Raises InputError where these are others now.
+        Raises
+        ------
+        InputError
+            If the committed pieces are others now.
         """
         with closing(pieces):
             self._check_committed(piece.crc for piece in pieces)
@@ -118,18 +135,22 @@ class Reading:
                 yield piece.prepared
 
     def _check_committed(self, crcs: Iterable[int]) -> None:
+        """Skip the committed pieces, and raise InputError if their checksums are others now."""
         state = self.working.state
-        pieces, crc = state.before if self._begin else (0, 0)
-        if reduce(chain, islice(crcs, state.pieces - pieces), crc) != state.crc:
+        pieces_before, crc = state.before if self._begin else (0, 0)
+        if reduce(extend_crc, islice(crcs, state.pieces - pieces_before), crc) != state.crc:
             changed = "the input has changed since this ingest was stopped; --force starts over"
             raise InputError(f"{self.working.folder}: {changed}")
 
     def _uncommitted(self, paths: Places | InMemory) -> Iterator[Task]:
         """Yield the tasks behind those that an earlier run committed.
 
-        Raises InputError where these are others now.
+        An error of the input is raised after the tasks before it are done (``run``).
 
-        An error of the input is kept, to be raised when the tasks before it are done.
+        Raises
+        ------
+        InputError
+            If the committed tasks are others now.
         """
         tasks = pieces(paths, self.options, begin=self._begin)
         self._check_committed(batch_crc(task.batch) for task in tasks)
@@ -138,57 +159,67 @@ class Reading:
         except Exception as e:
             self._error = e
 
-    def _take(self, done: Prepared) -> None:
+    def _add(self, prepared: Prepared) -> None:
+        """Add a prepared piece to the part, and its figures to the state.
+
+        Raises
+        ------
+        InputError
+            If its documents do not go with those before, or have no text that can be kept.
+        """
         state = self.working.state
         working = self.working
-        task = done.task
-        state.text = state.text or done.text
-        add_notes(working.notes, done.rejects.notes)
-        working.totals.update(done.totals)
-        if done.totals["documents"]:
-            if state.width not in (None, done.width):
+        task = prepared.task
+        state.text = state.text or prepared.text
+        add_notes(working.notes, prepared.rejects.notes)
+        working.totals.update(prepared.totals)
+        if prepared.totals["documents"]:
+            if state.width not in (None, prepared.width):
                 raise InputError(
-                    f"{task.name}: {payload_of(done.width)}, where those before are "
+                    f"{task.name}: {payload_of(prepared.width)}, where those before are "
                     f"{payload_of(state.width)}; ingest them into another store"
                 )
-            state.width = done.width
-            state.whole_ids = state.whole_ids is not False and done.whole
-            if self.options.keep_text and not done.text and not self.options.append:
+            state.width = prepared.width
+            state.integer_ids = state.integer_ids is not False and prepared.integer_ids
+            if self.options.keep_text and not prepared.text and not self.options.append:
                 raise InputError(
                     f"{task.name}: holds counts, no text that could be kept; leave out --keep-text"
                 )
-        assert done.documents is not None
-        documents = self._limit_texts(done.documents)
-        working.add(documents, done.rejects.lines(task.name, task.key))
-        state.weighted = state.weighted or done.weighted
+        assert prepared.documents is not None
+        documents = self._limit_texts(prepared.documents)
+        working.add(documents, prepared.rejects.lines(task.name, task.key))
+        state.weighted = state.weighted or prepared.weighted
         state.pubmed = state.pubmed or task.reader.name == "pubmed"
-        state.columns |= done.columns
+        state.columns |= prepared.columns
         if task.key != self._last_name:
             state.sources.append(task.key)
             state.before = (state.pieces, state.crc)
             self._last_name = task.key
         state.pieces += 1
-        state.crc = chain(state.crc, done.crc)
+        state.crc = extend_crc(state.crc, prepared.crc)
         state.consumed = task.consumed
         self.progress.step("reading", task.consumed, task.total, "B", working.totals["documents"])
 
     def _limit_texts(self, documents: CountedDocuments) -> CountedDocuments:
-        """Return documents without their texts once these are too long to be kept unasked."""
+        """Drop the texts of documents once all are too long to be kept by default."""
         if documents.texts is None or self.options.keep_text is not None:
             return documents
         state = self.working.state
         state.text_bytes += pc.sum(pc.binary_length(documents.texts)).as_py() or 0
         return documents if keeps_texts(None, state.text_bytes) else documents._replace(texts=None)
 
-    def _commit_now_and_then(self, seconds: float) -> None:
+    def _commit_if_due(self, seconds: float) -> None:
+        """Commit after some time or input, and after a signal, whose error is raised then."""
         if self.stop.signum:
             self._commit(seconds, done=False)
             raise self.stop.error(self.stop.signum)
-        late = time.monotonic() - self._last >= self.options.checkpoint_seconds
-        if late or self.working.state.consumed - self._last_bytes >= self.options.checkpoint_bytes:
+        bytes_read = self.working.state.consumed - self._last_bytes
+        is_late = time.monotonic() - self._last_commit >= self.options.checkpoint_seconds
+        if is_late or bytes_read >= self.options.checkpoint_bytes:
             self._commit(seconds, done=False)
 
     def _commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
+        """Commit the parts and the state (``WorkingFolder.commit``)."""
         self.working.commit(seconds, done=done, durable=durable)
-        self._last = time.monotonic()
+        self._last_commit = time.monotonic()
         self._last_bytes = self.working.state.consumed

@@ -1,6 +1,6 @@
 """Long documents cut into parts that become documents.
 
-Parts are paragraphs, sections, runs of words, or stand between matches of a pattern.
+Parts are paragraphs, sections, runs of words, or the text between matches of a pattern.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from topicstream.ingestion.tokens.recipe import as_pattern
 from topicstream.ingestion.tokens.vocabulary import word_array
 
 DOCUMENT = "document"
-"""The column of a part with the id of the document that it is of."""
+"""The column with the id of the document that a part was cut from."""
 PARTS_BEFORE = "#parts before"
-"""Column of a batch whose texts are pieces of longer ones: how many parts lie before each."""
+"""Column of a batch whose texts are pieces of longer ones: the number of parts before each."""
 CHAPTER = (  # a line by itself, as in the novels of Project Gutenberg
     r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)[ \t]*(?:第[一二三四五六七八九十百千〇零\d]{1,12}[章回卷节節話]"
     r"|(?i:(?:chapter|kapitel|chapitre|cap(?:í|Í|i)tulo|capitolo|hoofdstuk"
@@ -53,18 +53,22 @@ _UNSPACED = np.r_[0xE0B8:0xE0BC, 0xE180:0xE183, 0xE19E:0xE1A0, 0xE381:0xE9C0].as
 
 
 def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
-    """Read what ``--split`` asks for: a pattern between parts, or their words.
+    """Read ``--split``: a pattern between parts, or the number of words of a part.
 
-    Raises UsageError where it is neither.
+    Raises
+    ------
+    UsageError
+        If it is neither.
     """
     if not split:
         raise UsageError(
             "--split: give paragraph, section, '1000 words' or a regular expression; it is empty"
         )
     if length := _LENGTH.fullmatch(split.strip()):
-        if words := int(re.sub(r"\D", "", length[1])):
-            return words
-        raise UsageError(f"--split {split}: a part needs at least one word")
+        words = int(re.sub(r"\D", "", length[1]))
+        if not words:
+            raise UsageError(f"--split {split}: a part needs at least one word")
+        return words
     if split in NAMED:
         return NAMED[split]
     if number := _NO_PATTERN.fullmatch(split.strip()):
@@ -73,7 +77,8 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
             f"wherever the text says {split} "
             f"write '\\b{split.strip()}\\b'"
         )
-    if split.isalpha() and (near := get_close_matches(split.lower(), NAMED, 1, 0.8)):
+    near = get_close_matches(split.lower(), NAMED, 1, 0.8) if split.isalpha() else []
+    if near:
         raise UsageError(
             f"--split {split}: did you mean {near[0]}? (to cut at that word write '\\b{split}\\b')"
         )
@@ -83,11 +88,26 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
     )
 
 
-def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -> pa.RecordBatch:
+def cut_documents(
+    batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]
+) -> pa.RecordBatch:
     """Cut documents into parts ``id#1``, ``id#2``, ...
 
-    Parts of white space alone are left out, but a document has one part at least. ``notes`` counts
-    those that have one.
+    Parts of white space alone are left out, but a document has one part at least.
+
+    Parameters
+    ----------
+    batch
+        Documents of text.
+    options
+        Options on raw input; ``split`` is set.
+    notes
+        Receives the number of documents that have only one part.
+
+    Raises
+    ------
+    InputError
+        If the documents are counts, or have fields that refer to whole documents.
     """
     assert options.split is not None
     if content_kind(batch) != "text":
@@ -99,22 +119,22 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
         )
     pattern = pattern_of(options.split)
     streamed = PARTS_BEFORE in batch.schema.names
-    (ends, bytes_given) = string_buffers(batch.column(2))
-    text = bytes_given.copy()
+    ends, original = string_buffers(batch.column(2))
+    text = original.copy()
     starts: list[int] = []
     ends_of_parts: list[int] = []
     owner: list[int] = []
     for d, (begin, end) in enumerate(pairwise(ends.tolist())):
         raw = with_line_feeds(text[begin:end].tobytes())
         for a, b in find_gaps(raw, pattern):
-            text[begin + a : begin + b] = ord(" ")
-        some = find_parts(raw, pattern)
-        cuts = [begin, *(begin + part for part in some[1:])]
+            text[begin + a : begin + b] = ord(" ")  # a heading between parts is no text
+        parts = find_parts(raw, pattern)
+        cuts = [begin, *(begin + part for part in parts[1:])]
         starts += cuts
         ends_of_parts += [*cuts[1:], end]
         owner += [d] * len(cuts)
-        whole = len(some) < 2 and not streamed
-        notes[f"kept whole: nothing in them to cut by --split {options.split}"] += whole
+        is_uncut = len(parts) < 2 and not streamed
+        notes[f"kept whole: nothing in them to cut by --split {options.split}"] += is_uncut
     numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
     if streamed:
         numbers += batch.column(PARTS_BEFORE).to_numpy()[owner]
@@ -136,15 +156,19 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
 
 
 def find_parts(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> list[int]:
-    """Return where the parts of a document begin that are more than white space."""
+    """Return the first byte of each part of a document that is more than white space."""
     gaps = [(0, 0), *find_gaps(raw, pattern), (len(raw), len(raw))]
-    return [b for (_, b), (a, _) in pairwise(gaps) if raw[b:a].strip()]
+    starts = []
+    for (_, start), (stop, _) in pairwise(gaps):
+        if raw[start:stop].strip():
+            starts.append(start)
+    return starts
 
 
 def find_gaps(
     raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int
 ) -> Iterator[tuple[int, int]]:
-    """Yield where a document is cut, in bytes."""
+    """Yield the first byte of each gap between parts of a document, and the one behind it."""
     if isinstance(pattern, int):
         yield from _by_length(raw, pattern)
         return
@@ -152,20 +176,20 @@ def find_gaps(
         yield from (m.span() for m in pattern.finditer(raw))
         return
     text = raw.decode()
-    at = 0
+    character = 0  # end of the last gap, in characters and in bytes
     byte = 0
     for m in pattern.finditer(text):
-        begin = byte + len(text[at : m.start()].encode())
-        at = m.end()
+        begin = byte + len(text[character : m.start()].encode())
+        character = m.end()
         byte = begin + len(m.group().encode())
         yield begin, byte
 
 
 def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
-    """Yield where runs of so many words begin.
+    """Yield an empty gap before each run of so many words but the first.
 
-    A character of a script without spaces is one word. A rest of less than half of them stays with
-    the run before.
+    A character of a script without spaces is one word. A last run of less than half as many words
+    stays with the one before.
     """
     starts = find_word_starts(raw)
     cuts = np.arange(words, len(starts) - (words - 1) // 2, words)
@@ -173,8 +197,9 @@ def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
 
 
 def find_word_starts(raw: bytes) -> np.ndarray:
-    """Return where words begin, int64[n]."""
+    """Return the first byte of each word, int64[n]."""
     data = np.frombuffer(raw + b" ", np.uint8)
     in_word = np.isin(data, _SPACE, invert=True)
-    alone = np.isin(data[:-1].astype(np.uint16) << 8 | data[1:], _UNSPACED)
-    return (alone | np.diff(in_word, prepend=False)[:-1] & in_word[:-1]).nonzero()[0]
+    begins_word = np.diff(in_word, prepend=False)[:-1] & in_word[:-1]
+    is_unspaced = np.isin(data[:-1].astype(np.uint16) << 8 | data[1:], _UNSPACED)
+    return np.flatnonzero(is_unspaced | begins_word)

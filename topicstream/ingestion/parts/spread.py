@@ -1,6 +1,7 @@
-"""Let the workers of a cluster read files: each counts some of them into a part file.
+"""Reading of files by the workers of a cluster.
 
-What they counted is taken into the parts of the ingest in order.
+Each counts some files into part files of its own, which are added to the parts of the ingest in
+order.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from topicstream.ingestion.parts.prepare import Prepared, batch_crc, prepared_pi
 from topicstream.ingestion.parts.tasks import pieces_of
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
-from topicstream.ingestion.tokens.tools import asked_tools
+from topicstream.ingestion.tokens.tools import named_tools
 
 PART_BYTES = 256 << 20
 """Approximate limit of the input of a task: some seconds of work."""
@@ -47,19 +48,31 @@ WORDS_BYTES = 64 << 20
 
 
 class SourceSpan(NamedTuple):
-    """Consecutive inputs that a task reads: readers and sources, and the bytes of all before."""
+    """Consecutive inputs that a task reads.
+
+    Attributes
+    ----------
+    sources
+        Their readers and sources.
+    before
+        Bytes of all inputs before them.
+    """
 
     sources: list[tuple[Reader, Source]]
     before: int
 
 
 class Piece(NamedTuple):
-    """A batch that was read: its checksum and, unless it was committed before, what it gave.
+    """A batch that was read.
 
     Attributes
     ----------
+    crc
+        Its checksum.
+    prepared
+        The result of counting it; None: it was committed before.
     part
-        Which of the worker's part files holds its documents; None: it has none.
+        Number of the worker's part file with its documents; None: it has no documents.
     """
 
     crc: int
@@ -72,7 +85,7 @@ WorkerPart = tuple[Path, Path]
 
 
 class Spread:
-    """The reading of an ingest by the workers of a cluster, of which each takes so many threads."""
+    """Reading by the workers of a cluster, each with so many threads."""
 
     def __init__(self, cluster: Cluster, threads: int) -> None:
         self.cluster = cluster
@@ -86,23 +99,32 @@ class Spread:
         committed: list[str],
         begin: str,
     ) -> Generator[Piece, None, None]:
-        """Yield all pieces in input order, from the source ``begin`` on.
+        """Yield all pieces in input order.
 
-        ``committed``: keys of the sources that are in parts already.
+        Parameters
+        ----------
+        paths
+            The inputs.
+        options
+            The options.
+        recipe
+            Recipe of the tokenizer.
+        committed
+            Keys of the sources that are in parts already.
+        begin
+            Key of the source to begin with; "": the first.
 
         Raises
         ------
         UsageError
-            For documents that only this process has.
+            If only this process has the documents.
         """
-        named = (
-            [paths]
-            if isinstance(paths, str | os.PathLike)
-            else []
-            if isinstance(paths, InMemory)
-            else list(paths)
-        )
-        if isinstance(paths, InMemory) or "-" in named:
+        names: list[str | os.PathLike[str]] = []
+        if isinstance(paths, str | os.PathLike):
+            names = [paths]
+        elif not isinstance(paths, InMemory):
+            names = list(paths)
+        if isinstance(paths, InMemory) or "-" in names:
             raise UsageError(
                 "--scheduler: workers read files and folders; save the documents to a file first"
             )
@@ -110,7 +132,7 @@ class Spread:
         options = replace(
             options, documents=(), words=words, scheduler=None, progress=None, stop=None
         )
-        inputs = survey_inputs(named, options)
+        inputs = survey_inputs(names, options)
         assert options.scratch is not None
         with owned.scratch(options.scratch, "parts") as folder:
             worker_options = replace(options, scratch=folder.absolute())
@@ -161,7 +183,7 @@ def _with_documents(parts: list[WorkerPart], pieces: list[Piece]) -> Iterator[Pi
 
 
 def _absolute(source: Source) -> Source:
-    """Make a source one that other machines find."""
+    """Make the path of a source absolute, so that other processes find it."""
     if source.path is not None and places().on_this_machine(source.path):
         source.path = source.path.absolute()
         if isinstance(source, TreeSource):
@@ -182,7 +204,7 @@ def _read(
     writers: list[PartWriter] = []
     read_pieces = list[Piece]()
     tasks = pieces_of(share.sources, options, total, share.before)
-    tokenizer = Tokenizer(recipe, asked=asked_tools(options))
+    tokenizer = Tokenizer(recipe, named_tools(options))
     for task in tasks:
         if task.key not in committed:
             tasks = chain([task], tasks)

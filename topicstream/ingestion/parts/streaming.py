@@ -18,7 +18,7 @@ MARGIN = 64 << 10
 
 
 class TooLong(ValueError):
-    """A part that is longer than a document may be."""
+    """A part is longer than a document may be."""
 
 
 def stream_parts(
@@ -33,30 +33,30 @@ def stream_parts(
     read
         Returns so many bytes of the text, fewer only at its end.
     options
-        Say where the text is cut.
+        Options on raw input; ``split`` says where the text is cut.
     change
-        Takes out of a piece what is no text.
+        Removes boilerplate from a piece.
 
     Yields
     ------
-    tuple
-        How many parts lie before the piece, and the piece.
+    before, piece
+        The number of parts before the piece, and the piece.
 
     Raises
     ------
     TooLong
-        For a part of more than ``record_bytes``.
+        If a part has more than ``record_bytes``.
     """
     assert options.split is not None
     pattern = pattern_of(options.split)
     step = min(options.piece_bytes, options.record_bytes)
-    rest = b""
+    unread = b""  # bytes that belong to the next piece
     before = 0
     while True:
-        wanted = max(step, len(rest))
-        data = read(wanted)
-        buffer = rest + data
-        if len(data) < wanted:
+        size = max(step, len(unread))
+        data = read(size)
+        buffer = unread + data
+        if len(data) < size:
             piece = change(buffer)
             if piece.strip() or not before:
                 yield before, piece
@@ -65,10 +65,10 @@ def stream_parts(
         if not end:
             if len(buffer) > options.record_bytes:
                 raise TooLong
-            rest = buffer
+            unread = buffer
             continue
         piece = change(buffer[:end])
-        rest = buffer[begin:]
+        unread = buffer[begin:]
         parts = len(find_parts(piece, pattern))
         if parts:
             yield before, piece
@@ -78,7 +78,7 @@ def stream_parts(
 def _find_last_gap(
     text: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int, margin: int
 ) -> tuple[int, int]:
-    """Find the last place where a text is cut whatever follows, (0, 0) where there is none."""
+    """Find the last gap of a text that stays whatever follows, or return (0, 0)."""
     if isinstance(pattern, int):
         starts = find_word_starts(text)
         number = max(0, len(starts) // pattern - 2) * pattern

@@ -1,4 +1,4 @@
-"""The pieces of work that an ingest is made of: every input, read by its reader, in order."""
+"""The pieces of an ingest: batches of documents of every input, in order."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from topicstream.ingestion.parse.reader import Reader
 from topicstream.ingestion.parse.rejects import BadFile, Rejects
 from topicstream.ingestion.parse.spans import with_whole_spans
 from topicstream.ingestion.parts.gutenberg import strip_documents
-from topicstream.ingestion.parts.split import DOCUMENT, PARTS_BEFORE, in_parts
+from topicstream.ingestion.parts.split import DOCUMENT, PARTS_BEFORE, cut_documents
 from topicstream.ingestion.tokens.normal import compose_column, compose_strings
 
 WORK_BYTES = 9
-"""Bytes that a byte of a batch takes until it is spooled: text, cells, frames, and what waits in
-the queues.
+"""Bytes that a byte of a batch takes until it is in a part file: text, cells, copies, and pieces
+that wait in queues.
 """
-
-
 OPENED_AHEAD = 24
+"""Objects at addresses that are fetched before their turn."""
 OPENED_BYTES = 1 << 20
-"""Objects at addresses that are read before their turn, and the bytes of each."""
+"""Bytes of an object that are fetched before its turn."""
 DOUBLED = "words listed more than once, counted as one"
 
 
@@ -44,27 +43,25 @@ class Task:
     Attributes
     ----------
     reader
-        Who made it.
+        The reader that made it.
     name, key
-        The source, as in messages and as it is stored: without the place of the input that was
-        given.
+        The source, as messages name it, and as it is stored.
     batch
         The documents.
     rejects
         Records left out since the batch before.
     options
-        How documents are cut into parts.
+        Options on raw input.
     consumed
-        Bytes on disk read up to the end of this piece, over all inputs; ``total``: of all, None
-        with standard input.
+        Bytes on disk of all inputs that were read up to the end of this piece.
+    total
+        Bytes on disk of all inputs, or None with standard input.
     words
-        The vocabulary of a bag-of-words source (the same array object for all its batches), else
-        None.
+        The vocabulary of a bag-of-words source (the same object for all its batches), or None.
     path_fields
-        Columns whose value stands in the path (``date=2020-01/``), which the reader is not asked
-        for.
+        Values by column of fields in the path (``date=2020-01/``), which the reader does not read.
     doubled
-        Whether a word stands in ``words`` more than once: its columns are one.
+        True if a word is more than once in ``words``: its columns are added up.
     """
 
     reader: Reader
@@ -80,35 +77,31 @@ class Task:
     doubled: bool = False
 
     def run(self) -> tuple[pa.RecordBatch, pa.Array]:
-        """Return the documents, and the ids of those that are withdrawn.
+        """Return the documents, and the ids of withdrawn ones.
 
-        Documents have the fields of their path, and are cut into parts where the options say so.
-
-        The letters of ids and metadata are composed (NFC).
+        Documents get the fields of their path, and are cut into parts if the options say so. The
+        letters of ids and metadata are composed (NFC).
         """
         batch = self.batch
-        gone = self.batch.column(0)[:0]
+        withdrawn = self.batch.column(0)[:0]
         if self.path_fields:
             batch = with_fields(batch, self.path_fields, self.options.meta)
         if PARTS_BEFORE not in batch.schema.names:
-            batch = strip_documents(batch, self.rejects.notes, asked=self.options.strip_gutenberg)
+            batch = strip_documents(batch, self.rejects.notes, strip=self.options.strip_gutenberg)
         if self.options.split is not None:
-            batch = in_parts(batch, self.options, self.rejects.notes)
+            batch = cut_documents(batch, self.options, self.rejects.notes)
         else:
             batch = with_whole_spans(batch, self.options.list_separator)
         batch = with_composed_fields(batch)
         batch = with_missing_values(batch, self.options.na)
         if batch.column(2).null_count:
-            gone = batch.column(0).filter(batch.column(2).is_null())
+            withdrawn = batch.column(0).filter(batch.column(2).is_null())
             batch = batch.filter(batch.column(2).is_valid())
-        return batch, gone
+        return batch, withdrawn
 
 
 def with_composed_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Compose the letters of ids and metadata.
-
-    Sources stay, as they name files.
-    """
+    """Compose the letters of ids and metadata, but not of sources, which name files."""
     first = batch.num_columns - len(metadata_of(batch))
     for place in (0, *range(first, batch.num_columns)):
         column = batch.column(place)
@@ -119,7 +112,7 @@ def with_composed_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_missing_values(batch: pa.RecordBatch, missing: Sequence[str]) -> pa.RecordBatch:
-    """Take values of the metadata that say that there is none (``--na``) for none."""
+    """Make values of the metadata null that stand for a missing one (``--na``)."""
     for place in range(batch.num_columns - len(metadata_of(batch)), batch.num_columns):
         name = batch.schema.names[place]
         column = without_missing(batch.column(place), missing)
@@ -131,14 +124,24 @@ def with_missing_values(batch: pa.RecordBatch, missing: Sequence[str]) -> pa.Rec
 def with_fields(
     batch: pa.RecordBatch, values: Mapping[str, str | None], order: Mapping[str, str]
 ) -> pa.RecordBatch:
-    """Add a column of one value to documents for each of ``values``.
+    """Add columns with the same value for all documents of a batch.
 
-    Metadata come in the order of ``order``.
+    Parameters
+    ----------
+    batch
+        The documents.
+    values
+        The value of each column.
+    order
+        Names of metadata in the order in which they are returned.
     """
     first = batch.num_columns - len(metadata_of(batch))
     for name, value in values.items():
-        one, kind = ([value] if value else [], LIST) if name in LISTS else (value, TEXT)
-        batch = batch.append_column(name, pa.array([one] * len(batch), kind))
+        if name in LISTS:
+            column = pa.array([[value] if value else []] * len(batch), LIST)
+        else:
+            column = pa.array([value] * len(batch), TEXT)
+        batch = batch.append_column(name, column)
     places = {name: first + i for i, name in enumerate(batch.schema.names[first:])}
     ordered = [places[name] for name in order if name in places]
     further = [place for name, place in places.items() if name not in order]
@@ -148,23 +151,25 @@ def with_fields(
 def pieces(
     paths: Places | InMemory, options: ReadOptions, *, eager: bool = False, begin: str = ""
 ) -> Iterator[Task]:
-    """All the work of an ingest, in input order.
+    """Yield the pieces of all inputs, in order.
 
     Parameters
     ----------
     paths
         Files, folders (read in sorted order, hidden files left out) and ``-`` for standard input;
         or ``InMemory``.
+    options
+        Options on raw input.
     eager
-        Of standard input, a piece is what is there.
+        Yield the bytes of standard input that have arrived as a piece, without waiting for more.
     begin
         Key of the source to begin with: those before it are not opened.
 
     Raises
     ------
     InputError
-        At once for inputs that do not exist or whose format cannot be told, at the place of the
-        first bad record where it is not left out.
+        At once, if an input does not exist or its format cannot be told; at the first bad record,
+        unless such records are left out.
     """
     if isinstance(paths, InMemory):
         yield from pieces_of(paths.sources(options), options)
@@ -180,35 +185,37 @@ def pieces_of(
     before: int = 0,
     begin: str = "",
 ) -> Iterator[Task]:
-    """Yield all the work of some sources.
+    """Yield the pieces of some sources.
 
-    before: bytes of the sources before these, total: of all; begin: as ``pieces`` has it.
+    Parameters
+    ----------
+    sources
+        Readers and sources.
+    options, begin
+        As of ``pieces``.
+    total
+        Bytes of all sources of the ingest.
+    before
+        Bytes of the sources before these.
     """
     for reader, source in _opened_ahead(sources, begin):
         if begin not in ("", source.key):
             before += source.size or 0
             continue
         begin = ""
-        in_path = partitions(source.name) if source.path is not None else {}
-        # of a folder of this machine the survey says so
-        if source.path is not None and not places().on_this_machine(source.path):
-            for name in set(in_path) - {*map(compose_text, options.meta.values())}:
-                source.note(IN_PATH.format(name))
-        asked = {column: compose_text(name) for column, name in options.meta.items()}
-        own = {column: in_path[name] for column, name in asked.items() if name in in_path}
-        own_options = (
-            replace(options, meta={c: n for c, n in options.meta.items() if c not in own})
-            if own
-            else options
-        )
+        path_fields = _path_fields(source, options)
+        read_options = options
+        if path_fields:
+            from_file = {c: n for c, n in options.meta.items() if c not in path_fields}
+            read_options = replace(options, meta=from_file)
         raw_words = words = None
         doubled = False
         with source:
-            for batch in _batches(reader, source, own_options):
+            for batch in _batches(reader, source, read_options):
                 if not isinstance(source, Source):
                     source.progress = (source.progress or 0) + batch.nbytes
-                used = before + source.consumed()
-                rejects = source.taken()
+                consumed = before + source.consumed()
+                rejects = source.take_rejects()
                 if reader.kind == "counts" and source.words is not raw_words:
                     raw_words = source.words
                     words = None if raw_words is None else compose_strings(raw_words)
@@ -217,27 +224,48 @@ def pieces_of(
                     if words is not None and doubled:
                         rejects.notes[DOUBLED] += len(words) - distinct
                 yield Task(
-                    reader,
-                    source.name,
-                    source.key,
-                    batch,
-                    rejects,
-                    options,
-                    used,
-                    total,
-                    words,
-                    own,
-                    doubled,
+                    reader=reader,
+                    name=source.name,
+                    key=source.key,
+                    batch=batch,
+                    rejects=rejects,
+                    options=options,
+                    consumed=consumed,
+                    total=total,
+                    words=words,
+                    path_fields=path_fields,
+                    doubled=doubled,
                 )
             before += source.size or source.consumed()
+
+
+def _path_fields(source: Input, options: ReadOptions) -> dict[str, str | None]:
+    """Return the values of metadata in the path of a source, by column.
+
+    Fields that no option asks for are noted for a file at an address; for folders of this machine
+    the survey has noted them.
+    """
+    if source.path is None:
+        return {}
+    in_path = partitions(source.name)
+    names = {column: compose_text(name) for column, name in options.meta.items()}
+    if not places().on_this_machine(source.path):
+        for name in set(in_path) - set(names.values()):
+            source.note(IN_PATH.format(name))
+    return {column: in_path[name] for column, name in names.items() if name in in_path}
 
 
 def _opened_ahead(
     sources: Iterable[tuple[Reader, Input]], begin: str
 ) -> Iterator[tuple[Reader, Input]]:
-    """Yield sources while those behind them are opened, where each takes a request.
+    """Yield sources while later ones are fetched, if they are objects at addresses.
 
-    begin: key of the source to begin with; those before it are not opened.
+    Parameters
+    ----------
+    sources
+        Readers and sources.
+    begin
+        Key of the source to begin with; those before it are not fetched.
     """
     waiting = deque[tuple[Reader, Input]]()
     for reader, source in sources:
@@ -255,9 +283,9 @@ def _opened_ahead(
 
 
 def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield what a reader makes of a source.
+    """Yield the batches that a reader makes of a source.
 
-    An empty batch ends it where there are rejects or notes behind the last one.
+    An empty batch follows if there are rejects or notes behind the last one.
     """
     try:
         for batch in reader.batches(source, options):

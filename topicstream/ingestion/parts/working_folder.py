@@ -1,12 +1,12 @@
 """The working folder of an ingest (``corpus.zarr.wip``), where a killed run carries on.
 
-    state.json          what is committed: parts, totals, what was asked
-    part-0000.arrow     documents with the counts of their words (see part_files.py)
-    words-0000.arrow    the words of the part
-    rejects-0000.jsonl  the records left out while the part was written, if any
-    store/              the new store, while it is being written
+- ``state.json``: the committed parts, totals and options
+- ``part-0000.arrow``: documents with the counts of their words (part_files.py)
+- ``words-0000.arrow``: the words of the part
+- ``rejects-0000.jsonl``: the records left out while the part was written, if any
+- ``store/``: the new store, while it is being written
 
-A resumed run reads again what no committed part holds.
+A resumed run reads all documents again that are not in a committed part.
 """
 
 from __future__ import annotations
@@ -39,29 +39,52 @@ ADVICE = "Use --force to start afresh"
 
 
 class IngestState(msgspec.Struct, kw_only=True):
-    """``state.json``: what an ingest has read.
+    """``state.json``: the documents that an ingest has read.
 
     Attributes
     ----------
+    version
+        Version of the working folder's format.
     key
-        What it was asked to read and how.
+        Inputs and options that the pieces depend on.
     parts, reject_files
-        Part files and files of rejects that are whole.
-    pieces, crc, consumed
-        Batches in these parts, their checksum (to know on a resume that the input is the same),
-        bytes of input read.
+        Number of whole part files and files of rejects.
+    pieces, crc
+        Batches in these parts, and their checksum, by which a resumed run recognises the input.
+    consumed
+        Bytes of input read.
     before
         Pieces and checksum as they were before the last source began.
+    totals, notes
+        Figures and notes of the summary so far.
+    columns
+        Metadata columns and their kinds.
+    sources
+        Keys of the sources so far.
+    weighted
+        True if cells have weights.
+    text
+        True if some of the input was text.
+    pubmed
+        True if some of the input was PubMed, whose citations are replaced.
     width
-        Numbers of a dense row, 0: documents; None: nothing was read.
-    whole_ids
-        Whether all ids are whole numbers.
+        Numbers of a dense row, or 0 for documents; None: nothing was read; in the file the member
+        ``vectors``.
+    integer_ids
+        True if all ids are whole numbers; None: nothing was read; in the file the member
+        ``whole_ids``.
+    piece_bytes
+        Bytes of a piece, which a resumed run must cut alike.
     text_bytes
-        Bytes of the texts that were read, where they may be kept.
+        Bytes of the texts that were read, if they may be kept.
+    seconds
+        Time of reading, over all runs.
+    done
+        True if all is read.
     request, inputs
-        Name and inputs of the ingest (open/inputs_record.py).
+        Digest and inputs of the ingest (open/inputs_record.py).
     places
-        What paths lose when they are stored.
+        Prefixes that paths lose when they are stored.
     """
 
     version: int = VERSION
@@ -80,7 +103,7 @@ class IngestState(msgspec.Struct, kw_only=True):
     text: bool = False
     pubmed: bool = False
     width: int | None = msgspec.field(default=None, name="vectors")
-    whole_ids: bool | None = None
+    integer_ids: bool | None = msgspec.field(default=None, name="whole_ids")
     piece_bytes: int | None = None
     text_bytes: Count = 0
     seconds: float = 0.0
@@ -91,9 +114,12 @@ class IngestState(msgspec.Struct, kw_only=True):
 
 
 def read_state(folder: Path) -> IngestState | None:
-    """Read the state of a working folder, None where there is none.
+    """Read the state of a working folder, or return None if there is none.
 
-    InputError where another version left it.
+    Raises
+    ------
+    InputError
+        If another version of this program left it.
     """
     path = folder / "state.json"
     if not path.exists():
@@ -114,31 +140,46 @@ class WorkingFolder:
     Parameters
     ----------
     folder
-        The folder, of ours.
-    begun
-        The state of this ingest, which has read nothing.
+        A folder of ours.
+    fresh
+        The state of this ingest before it reads anything.
     unfinished
-        The state to carry on from.
+        The state of an unfinished ingest to carry on from.
     most_bytes
-        What the words of a part may take in memory.
+        Memory that the words of a part may take.
+
+    Attributes
+    ----------
+    state
+        The state.
+    resumed
+        True if an unfinished ingest is carried on.
+    durable
+        True if the state on disk is that of this process.
+    side
+        Part file with the metadata of all documents and the fields of side files, if any.
+    totals, notes
+        Figures and notes of the summary so far.
 
     Raises
     ------
     InputError
-        Where the unfinished ingest has another key.
+        If the unfinished ingest has another key.
     """
 
     def __init__(
-        self, folder: Path, begun: IngestState, unfinished: IngestState | None, most_bytes: int
+        self, folder: Path, fresh: IngestState, unfinished: IngestState | None, most_bytes: int
     ) -> None:
         self.folder = folder
-        self.resumed = unfinished is not None and (
-            unfinished.pieces > 0 or unfinished.key == begun.key
-        )  # else nothing was read that could be lost
-        self.state = unfinished if unfinished is not None and self.resumed else begun
-        if changed := sorted(
-            k for k in {*self.state.key, *begun.key} if self.state.key.get(k) != begun.key.get(k)
-        ):
+        self.state = fresh
+        self.resumed = False
+        # an unfinished ingest that has read nothing, with other options, is simply forgotten
+        if unfinished is not None and (unfinished.pieces > 0 or unfinished.key == fresh.key):
+            self.state = unfinished
+            self.resumed = True
+        before = self.state.key
+        changed = sorted(k for k in {*before, *fresh.key} if before.get(k) != fresh.key.get(k))
+        if changed:
             raise InputError(
                 f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) "
                 f"exists; run it again as it was to resume, or use --force to start over"
@@ -146,9 +187,7 @@ class WorkingFolder:
         if not self.resumed:
             owned.clear(folder, "ingest")
         self.durable = self.resumed
-        """Whether the state that is on disk is that of this process."""
         self.side: Path | None = None
-        """Part file that holds the metadata of all documents, with fields of side files."""
         self.totals: Counter[str] = Counter(self.state.totals)
         self.notes: Counter[str] = Counter(self.state.notes)
         self._most_bytes = most_bytes
@@ -175,12 +214,14 @@ class WorkingFolder:
             self._rejects.write(rejects)
 
     def _open_part(self) -> PartWriter:
+        """Begin a part file, in the place of one that a killed run left."""
         paths = [self._path(kind, self._parts) for kind in ("part", "words")]
         for path in paths:
-            owned.reserve(path)  # one that a killed run left goes
+            owned.reserve(path)
         return PartWriter(paths[0], paths[1], self._most_bytes)
 
     def _finish_part(self) -> None:
+        """End the part file that is being written, if any."""
         if self._part is not None:
             self._part.finish()
             self._unsynced += self._part.paths
@@ -188,6 +229,7 @@ class WorkingFolder:
             self._parts += 1
 
     def _finish_rejects(self) -> None:
+        """End the file of rejects that is being written, if any."""
         if self._rejects is not None:
             self._rejects.close()
             self._unsynced.append(self._path("rejects", self._reject_files))
@@ -195,13 +237,22 @@ class WorkingFolder:
             self._reject_files += 1
 
     def _path(self, kind: str, number: int) -> Path:
+        """Return the path of a file of ``part``, ``words`` or ``rejects``."""
         suffix = "jsonl" if kind == "rejects" else "arrow"
         return self.folder / f"{kind}-{number:04d}.{suffix}"
 
     def commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
-        """Make what was read so far durable: parts first, the state last.
+        """Make the parts and the state durable, the state last.
 
-        ``durable=False``: remember it in this process alone; after a kill it is read again.
+        Parameters
+        ----------
+        seconds
+            Time of reading so far.
+        done
+            True if all is read.
+        durable
+            Write to the disk. Otherwise only this process knows the parts, and a run after a kill
+            reads the documents again.
         """
         self._finish_part()
         self._finish_rejects()
@@ -221,10 +272,7 @@ class WorkingFolder:
     # -- reading parts
 
     def pieces(self, *columns: str) -> Iterator[PieceRows]:
-        """Yield the pieces in order, with these columns.
-
-        Without any: all but words, counts and texts.
-        """
+        """Yield the pieces in order, with these columns, or all but words, counts and texts."""
         if self.side is not None and not set(columns) & set(CONTENT):
             yield from read_part(self.side, columns or None)
             return
@@ -254,10 +302,7 @@ class WorkingFolder:
         return f"{where}: {reject['reason']}"
 
     def close(self) -> None:
-        """Close the files that are being written.
-
-        What is not committed is read again.
-        """
+        """Close the files that are being written, whose documents a resumed run reads again."""
         if self._part is not None:
             self._part.close()
         if self._rejects is not None:

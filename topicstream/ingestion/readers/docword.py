@@ -18,7 +18,7 @@ class Docword(TripleReader):
 
     name = "docword"
     about = "UCI bag of words (docword.txt with its vocab.txt)"
-    what = ()
+    side_names = ()
 
     def resembles(self, head: bytes) -> bool:
         lines = first_lines(head)

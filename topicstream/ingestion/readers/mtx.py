@@ -27,7 +27,7 @@ class MatrixMarket(TripleReader):
     about = "Matrix Market coordinate (rows = documents)"
     suffixes = (".mtx",)
     signature = re.compile(rb"%%MatrixMarket")
-    what = ("rows (--transpose: columns)", "columns")
+    side_names = ("rows (--transpose: columns)", "columns")
 
     def header(self, source: Source) -> MatrixHeader:
         """Read the sizes.

@@ -1,1 +1,1 @@
-"""Third stage: documents that count, word ids, side files, blocks, one rename."""
+"""Third stage: the store is made of the parts, and committed by one rename."""

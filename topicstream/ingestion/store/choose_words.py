@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from topicstream.ingestion.store.blocks import words_of_training
 from topicstream.ingestion.store.decide import TRAIN, Decision
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.ingestion.tokens.stopwords import listed_words, unfit
-from topicstream.ingestion.tokens.tools import asked_tools
+from topicstream.ingestion.tokens.tools import named_tools
 from topicstream.ingestion.tokens.vocabulary import (
     TokenVocabulary,
     are_counted_words,
@@ -46,23 +47,23 @@ from topicstream.ingestion.upkeep.rewrite import Removal
 
 
 class WordChoice:
-    """Choice of a store's words.
+    """The choice of a store's words.
 
     Parameters
     ----------
     base
-        The store that is appended to, None for a new one.
+        The store that is appended to, or None for a new one.
     options
         The lists of words and limits.
     working, plan, removal, progress
-        Of the ingest.
+        Working folder, plan, removed documents and progress listener of the ingest.
     width
         Numbers of a dense row, all of which stay; 0: documents.
 
     Attributes
     ----------
     language
-        Whose stop words the vocabulary still has, if it is one; for the summary.
+        The language whose stop words the vocabulary still has, if any; for the summary.
     """
 
     def __init__(
@@ -95,17 +96,26 @@ class WordChoice:
     def choose(
         self, decision: Decision, relations: Relations, vocabulary_path: Path, pruned_path: Path
     ) -> tuple[ChosenWords, dict[str, Json]]:
-        """Choose the words, and write both the vocabulary and what is left out.
+        """Choose the words, and write the vocabulary and the words left out.
+
+        Parameters
+        ----------
+        decision
+            The parts that documents belong to.
+        relations
+            Query engine without tables.
+        vocabulary_path, pruned_path
+            Files of the words chosen and left out.
 
         Returns
         -------
-        tuple
-            Their figures, and what the manifest says of the choice.
+        chosen, record
+            Figures of the words, and the manifest's record of the choice.
 
         Raises
         ------
         NothingKept
-            Where no document, or no word of --vocab, is there.
+            If there is no training document, or no word.
         """
         options = self._options
         old = {} if self._base is None else self._base.manifest.vocabulary
@@ -121,10 +131,10 @@ class WordChoice:
         if options.drop_words is not None:
             stored = fixed or TokenVocabulary.from_words([])
             dropped |= self._words_to_drop(options.drop_words, counts, stored)
-        # of dense rows every coordinate stays
-        limits = (
-            WordLimits(min_count=0) if self._width else word_limits(options, documents, self._text)
-        )
+        if self._width:  # every coordinate of dense rows stays
+            limits = WordLimits(min_count=0)
+        else:
+            limits = word_limits(options, documents, self._text)
         choice = counts.choose(
             limits,
             documents=documents,
@@ -141,25 +151,28 @@ class WordChoice:
         if self._base is None and not self._width and choice.pruned == choice.distinct:
             raise NothingKept(self._why_no_words())
         dropped |= set(choice.top)
+        record: dict[str, Json] = dict(plain(limits))
         drop_top = old.get("drop_top", options.drop_top)
-        return choice, {
-            **plain(limits),
-            **({"drop_top": drop_top} if drop_top else {}),
-            **({"dropped": sorted(dropped)} if dropped else {}),
-            "training_documents": documents,
-            "fixed": old.get("fixed", options.vocab and os.path.basename(options.vocab)),
-        }
+        if drop_top:
+            record["drop_top"] = drop_top
+        if dropped:
+            record["dropped"] = sorted(dropped)
+        record["training_documents"] = documents
+        record["fixed"] = old.get("fixed", options.vocab and os.path.basename(options.vocab))
+        return choice, record
 
     def describe_lists(self) -> dict[str, Json]:
         """Say for the summary how the words of the user's lists occur in the corpus."""
         if self._base is None and self._text:
             recipe = self._recipe
-            known = {w for name in recipe.stopwords_from.split("+") for w in listed_words(name)}
+            our_lists = chain.from_iterable(map(listed_words, recipe.stopwords_from.split("+")))
             lists = {
-                "stopwords": describe_stop_words(recipe, known),
+                "stopwords": describe_stop_words(recipe, set(our_lists)),
                 "replace": describe_replaced(recipe),
             }
-            self._lists |= {n: t for n, t in lists.items() if t["parted"] or t["unusable"]}
+            for name, description in lists.items():
+                if description["parted"] or description["unusable"]:
+                    self._lists[name] = description
         return {"word_lists": self._lists} if self._lists else {}
 
     def _fixed_words(self) -> TokenVocabulary | None:
@@ -177,7 +190,7 @@ class WordChoice:
     def _count(self, decision: Decision, relations: Relations) -> WordCounts:
         """Count the words of the training documents.
 
-        Words that the store left out count too: 4 occurrences then and 4 now make 8.
+        Words that the store left out keep their counts: 4 occurrences then and 4 now make 8.
         """
         counts = WordCounts(relations)
         for words in words_of_training(self._working, decision):
@@ -188,59 +201,62 @@ class WordChoice:
         return counts
 
     def _as_counted(self, listed: TokenVocabulary, counts: WordCounts) -> TokenVocabulary:
-        """Return the words of --vocab as the text counts them, and note what occurs."""
+        """Return the words of --vocab as the text counts them, and note which ones occur."""
         recipe = self._list_recipe(str(self._options.vocab))
-        matched = WordList.of(listed.words, recipe, self._tools).as_in_corpus(counts.occur)
+        matched = WordList.tokenize(listed.words, recipe, self._tools).as_in_corpus(counts.occur)
         self._lists["vocab"] = matched.summary()
         words = matched.words.unique()
         return listed if words.equals(listed.words) else TokenVocabulary.from_words(words)
 
     def _words_to_drop(self, path: Place, counts: WordCounts, stored: TokenVocabulary) -> set[str]:
-        """Return the words of --drop-words as the text counts them, and note what occurs."""
+        """Return the words of --drop-words as the text counts them, and note which ones occur."""
         entries = pa.array(sorted(read_drop_words(path, self._options.encoding)), pa.large_string())
-        listed = WordList.of(entries, self._list_recipe(path), self._tools)
+        listed = WordList.tokenize(entries, self._list_recipe(path), self._tools)
 
         def occur(words: pa.Array) -> np.ndarray:
-            known = counts.occur(words)
-            return known if self._base is None else known | (stored.lookup(words) >= 0)
+            """Mark the words that the new documents or the store have."""
+            in_text = counts.occur(words)
+            return in_text if self._base is None else in_text | (stored.lookup(words) >= 0)
 
         matched = listed.as_in_corpus(occur)
         self._lists["drop_words"] = matched.summary()
-        if self._base is not None:
-            still = matched.words.filter(pa.array(stored.lookup(matched.words) >= 0)).unique()
-            self._lists["drop_words"]["kept"] = still.slice(0, LISTED).to_pylist()
+        if self._base is not None:  # the words of a store stay
+            in_store = pa.array(stored.lookup(matched.words) >= 0)
+            staying = matched.words.filter(in_store).unique()
+            self._lists["drop_words"]["kept"] = staying.slice(0, LISTED).to_pylist()
         return set(matched.words.to_pylist())
 
     def _list_recipe(self, path: Place) -> Recipe | None:
-        """Return how words of a list become words of the corpus.
+        """Return the recipe that makes words of the corpus from those of a list.
 
-        None: they are such words.
+        It is None if the list has words of the corpus already.
         """
         return self._recipe if self._text and not are_counted_words(path) else None
 
     @property
     def _tools(self) -> tuple[str, ...]:
-        return asked_tools(self._options)
+        """Return the lemmatizer and segmenter that the command names."""
+        return named_tools(self._options)
 
     def _why_no_documents(self) -> str:
-        """Explain why nothing is stored where no training document was read."""
+        """Explain that no training document was read."""
         first = self._working.first_reject()
         rejected = f", the first was rejected: {first}" if first else ""
         return f"{self._options.out}: no training documents were read{rejected}; nothing was stored"
 
     def _why_no_words(self) -> str:
-        """Explain why no word of the vocabulary occurs."""
+        """Explain that no word of the vocabulary occurs."""
         options = self._options
         if self._text or options.vocab is None:
             return (
                 f"{options.out}: none of the words of --vocab occurs in the documents; nothing "
                 f"was stored"
             )
-        which = "their words are only numbers"
+        reason = "their words are only numbers"
         if options.words is not None:
-            which = f"their words are those of {options.words}"
+            reason = f"their words are those of {options.words}"
         return (
             f"{options.out}: none of the words of --vocab {options.vocab} occurs in these counts "
-            f"({which}); nothing was stored.  The file that names the words of a bag-of-words "
+            f"({reason}); nothing was stored.  The file that names the words of a bag-of-words "
             f"file, a line for each, is given as --words"
         )

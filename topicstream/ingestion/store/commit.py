@@ -1,4 +1,4 @@
-"""The last half of an ingest: from the spools to a store that is committed by one rename.
+"""Steps of the commit: documents' table, fingerprint, summary, and the rename of a new store.
 
 A new store is built in the working folder and renamed into place. An append writes files that no
 manifest mentions into the store (higher rows, new parts, files of the new generation) and replaces
@@ -41,7 +41,9 @@ def fingerprint(
     digest = hashlib.sha256(vocabulary_hash.encode())
     for part in PARTS:
         for block in parts[part].blocks:
-            crcs = [crc for kind in sorted(block.files) for _, crc in block.files[kind]]
+            crcs = []
+            for kind in sorted(block.files):
+                crcs += [crc for _, crc in block.files[kind]]
             digest.update(np.array([block.docs, block.cells, *crcs], "<i8").tobytes())
     if removed is not None:
         digest.update(removed.crc32c.to_bytes(4, "little"))
@@ -54,13 +56,16 @@ class ColumnCounts:
 
     Attributes
     ----------
+    date_format
+        Format of dates in the input; None: all formats that ``dates.parse`` reads.
+    documents
+        Number of documents.
     filled
         Documents with a value, by column.
-    dates, unread
-        Documents by the dates that were read, and the first value of the column ``date`` that is
-        none.
-    date_format
-        How the input writes dates; None: as ``dates.parse`` reads them.
+    dates
+        Documents by date.
+    unread
+        The first value of the column ``date`` that is no date.
     """
 
     date_format: str | None = None
@@ -74,39 +79,36 @@ class ColumnCounts:
         self.documents += len(table)
         for name in table.column_names:
             column = table[name]
-            empty = (
-                pc.equal(pc.list_value_length(column), 0)
-                if pa.types.is_list(column.type)
-                else pc.equal(column, "")
-            )
-            self.filled[name] += len(column) - column.null_count - (pc.sum(empty).as_py() or 0)
-        for pair in (
-            table["date"].value_counts().to_pylist() if "date" in table.column_names else ()
-        ):
-            if pair["values"] and (day := parse(pair["values"])) is not None:
-                self.dates[day] += pair["counts"]
-            elif pair["values"] in NO_NUMBER:
-                self.filled["date"] -= pair["counts"]
-            elif pair["values"]:
-                self.unread = self.unread or pair["values"]
+            if pa.types.is_list(column.type):
+                is_empty = pc.equal(pc.list_value_length(column), 0)
+            else:
+                is_empty = pc.equal(column, "")
+            self.filled[name] += len(column) - column.null_count - (pc.sum(is_empty).as_py() or 0)
+        if "date" in table.column_names:
+            for pair in table["date"].value_counts().to_pylist():
+                self._add_date(pair["values"], pair["counts"])
+
+    def _add_date(self, text: str | None, documents: int) -> None:
+        """Count documents with a value of the column ``date``."""
+        day = parse(text) if text else None
+        if day is not None:
+            self.dates[day] += documents
+        elif text in NO_NUMBER:
+            self.filled["date"] -= documents
+        elif text:
+            self.unread = self.unread or text
 
     def summary(self, columns: Mapping[str, str]) -> dict[str, Json]:
         """Return the counts of the columns of the store."""
-        ends = [iso(day) for day in (min(self.dates), max(self.dates))] if self.dates else []
-        dates = (
-            {"read": self.dates.total(), "unread": self.unread, "ends": ends}
-            if "date" in columns
-            else None
-        )
+        dates: dict[str, Json] | None = None
+        if "date" in columns:
+            ends = [iso(min(self.dates)), iso(max(self.dates))] if self.dates else []
+            dates = {"read": self.dates.total(), "unread": self.unread, "ends": ends}
+        filled = {name: self.filled[name] for name in columns if name not in ("id", "source")}
+        missing = {name: self.documents - number for name, number in filled.items()}
         return {
-            "columns": {
-                name: self.filled[name] for name in columns if name not in ("id", "source")
-            },
-            "missing_values": {
-                name: self.documents - self.filled[name]
-                for name in columns
-                if name not in ("id", "source") and self.filled[name] < self.documents
-            },
+            "columns": filled,
+            "missing_values": {name: number for name, number in missing.items() if number > 0},
             "dates": dates,
         }
 
@@ -118,9 +120,18 @@ def write_documents(
     counts: ColumnCounts,
     progress: Progress,
 ) -> list[StoreFile]:
-    """Write the documents' table of this ingest.
+    """Write the documents' table of this ingest, and return the manifest's entries of its files.
 
-    Returns the manifest's entries of its files.
+    Parameters
+    ----------
+    working, decision
+        The documents, and the parts that they belong to.
+    writer
+        Writer of the table.
+    counts
+        Counts of its columns, to which these documents are added.
+    progress
+        The progress listener.
     """
     for i, piece in enumerate(working.pieces()):
         kind = decision.classes[i]
@@ -128,8 +139,9 @@ def write_documents(
         table = pa.Table.from_batches([piece.metadata])
         table = table if len(rows) == len(kind) else table.take(rows)
         if counts.date_format is not None and "date" in table.column_names:
-            at = table.column_names.index("date")
-            table = table.set_column(at, "date", in_iso_format(table["date"], counts.date_format))
+            position = table.column_names.index("date")
+            dates = in_iso_format(table["date"], counts.date_format)
+            table = table.set_column(position, "date", dates)
         counts.add(table)
         writer.place(table, kind[rows])
         progress.step("writing documents", i + 1, len(decision.classes), "piece")
@@ -138,14 +150,16 @@ def write_documents(
 
 def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Json]:
     """Return the summary of the blocks."""
-    left = {part: sum(block.remaining.docs for block in parts[part].blocks) for part in PARTS}
+    docs = {}
+    for part in PARTS:
+        docs[part] = sum(block.remaining.docs for block in parts[part].blocks)
     cells = sum(parts[p].cells for p in PARTS)
     stored = sum(parts[p].bytes for p in PARTS)
     return {
-        "documents": sum(left.values()),
-        "documents_training": left["train"],
-        "documents_heldout": left["heldout"],
-        "documents_removed": sum(parts[p].docs for p in PARTS) - sum(left.values()),
+        "documents": sum(docs.values()),
+        "documents_training": docs["train"],
+        "documents_heldout": docs["heldout"],
+        "documents_removed": sum(parts[p].docs for p in PARTS) - sum(docs.values()),
         "cells": cells,
         "tokens": sum(parts[p].tokens for p in PARTS),
         "bytes": stored,
@@ -154,16 +168,20 @@ def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Json]:
 
 
 def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Json]:
-    """Return the summary of the axes: sizes, and what became of linked documents."""
+    """Return the summary of the axes: their sizes, and counts of links."""
     sizes = {name: entry.size for name, entry in axes.items() if name != LINKS}
     return {"axes": sizes, LINKS: axes[LINKS].figures if LINKS in axes else None}
 
 
 def put_in_place(new: Path, out: Path) -> None:
-    """Rename ``new`` to ``out``.
+    """Rename a new store to ``out``.
 
-    A store that is there is exchanged in one step and then removed. What others have put into it
-    stops this before anything has changed.
+    An existing store is exchanged with it in one step, and then removed.
+
+    Raises
+    ------
+    NotOurs
+        If the existing store holds files of others; nothing has changed then.
     """
     if out.exists() and any(out.iterdir()):
         claim(out, "corpus")

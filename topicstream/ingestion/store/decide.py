@@ -1,7 +1,8 @@
-"""Once everything is read: which documents count, and which of them are held out.
+"""Decide which documents count, and which of them are held out, once everything is read.
 
-Documents are identified by the hash of their id (``corpus/documents.py``). A withdrawal ends a
-life of its id: of the documents of one life one is kept, and of the lives the last.
+Documents are identified by the hash of their id (``corpus/documents.py``). Events of an id are its
+documents and its withdrawals, in the order of the input. A withdrawal ends a life of the id. Only
+documents of the last life count, and of these only the first or the last (``--on-duplicate``).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CALLED_BY_PLACE = (
     "documents without ids are called by their files; if these are others, rename the file or "
     "give --id-field NAME"
 )
-"""Why documents that are none have the same id."""
+"""Advice about different documents with the same id."""
 
 _LIVES = """
     select number, life < last_life as ended,
@@ -57,13 +58,20 @@ _LIVES = """
 class Decision:
     """Choice of the documents that count, and of those held out.
 
-    heldout     the rule
-    reason      uint8[old + new documents]: 0 (it counts), DUPLICATE, REPLACED, DELETED or
-                FORGOTTEN
-    threshold   documents whose hash lies below it are held out
-    first       number of the first new document
-    starts      int64[pieces + 1]: number of each piece's first document
-    classes     of each piece uint8[D]: TRAIN, HELDOUT or DROPPED
+    Attributes
+    ----------
+    heldout
+        The rule.
+    reason
+        uint8[old + new documents]: 0 (it counts), DUPLICATE, REPLACED, DELETED or FORGOTTEN.
+    threshold
+        Documents with a hash below it are held out.
+    first
+        Number of the first new document.
+    starts
+        int64[pieces + 1]: number of each piece's first document.
+    classes
+        uint8[D] of each piece: TRAIN, HELDOUT or DROPPED.
     """
 
     heldout: Heldout
@@ -75,7 +83,7 @@ class Decision:
 
     @property
     def replaced(self) -> np.ndarray:
-        """Numbers of the documents of the old store that are withdrawn or replaced, int64."""
+        """Return the numbers of the old store's documents that go, int64."""
         return np.flatnonzero(self.reason[: self.first])
 
     def documents(self, *kinds: int) -> int:
@@ -84,7 +92,7 @@ class Decision:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Count the new documents that do not count, by why."""
+        """Count the new documents that do not count, by reason."""
         new = self.reason[self.first :]
         names = {
             "duplicates": DUPLICATE,
@@ -108,15 +116,28 @@ def decide(
 
     Parameters
     ----------
+    working
+        The working folder, with the new documents.
+    base
+        The store that is appended to, or None.
     rule
         ``skip`` keeps the first document of an id, ``replace`` the last, ``fail`` raises
-        InputError. A withdrawal removes what came before it under any rule.
+        InputError. A withdrawal removes earlier documents under any rule.
+    heldout
+        The rule by which documents are set aside.
     relations
-        Without tables, before and after; sorts the ids.
+        Query engine that sorts the ids; without tables, before and after.
     removed
         Numbers of documents of the old store that are withdrawn already.
     forgotten
         Lists of ids whose new documents do not count.
+
+    Raises
+    ------
+    InputError
+        If two documents have the same id under the rule ``fail``.
+    NothingKept
+        If no document has the field that the held-out rule names.
     """
     starts = _starts(working, base)
     reason = np.zeros(starts[-1], np.uint8)
@@ -129,36 +150,32 @@ def decide(
                 reason[_take_forgotten(relations, listed, starts[0])] = FORGOTTEN
             _mark_dropped(relations, rule, reason, partial(_describe_pair, working, base, starts))
             relations.clear()
-    threshold = (
-        int(base.manifest.heldout.threshold, 16)
-        if base is not None
-        else _threshold(working, reason, heldout)
-    )
+    if base is not None:
+        threshold = int(base.manifest.heldout.threshold, 16)
+    else:
+        threshold = _threshold(working, reason, heldout)
     decision = Decision(heldout, reason, threshold, starts[0], np.array(starts), [])
     decision = replace(decision, classes=_classes(working, decision))
-    if (
-        base is None
-        and heldout.parts
-        and heldout.too_many(decision.documents(HELDOUT), decision.documents(TRAIN, HELDOUT))
-    ):
-        decision = replace(
-            decision,
-            heldout=heldout.by_part(),
-            threshold=_threshold(working, reason, heldout.by_part()),
-        )
+    if base is not None or not heldout.parts:
+        return decision
+    if heldout.too_many(decision.documents(HELDOUT), decision.documents(TRAIN, HELDOUT)):
+        # a few long documents: their parts are set aside one by one
+        rule_by_part = heldout.by_part()
+        threshold = _threshold(working, reason, rule_by_part)
+        decision = replace(decision, heldout=rule_by_part, threshold=threshold)
         decision = replace(decision, classes=_classes(working, decision))
     return decision
 
 
 Events = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Events of ids: their hashes (high, low), uint64[n], and times.
+"""Events of ids: the hashes of the ids (high and low, uint64[n] each), and times.
 
 The time is 2n + 1 for document n, and 2n for a withdrawal before it.
 """
 
 
 def _starts(working: WorkingFolder, base: Corpus | None) -> list[int]:
-    """Return the number of each piece's first document, and of the next that would come."""
+    """Return the number of each piece's first document, and of the document after the last."""
     starts = [0 if base is None else sum(part.docs for part in base.manifest.parts.values())]
     for piece in working.pieces("withdrawn"):
         starts.append(starts[-1] + len(piece.documents))
@@ -168,13 +185,12 @@ def _starts(working: WorkingFolder, base: Corpus | None) -> list[int]:
 def _read_events(
     working: WorkingFolder, base: Corpus | None, removed: np.ndarray, starts: list[int]
 ) -> Iterator[Events]:
-    """Yield what happens to ids, in the store and then piece by piece."""
-    for numbers, batch in (
-        read_documents(base.path, base.manifest.docs, ["id"]) if base is not None else ()
-    ):
-        still_there = np.isin(numbers, removed, invert=True)
-        high, low = hash_ids(batch["id"])
-        yield high[still_there], low[still_there], 2 * numbers[still_there] + 1
+    """Yield the events of ids, in the store and then piece by piece."""
+    if base is not None:
+        for numbers, batch in read_documents(base.path, base.manifest.docs, ["id"]):
+            is_present = np.isin(numbers, removed, invert=True)
+            high, low = hash_ids(batch["id"])
+            yield high[is_present], low[is_present], 2 * numbers[is_present] + 1
     for piece, (start, stop) in zip(working.pieces("id"), pairwise(starts), strict=True):
         yield *piece.hashes, 2 * np.arange(start, stop) + 1
         if len(piece.withdrawn):
@@ -182,11 +198,14 @@ def _read_events(
 
 
 def _repeated_hashes(events: Iterator[Events], most_bytes: int) -> np.ndarray | None:
-    """Return the high hashes that come more than once, ascending.
-
-    None: these are too many to sort.
+    """Return the high hashes that occur more than once, ascending.
 
     Ids are mostly distinct, and sorting eight bytes of each shows it.
+
+    Returns
+    -------
+    ndarray or None
+        uint64[]; None if there are too many ids for the memory.
     """
     parts = [np.zeros(0, np.uint64)]
     size = 0
@@ -195,9 +214,9 @@ def _repeated_hashes(events: Iterator[Events], most_bytes: int) -> np.ndarray | 
         size += high.nbytes
         if 2 * size > most_bytes:
             return None
-    every = np.concatenate(parts)
-    every.sort()
-    return np.unique(every[1:][every[1:] == every[:-1]])
+    hashes = np.concatenate(parts)
+    hashes.sort()
+    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
 
 
 def _relate_events(
@@ -207,53 +226,67 @@ def _relate_events(
     for high, low, time in events:
         columns = {"high": high, "low": low, "time": time.astype(np.int64)}
         if repeated is not None:
-            place = np.searchsorted(repeated, high).clip(max=len(repeated) - 1)
-            chosen = repeated[place] == high
-            columns = {name: values[chosen] for name, values in columns.items()}
+            position = np.searchsorted(repeated, high).clip(max=len(repeated) - 1)
+            is_repeated = repeated[position] == high
+            columns = {name: values[is_repeated] for name, values in columns.items()}
         relations.insert("events", pa.table(columns))
 
 
 def _mark_dropped(
     relations: Relations, rule: str, reason: np.ndarray, describe: Callable[[int, int], str]
 ) -> None:
-    """Enter into ``reason`` why documents do not count.
+    """Write the reasons of documents that do not count into ``reason``.
 
-    Raises InputError under the rule ``fail``.
+    Parameters
+    ----------
+    relations
+        Query engine with the table ``events``.
+    rule
+        As of ``decide``.
+    reason
+        As of ``Decision``.
+    describe
+        Makes a message about two documents with the same id, by their numbers.
+
+    Raises
+    ------
+    InputError
+        If two documents have the same id under the rule ``fail``.
     """
-    other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
+    if rule == "replace":
+        neighbour = "next"
+        code = REPLACED
+    else:
+        neighbour = "previous"
+        code = DUPLICATE
     dropped = (
-        f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended "
-        f"order by number"
+        f"select number, {neighbour} as neighbour from ({_LIVES}) "
+        f"where {neighbour} is not null or ended order by number"
     )
     for batch in relations.stream(dropped):
-        again = batch["other"].is_valid().to_numpy(zero_copy_only=False)
-        if rule == "fail" and again.any():
-            later, earlier = (
-                int(batch[which].filter(pa.array(again))[0].as_py())
-                for which in ("number", "other")
-            )
-            raise InputError(describe(later, earlier))
-        reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
+        has_neighbour = batch["neighbour"].is_valid()
+        if rule == "fail" and pc.any(has_neighbour).as_py():
+            pair = batch.filter(has_neighbour)
+            raise InputError(describe(pair["number"][0].as_py(), pair["neighbour"][0].as_py()))
+        is_repeated = has_neighbour.to_numpy(zero_copy_only=False)
+        reason[batch["number"].to_numpy()] = np.where(is_repeated, code, DELETED)
 
 
 def _take_forgotten(relations: Relations, listed: ForgottenIds, first: int) -> np.ndarray:
-    """Take the new documents of forgotten ids out of the events.
-
-    Returns their numbers, int64[].
-    """
+    """Remove the new documents of forgotten ids from the events, and return their numbers."""
     relations.insert("forgotten", pa.table({"hash": pa.array(listed.hashes, pa.string())}))
-    which = (
+    condition = (
         f"time % 2 = 1 and time // 2 >= {first} and {listed.sql()} in (select hash from forgotten)"
     )
-    batches = relations.stream(f"select time // 2 as number from events where {which}")
+    batches = relations.stream(f"select time // 2 as number from events where {condition}")
     numbers = [batch["number"].to_numpy() for batch in batches]
-    relations.execute(f"delete from events where {which}")
+    relations.execute(f"delete from events where {condition}")
     relations.execute("delete from forgotten")
     return np.concatenate([np.zeros(0, np.int64), *numbers])
 
 
 def _classes(working: WorkingFolder, decision: Decision) -> list[np.ndarray]:
-    """TRAIN, HELDOUT or DROPPED by document, uint8[D] of each piece."""
+    """Return the class of each document, TRAIN, HELDOUT or DROPPED, uint8[D] of each piece."""
     classes = []
     splits = _splits(working, decision.heldout)
     for split, (start, stop) in zip(splits, pairwise(decision.starts.tolist()), strict=True):
@@ -263,11 +296,11 @@ def _classes(working: WorkingFolder, decision: Decision) -> list[np.ndarray]:
 
 
 def _splits(working: WorkingFolder, heldout: Heldout) -> Iterator[np.ndarray]:
-    """Yield the numbers of each piece that the threshold is compared with, uint64[D].
+    """Yield the numbers of each piece's documents that the threshold is compared with, uint64[D].
 
-    They are the hash of the id, or of the field that decides. Of a field that must have a value: 0
-    where the document has it, else the largest number. Of others the hash of the id where a
-    document has none.
+    They are hashes of the id, or of the field that names groups (of the id if the field is empty).
+    For ``--heldout FIELD=VALUE`` they are 0 if a document has the value, and else the largest
+    number.
     """
     if heldout.split is None:
         for piece in working.pieces("id"):
@@ -284,6 +317,7 @@ def _splits(working: WorkingFolder, heldout: Heldout) -> Iterator[np.ndarray]:
 
 
 def _split_by_field(piece: PieceRows, name: str, value: str | None) -> np.ndarray:
+    """Return the numbers of ``_splits`` by a field, or by a value of it, uint64[D]."""
     column = piece.documents[name]
     if pa.types.is_list(column.type):
         if value is None:
@@ -292,24 +326,24 @@ def _split_by_field(piece: PieceRows, name: str, value: str | None) -> np.ndarra
             )
         owner = np.repeat(np.arange(len(column)), column.value_lengths().fill_null(0).to_numpy())
         equal = pc.equal(column.flatten(), value).fill_null(False).to_numpy(zero_copy_only=False)
-        is_heldout = np.bincount(owner[equal], minlength=len(column)) > 0
+        has_value = np.bincount(owner[equal], minlength=len(column)) > 0
     else:
         texts = pc.fill_null(column.cast(TEXT), "")
-        is_heldout = pc.equal(texts, "" if value is None else value).to_numpy(zero_copy_only=False)
         if value is None:
-            return np.where(is_heldout, piece.hashes[0], hash_ids(texts)[0])
-    return np.where(is_heldout, np.uint64(0), np.uint64(LARGEST))
+            is_empty = pc.equal(texts, "").to_numpy(zero_copy_only=False)
+            return np.where(is_empty, piece.hashes[0], hash_ids(texts)[0])
+        has_value = pc.equal(texts, value).to_numpy(zero_copy_only=False)
+    return np.where(has_value, np.uint64(0), np.uint64(LARGEST))
 
 
 def _threshold(working: WorkingFolder, reason: np.ndarray, heldout: Heldout) -> int:
-    """Return the threshold below which as many documents lie as are to be held out."""
+    """Return the threshold below which as many documents lie as the rule holds out."""
     if heldout.where is not None:
         return 1
     number = heldout.number_to_hold_out(int(np.count_nonzero(reason == 0)))
     if number is None:
-        return min(
-            int((HELDOUT_SHARE if heldout.share is None else heldout.share) * 2**64), 2**64 - 1
-        )
+        share = HELDOUT_SHARE if heldout.share is None else heldout.share
+        return min(int(share * 2**64), LARGEST)
     smallest = np.zeros(0, np.uint64)
     start = 0
     for split in _splits(working, heldout):
@@ -323,25 +357,23 @@ def _threshold(working: WorkingFolder, reason: np.ndarray, heldout: Heldout) -> 
 def _describe_pair(
     working: WorkingFolder, base: Corpus | None, starts: list[int], later: int, earlier: int
 ) -> str:
-    """Say in a message that two documents have the same id."""
-    place = _place_as_id(working, starts, later)
-    return (
+    """Make a message about two documents with the same id."""
+    text = (
         f"{_name(working, base, starts, later)}: the same id as "
         f"{_name(working, base, starts, earlier)} "
         f"(--on-duplicate skip or replace takes the first or the last)"
-        + ("" if place is None else f"; {CALLED_BY_PLACE}")
     )
+    is_called_by_place = _place_as_id(working, starts, later) is not None
+    return f"{text}; {CALLED_BY_PLACE}" if is_called_by_place else text
 
 
 def _name(working: WorkingFolder, base: Corpus | None, starts: list[int], number: int) -> str:
     """Return the name of a document for a message."""
     if number < starts[0] and base is not None:
-        [old] = [
-            b["id"][number - int(n[0])]
-            for n, b in read_documents(base.path, base.manifest.docs, ["id"])
-            if number in n
-        ]
-        return f"document {old.as_py()!r} of {base.path}"
+        for numbers, batch in read_documents(base.path, base.manifest.docs, ["id"]):
+            if number in numbers:
+                old_id = batch["id"][number - int(numbers[0])].as_py()
+                return f"document {old_id!r} of {base.path}"
     name, source = _name_and_source(working, starts, number)
     return f"{source}: document {name!r}"
 
@@ -355,13 +387,13 @@ def _name_and_source(working: WorkingFolder, starts: Sequence[int], number: int)
 
 
 def _place_as_id(working: WorkingFolder, starts: Sequence[int], number: int) -> str | None:
-    """Return what a new document is called where that is its file (and line), for want of an id."""
+    """Return the id of a new document if it has none of its own, and is called by its file."""
     name, source = _name_and_source(working, starts, number)
     return name if name == source else None
 
 
 def find_taken_place(working: WorkingFolder, decision: Decision) -> str | None:
-    """Find a document that was skipped because another is called by the same file (and line)."""
+    """Find a document that was skipped because another one is called by the same file."""
     skipped = np.flatnonzero(decision.reason[decision.first :] == DUPLICATE)
     if not len(skipped):
         return None

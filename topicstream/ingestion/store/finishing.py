@@ -1,6 +1,7 @@
 """The second half of an ingest: from the parts to the committed store.
 
-A function of the parts and of the store that is appended to: killed, it starts again from them.
+It depends only on the parts and on the store that is appended to. After a kill it starts again from
+them.
 """
 
 from __future__ import annotations
@@ -80,29 +81,42 @@ MOST_FIELDS = 100
 
 
 def notes_summary(notes: Counter[str]) -> dict[str, Json]:
-    """Return notes for the summary, and the names of the fields that were left out."""
-    fields = sorted(
-        note.removeprefix(LEFT_OUT)
-        for note in notes
-        if note.startswith(LEFT_OUT) and note != LEFT_OUT
-    )
-    elements = {
-        note.removeprefix(WORDS_LEFT_OUT): n
-        for note, n in notes.most_common()
-        if note.startswith(WORDS_LEFT_OUT)
-    }
-    others = sorted(
-        (note, n) for note, n in notes.items() if not note.startswith((LEFT_OUT, WORDS_LEFT_OUT))
-    )
+    """Return notes for the summary, with the fields and elements that were left out."""
+    plain: dict[str, int] = {}
+    fields: list[str] = []
+    elements: dict[str, int] = {}
+    for note, number in notes.most_common():
+        if note.startswith(WORDS_LEFT_OUT):
+            elements[note.removeprefix(WORDS_LEFT_OUT)] = number
+        elif not note.startswith(LEFT_OUT):
+            plain[note] = number
+        elif note != LEFT_OUT:  # a field without a name
+            fields.append(note.removeprefix(LEFT_OUT))
     return {
-        "notes": dict(others),
-        "fields_left_out": fields[:MOST_FIELDS],
+        "notes": dict(sorted(plain.items())),
+        "fields_left_out": sorted(fields)[:MOST_FIELDS],
         "elements_left_out": elements,
     }
 
 
 class Finishing:
-    """End of an ingest: ``run`` decides, numbers, writes and commits."""
+    """The second half of an ingest: ``run`` decides, numbers words, writes and commits.
+
+    Parameters
+    ----------
+    out
+        Folder of the store.
+    base
+        The store that is appended to, or None.
+    plan
+        The memory plan.
+    progress
+        The progress listener.
+    working
+        The working folder, with all parts.
+    options
+        The options.
+    """
 
     def __init__(
         self,
@@ -132,9 +146,12 @@ class Finishing:
         self.weighted, self.width = self._content()
 
     def _content(self) -> tuple[bool, int]:
-        """Return whether cells have weights, and the numbers of a dense row (0: documents).
+        """Return if cells have weights, and the numbers of a dense row (0: documents).
 
-        Raises InputError where the store holds something else than what was read.
+        Raises
+        ------
+        InputError
+            If the store has another kind of content than the new documents.
         """
         state = self.working.state
         if self.base is None:
@@ -152,10 +169,7 @@ class Finishing:
         return self.base.weighted, self.base.width
 
     def run(self) -> dict[str, Json]:
-        """Commit the store.
-
-        Returns what the ingest found, in figures.
-        """
+        """Commit the store, and return the summary of the ingest."""
         self._join_side_files()
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
             with Relations(self.working.folder, self.plan.relations) as relations:
@@ -176,7 +190,7 @@ class Finishing:
                 choice, pruning = choosing.choose(decision, relations, *paths)
             writers = self._block_writers(store, pool)
             vocabulary_hash, empty = self._write_blocks(paths[0], decision, writers, pool)
-            syncs = [pool.submit(writer.sync) for writer in writers]
+            syncing = [pool.submit(writer.sync) for writer in writers]
             parts = self._parts([writer.entries for writer in writers])
             columns = self._columns(decision)
             docs, column_summary = self._write_documents(store, decision, parts, columns)
@@ -190,13 +204,13 @@ class Finishing:
             vocabulary = {**pruning, "hash": vocabulary_hash}
             manifest = self._manifest(store, decision, choice, vocabulary, parts, docs, summary)
             manifest = with_texts(manifest, texts)
-            for done in syncs:  # before a manifest names the blocks
-                done.result()
+            for future in syncing:  # the manifest must not name blocks that a power cut may lose
+                future.result()
         self._commit(store, manifest)
         return self._end(manifest.summary)
 
     def _decide(self, relations: Relations) -> Decision:
-        """Decide which documents count, and take those out that are withdrawn."""
+        """Decide which documents count, and note those of the store that go."""
         self.progress.step("deciding which documents count")
         rule = "replace" if self.working.state.pubmed else "skip"
         decision = decide(
@@ -208,14 +222,15 @@ class Finishing:
             self.removal.numbers,
             self.forgotten,
         )
-        self.removal.take(decision.replaced)
+        self.removal.withdraw(decision.replaced)
         self.place_taken = find_taken_place(self.working, decision)
         return decision
 
     def _heldout(self) -> Heldout:
-        """Return the rule by which documents are set aside: of an append the store's.
+        """Return the rule by which documents are set aside; an append has its store's.
 
-        Parts that an append cuts beside whole documents are set aside together, too.
+        If only the append cuts documents into parts, those of a document are set aside together,
+        too.
         """
         if self.old is None:
             return heldout_of(self.options)
@@ -247,9 +262,12 @@ class Finishing:
         writers: list[BlockWriter],
         pool: ThreadPoolExecutor,
     ) -> tuple[str, int]:
-        """Write the storage blocks, with the words in memory only as long as that takes.
+        """Write the storage blocks; the words are in memory only as long as that takes.
 
-        Returns the hash of the vocabulary, and the documents without a word.
+        Returns
+        -------
+        hash, empty
+            Hash of the vocabulary, and the number of documents without a word.
         """
         vocabulary = TokenVocabulary.read(vocabulary_path)
         ahead = self.plan.workers + 1
@@ -259,28 +277,25 @@ class Finishing:
         return vocabulary.hash, empty
 
     def _block_writers(self, store: Path, pool: ThreadPoolExecutor) -> list[BlockWriter]:
-        """Return the writer of each part's blocks, which follow those that are there."""
-        return [
-            BlockWriter(
-                store,
-                part_folder(self.old_parts[part], part),
-                self.old_parts[part].rows,
-                self.weighted,
-                pool,
-                bool(self.width),
-            )
-            for part in PARTS
-        ]
+        """Make the writer of each part's blocks, which follow the existing ones."""
+        writers = []
+        for part in PARTS:
+            entry = self.old_parts[part]
+            folder = part_folder(entry, part)
+            dense = self.width > 0
+            writers.append(BlockWriter(store, folder, entry.rows, self.weighted, pool, dense))
+        return writers
 
     def _commit(self, store: Path, manifest: StoreManifest) -> None:
-        """Make the store that of the manifest, in one rename.
+        """Replace the manifest or the whole store, in one rename.
 
-        The record of the ingest comes first: with this fingerprint it speaks of no other store.
+        The record of the ingest is written before. It has the fingerprint of the new manifest, so
+        until the rename it belongs to no store.
         """
         state = self.working.state
         record = inputs_record.InputsRecord(inputs=state.inputs, request=state.request)
         reading = inputs_record.InputReading(options=self.options.remembered())
-        inputs_record.save(
+        inputs_record.save_record(
             store,
             record,
             manifest.fingerprint,
@@ -297,7 +312,7 @@ class Finishing:
             commit.put_in_place(store, self.out)
 
     def _join_side_files(self) -> None:
-        """Give the documents what side files say of them."""
+        """Add the fields of side files to the metadata of the documents."""
         side = side_files_of(self.options)
         if not side:
             return
@@ -307,6 +322,7 @@ class Finishing:
         self.working.notes.update(notes)
 
     def _folder(self) -> Path:
+        """Return the folder that is written to: the store, or a new one in the working folder."""
         if self.base is not None:
             refuse_links(self.base.path)
             remove_stale_files(self.base.path, self.base.manifest)
@@ -317,31 +333,34 @@ class Finishing:
         return store
 
     def _name(self, kind: str, suffix: str = "parquet") -> str:
-        return (
-            f"{kind}.{suffix}" if self.generation == 1 else f"{kind}-{self.generation:04d}.{suffix}"
-        )
+        """Return the name of a file of this generation, such as ``vocab-0002.parquet``."""
+        number = "" if self.generation == 1 else f"-{self.generation:04d}"
+        return f"{kind}{number}.{suffix}"
 
     def _columns(self, decision: Decision) -> dict[str, str]:
-        """Return all columns of metadata, and say which of the store's the new documents lack."""
+        """Return all columns of metadata, and report those that the new documents lack."""
         before = {} if self.old is None else self.old.columns
         new = self.working.state.columns
-        if without := sorted(set(before) - set(new)):
+        lacking = sorted(set(before) - set(new))
+        if lacking:
             replaced = len(decision.replaced)
-            lost = f"; {counted(replaced, 'document')} replaced by them had these fields"
-            self.progress.say(
-                f"{'warning' if replaced else 'note'}: the store has "
-                f"{', '.join(map(terminal_safe, without))} of its documents, but these came "
-                f"without (--meta, --meta-file){lost * bool(replaced)}"
+            level = "warning" if replaced else "note"
+            line = (
+                f"{level}: the store has {', '.join(map(terminal_safe, lacking))} of its "
+                f"documents, but these came without (--meta, --meta-file)"
             )
+            if replaced:
+                line += f"; {counted(replaced, 'document')} replaced by them had these fields"
+            self.progress.say(line)
         return {**before, **new}
 
     def _parts(self, blocks: list[list[BlockEntry]]) -> dict[str, PartEntry]:
-        """Return the parts with these new blocks, and removed documents marked."""
-        left = self.removal.apply(self.old_parts, self.generation)
-        return {
-            part: part_of([*left[part].blocks, *new], left[part].folder)
-            for part, new in zip(PARTS, blocks, strict=True)
-        }
+        """Return the parts with new blocks, their removed documents marked."""
+        marked = self.removal.apply(self.old_parts, self.generation)
+        parts = {}
+        for part, new in zip(PARTS, blocks, strict=True):
+            parts[part] = part_of([*marked[part].blocks, *new], marked[part].folder)
+        return parts
 
     def _write_documents(
         self,
@@ -352,7 +371,10 @@ class Finishing:
     ) -> tuple[list[StoreFile], dict[str, Json]]:
         """Write the documents' table and the arrays' metadata.
 
-        Returns the files of the table, and counts of its columns for the summary.
+        Returns
+        -------
+        files, counts
+            The files of the table, and counts of its columns for the summary.
         """
         old = [] if self.old is None else self.old.docs
         before = [len(self.old_parts[part].blocks) for part in PARTS]
@@ -366,7 +388,10 @@ class Finishing:
     def _write_texts(self, store: Path, decision: Decision) -> list[TextFile] | None:
         """Write the texts of the new documents, if they are kept.
 
-        Returns the manifest's entries of all text files of the store.
+        Returns
+        -------
+        list or None
+            The manifest's entries of all text files of the store; None: it keeps no texts.
         """
         old = None if self.old is None else self.old.texts
         if not keeps_texts(self.options.keep_text, self.working.state.text_bytes):
@@ -392,13 +417,15 @@ class Finishing:
         docs: list[StoreFile],
         summary: dict[str, Json],
     ) -> StoreManifest:
-        """Return the manifest, without times: the same input gives the same bytes."""
+        """Make the manifest, without times: the same input gives the same bytes."""
         old = self.old
         state = self.working.state
         files = self._files(store)
         is_text = state.text or (old is not None and old.tokenizer is not None)
         recipe = self.recipe if is_text else None
-        whole_ids = old is not None if state.whole_ids is None else state.whole_ids
+        integer_ids = state.integer_ids
+        if integer_ids is None:  # nothing was read
+            integer_ids = old is not None
         manifest = StoreManifest(
             schema=1,
             kind="corpus",
@@ -418,7 +445,7 @@ class Finishing:
             sources=Sources(count=len(state.sources), first=state.sources[:100]),
             summary=summary,
             reading=self._reading() or None,
-            ids="integer" if whole_ids and (old is None or old.ids == "integer") else None,
+            ids="integer" if integer_ids and (old is None or old.ids == "integer") else None,
             width=self.width,
             patches=self._patches() if self.width else None,
             compacted=old.compacted if old is not None else 0,
@@ -431,7 +458,7 @@ class Finishing:
         return self.options.patches or stored
 
     def _reading(self) -> dict[str, Any]:
-        """Return how the input was read: what the store remembers, and columns that are new."""
+        """Return the options of reading that the store remembers, with its new columns."""
         read = self.options.remembered()
         if self.old is None:
             return read
@@ -441,7 +468,7 @@ class Finishing:
         return before | ({"meta": meta} if meta else {}) | parts
 
     def _with_axes(self, store: Path, manifest: StoreManifest) -> StoreManifest:
-        """Write the ids of the list columns, and enter them."""
+        """Build the axes of the list columns, and add them to the manifest."""
         contents = Contents(store, manifest, self.removal.listed)
         if contents.names:
             self.progress.step(f"numbering {', '.join(contents.names)}")
@@ -450,6 +477,7 @@ class Finishing:
         return replace(manifest, axes=axes, summary=manifest.summary | commit.axes_summary(axes))
 
     def _files(self, store: Path) -> dict[str, StoreFile]:
+        """Write the lists of removed documents and rejects, and return the entries of all files."""
         files = {kind: store_file(store, self._name(kind)) for kind in ("vocab", "pruned")}
         removed = self.removal.save(store, self._name("removed", "npy"))
         if removed is not None:
@@ -465,10 +493,7 @@ class Finishing:
         return files
 
     def _left_out(self) -> dict[str, Json]:
-        """Count the rejected records, and name the first of them.
-
-        Also what else was odd.
-        """
+        """Return the rejected records and the notes, for the summary."""
         return {
             "rejected": self.working.totals["rejected"],
             "first_rejected": self.working.first_reject(),
@@ -508,30 +533,24 @@ class Finishing:
             **self._left_out(),
             "rejects": self._name("rejects", "jsonl") if totals["rejected"] else None,
             "pruning": pruning,
-            "heldout_asked": decision.heldout.asked,
+            "heldout_asked": decision.heldout.text,
             "tokenizer": shown if self.working.state.text else None,
             "joined_words": len(recipe.joined_words) if recipe.join_hyphens else None,
         }
 
     def _end(self, summary: dict[str, Json]) -> dict[str, Json]:
-        """Remove the working folder.
-
-        Returns the summary with what differs from run to run.
-        """
+        """Remove the working folder, and return the summary with the figures of this run."""
         state = self.working.state
         self.working.remove()
         self.progress.close()
         seconds = state.seconds + time.monotonic() - self.began
-        taken = {} if self.place_taken is None else {"place_taken": self.place_taken}
-        return (
-            summary
-            | taken
-            | {
-                "out": str(self.out),
-                "seconds": round(seconds, 3),
-                "input_bytes": state.consumed,
-                "megabytes_per_second": round(state.consumed / max(seconds, 1e-9) / 1e6, 3),
-                "peak_rss_bytes": peak_bytes(),
-                "workers": self.plan.workers,
-            }
-        )
+        if self.place_taken is not None:
+            summary = summary | {"place_taken": self.place_taken}
+        return summary | {
+            "out": str(self.out),
+            "seconds": round(seconds, 3),
+            "input_bytes": state.consumed,
+            "megabytes_per_second": round(state.consumed / max(seconds, 1e-9) / 1e6, 3),
+            "peak_rss_bytes": peak_bytes(),
+            "workers": self.plan.workers,
+        }

@@ -1,9 +1,9 @@
 """Files beside the documents: metadata (``--meta-file``) and links (``--links``).
 
 A file with names (CSV and TSV with a header, JSON lines, Parquet) is read by the reader of its
-format; TSV and CSV without a header take the names that the user gives:
-``authors.tsv:row,authors``. The last of them, where it is a list column, takes all further fields
-of its line.
+format. TSV and CSV without a header take the names that the user gives:
+``authors.tsv:row,authors``. If the last of them is a list column, it takes all further fields of
+its line.
 """
 
 from __future__ import annotations
@@ -56,13 +56,17 @@ KEY = "\0key"
 class SideOptions:
     """Options of files that belong to the documents.
 
-    meta_files  ``FILE`` or ``FILE:COLUMN,...``: the columns to keep (``field=column`` renames one),
-                or the names of the columns of a file without a header
-    links       files of two columns, citing and cited
-    key         how their rows find their documents: ``id``; ``row``: the number of the document in
-                the input, from 1 (a file without a column ``row``: the k-th record is of the k-th
-                document); ``file``: the column ``file`` names the file (path or base name) of the
-                documents; or the name of the column that holds the documents' ids
+    Attributes
+    ----------
+    meta_files
+        ``FILE`` or ``FILE:COLUMN,...``: the columns to keep (``field=column`` renames one), or the
+        names of the columns of a file without a header.
+    links
+        Files of two columns, citing and cited.
+    key
+        The column by which rows find their documents. ``id``, or the name of another column with
+        ids; ``row``: the number of the document in the input, from 1 (in a file without the column,
+        the number of the record); ``file``: the path or base name of the document's file.
     """
 
     meta_files: tuple[str, ...] = ()
@@ -73,9 +77,12 @@ class SideOptions:
         return bool(self.meta_files or self.links)
 
     def stamps(self) -> list[list[str | int]]:
-        """Size and time of every file: what a resumed ingest must find again.
+        """Return the stamp of every file, which a resumed ingest must find again.
 
-        InputError: no such file.
+        Raises
+        ------
+        InputError
+            If a file is missing.
         """
         stamps: list[list[str | int]] = []
         for spec in (*self.meta_files, *self.links):
@@ -85,35 +92,42 @@ class SideOptions:
         return stamps
 
     def open(self, read: ReadOptions) -> list[SideFile]:
-        """Look at the head of every file. InputError: format, missing columns."""
+        """Look at the head of every file.
+
+        Raises
+        ------
+        InputError
+            If a file has another format, or lacks a column.
+        """
         meta = [_open_metadata(*split_spec(spec), self.key, read) for spec in self.meta_files]
         return meta + [_open_links(*split_spec(spec), read) for spec in self.links]
 
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """Read ``FILE:a,b=c`` as (FILE, {a: a, b: c}), field and column.
+    """Read ``FILE:a,b=c`` as (FILE, {a: a, b: c}): the file, and its columns by field.
 
-    Raises InputError when there is no such file.
+    Raises
+    ------
+    InputError
+        If there is no such file, or a field has no name or is there twice.
     """
     path, colon, listed = spec.rpartition(":")
     if os.path.isfile(spec) or ("/" in listed and places().names_file(spec)):
         return spec, {}
     if not colon or not places().names_file(path):
         raise InputError(f"{spec}: no such file (FILE or FILE:COLUMN,COLUMN)")
-    pairs = [
-        (name, column or name)
-        for name, _, column in (
-            item.strip().partition("=") for item in compose_text(listed).split(",")
-        )
-    ]
-    if not all(name for name, _ in pairs) or len(dict(pairs)) < len(pairs):
-        raise InputError(f"{spec}: a column has no name, or two columns have the same name")
-    return path, dict(pairs)
+    columns: dict[str, str] = {}
+    for item in compose_text(listed).split(","):
+        field, _, column = item.strip().partition("=")
+        if not field or field in columns:
+            raise InputError(f"{spec}: a column has no name, or two columns have the same name")
+        columns[field] = column or field
+    return path, columns
 
 
 @dataclass(frozen=True)
 class _NoText(ReadOptions):
-    """Read fields, no text."""
+    """Options of a file of fields without a text."""
 
     @property
     def text_fields(self) -> list[str]:
@@ -125,7 +139,7 @@ PIECE_BYTES = 1 << 20
 
 
 class _SideSource(Source):
-    """A side file is read whole or not at all."""
+    """A source whose first bad record is an error, because a side file is used whole or not."""
 
     def reject(
         self, line: int, reason: str, start: bytes = b"", *, file: str | None = None
@@ -135,13 +149,25 @@ class _SideSource(Source):
 
 @dataclass(frozen=True)
 class SideFile:
-    """Side file that was looked at.
+    """Side file whose head was looked at.
 
-    form    tsv, csv, jsonl or parquet
-    fields  field -> column, ``citing`` and ``cited`` of links
-    key     the column by which a row finds its documents; None: the k-th record is of the k-th
-            document
-    names   the columns of a file without a header, else None
+    Attributes
+    ----------
+    path
+        The file.
+    form
+        ``tsv``, ``csv``, ``jsonl`` or ``parquet``.
+    read
+        Options on raw input.
+    fields
+        Columns by field; ``citing`` and ``cited`` of links.
+    key
+        The column by which a row finds its documents; None: the k-th record is of the k-th
+        document.
+    names
+        The columns of a file without a header, or None.
+    links
+        True for a file of links.
     """
 
     path: str
@@ -153,22 +179,28 @@ class SideFile:
     links: bool = False
 
     def tables(self) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """Yield the rows in bounded pieces: where each stands (``file:line``), and its fields.
+        """Yield the rows in bounded pieces: the place of each (``file:line``), and its fields.
 
-        Fields and ``KEY`` are strings or lists of them. InputError with file and line at the first
-        row that cannot be read.
+        Fields and ``KEY`` are strings or lists of strings.
+
+        Raises
+        ------
+        InputError
+            At the first row that cannot be read, with file and line.
         """
-        columns_of = dict(self.fields) | ({KEY: self.key} if self.key is not None else {})
+        columns_of = dict(self.fields)
+        if self.key is not None:
+            columns_of[KEY] = self.key
         with _SideSource(self.path, Path(self.path), encoding=self.read.encoding) as source:
-            yield from (
-                self._with_names(source, columns_of)
-                if self.names is None
-                else self._without(source, columns_of, self.names)
-            )
+            if self.names is None:
+                yield from self._read_with_header(source, columns_of)
+            else:
+                yield from self._read_without_header(source, columns_of, self.names)
 
-    def _with_names(
+    def _read_with_header(
         self, source: Source, columns_of: dict[str, str]
     ) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a file that names its fields, by the reader of its format."""
         values = {f.name: getattr(self.read, f.name) for f in fields(ReadOptions)}
         values |= {
             "meta": columns_of,
@@ -180,17 +212,21 @@ class SideFile:
             "skip_lines": None,
             "piece_bytes": min(self.read.piece_bytes, PIECE_BYTES),
         }
-        options = _NoText(**values | ({"delimiter": "tab"} if self.form == "tsv" else {}))
+        if self.form == "tsv":
+            values["delimiter"] = "tab"
+        options = _NoText(**values)
         reader = reader_named("csv" if self.form == "tsv" else self.form)
         for batch in filter(len, reader.batches(source, options)):
-            # by place: a field may be called text, as the content of a batch is
+            # by position: a field may be called text, as the content of a batch is
             yield batch.column(1), pa.table(metadata_of(batch))
 
-    def _without(
+    def _read_without_header(
         self, source: Source, columns_of: dict[str, str], names: tuple[str, ...]
     ) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a TSV or CSV file whose columns have these names."""
         last = len(names) - 1
-        rest = any(column == names[last] and field in LISTS for field, column in columns_of.items())
+        list_fields = [field for field in columns_of if field in LISTS]
+        last_is_list = any(columns_of[field] == names[last] for field in list_fields)
         delimiter = _delimiter(self.form, source.head())
         read = replace(self.read, piece_bytes=min(self.read.piece_bytes, PIECE_BYTES))
         for numbers, lines in lines_of(source, read):
@@ -199,16 +235,11 @@ class SideFile:
                 reason = why_not_utf8(line)
                 if reason is not None:
                     raise BadFile(self.path, number, reason)
-                text = line.decode()
                 try:
-                    row = (
-                        text.split(delimiter)
-                        if self.form == "tsv"
-                        else split_line(text, delimiter, read.record_bytes)
-                    )
+                    row = _split(line.decode(), self.form, delimiter, read.record_bytes)
                 except csv.Error as e:
                     raise BadFile(self.path, number, why_not_csv(e)) from None
-                if rest:
+                if last_is_list:
                     row[last:] = [self.read.list_separator.join(row[last:])]
                 if len(row) > len(names):
                     raise BadFile(self.path, number, f"{len(row)} fields for {len(names)} columns")
@@ -220,61 +251,91 @@ class SideFile:
             yield positions(self.path, numbers), pa.table(table | lists)
 
 
-def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions) -> SideFile:
+def _split(line: str, form: str, delimiter: str, most_bytes: int) -> list[str]:
+    """Split a line of a TSV or CSV file into fields.
+
+    Raises
+    ------
+    csv.Error
+        If the line is not CSV.
+    """
+    if form == "tsv":
+        return line.split(delimiter)
+    return split_line(line, delimiter, most_bytes)
+
+
+def _open_metadata(path: str, columns: dict[str, str], by: str, read: ReadOptions) -> SideFile:
+    """Look at the head of a file of metadata.
+
+    Parameters
+    ----------
+    path
+        The file.
+    columns
+        Columns by field, as ``split_spec`` reads them; {}: all of them.
+    by
+        ``--key``.
+    read
+        Options on raw input.
+    """
     form, first = _head(path, read)
     by = compose_text(by)
-    names = _names(path, form, first, given)
-    key = given.pop(by, by if by in (names or first) else None)
-    if not given and names is None:
-        given = {
-            clean(n): n
-            for n in first
-            if n.strip() and n != key and not (form == "jsonl" and n in read.text_fields)
-        }
+    names = _names(path, form, first, columns)
+    present = names or first
+    key = columns.pop(by, by if by in present else None)
+    if not columns and names is None:
+        text_fields = read.text_fields if form == "jsonl" else []
+        for name in first:
+            if name.strip() and name != key and name not in text_fields:
+                columns[clean(name)] = name
     if key is None and by != "row":
         raise InputError(
             f"{path}: no column '{by}' to find the documents by; it has "
-            f"{', '.join(names or first)[:300]}. Rename one of them "
-            f"({path}:{by}={next(filter(None, names or first), 'COLUMN')},...), name the "
+            f"{', '.join(present)[:300]}. Rename one of them "
+            f"({path}:{by}={next(filter(None, present), 'COLUMN')},...), name the "
             f"columns of a file without a header ({path}:{by},authors), or give "
             "--key row, file or COLUMN"
         )
-    if taken := sorted(set(given) & set(OWN_COLUMNS)):
+    reserved = sorted(set(columns) & set(OWN_COLUMNS))
+    if reserved:
         raise InputError(
-            f"{path}: the field {taken[0]!r} is reserved for the store; rename it "
-            f"({path}:name={taken[0]})"
+            f"{path}: the field {reserved[0]!r} is reserved for the store; rename it "
+            f"({path}:name={reserved[0]})"
         )
-    return SideFile(path, form, read, given, key, names)
+    return SideFile(path, form, read, columns, key, names)
 
 
-def _open_links(path: str, given: dict[str, str], read: ReadOptions) -> SideFile:
+def _open_links(path: str, columns: dict[str, str], read: ReadOptions) -> SideFile:
+    """Look at the head of a file of links, with two columns by ``split_spec`` or none."""
     form, first = _head(path, read)
-    if not given and [name.strip().lower() for name in first] in (
-        ["source", "target"],
-        ["from", "to"],
-    ):
-        given = dict(zip(("citing", "cited"), first))
-    given = given or {"citing": "citing", "cited": "cited"}
-    if len(given) != 2 or len(first) == 1:
+    header = [name.strip().lower() for name in first]
+    if not columns and header in (["source", "target"], ["from", "to"]):
+        columns = dict(zip(("citing", "cited"), first))
+    columns = columns or {"citing": "citing", "cited": "cited"}
+    if len(columns) != 2 or len(first) == 1:
         raise InputError(
             f"{path}: expected two columns, citing and cited, with a tab or a comma between them"
         )
-    names = _names(path, form, first, given)
-    return SideFile(
-        path, form, read, dict(zip(("citing", "cited"), given.values())), None, names, links=True
-    )
+    names = _names(path, form, first, columns)
+    fields = dict(zip(("citing", "cited"), columns.values()))
+    return SideFile(path, form, read, fields, None, names, links=True)
 
 
 def _head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
-    """Format of a side file, and the names in its first record, their letters composed."""
+    """Return the format of a side file, and the composed names in its first record."""
     form, names = _written_head(path, read)
     return form, list(map(compose_text, names))
 
 
 def _written_head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
-    """Return the format of a side file, and the names in its first record.
+    """Return the format of a side file, and the names in its first record as they are written.
 
-    They are those of a header, of a schema, or of the objects in its head.
+    They are the names of a header, of a schema, or of the objects in its head.
+
+    Raises
+    ------
+    InputError
+        If the file has another format, is empty or damaged.
     """
     form = FORMATS.get(plain_suffix(path))
     if form is None:
@@ -296,37 +357,53 @@ def _written_head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
     if not line.strip():
         raise InputError(f"{path}: is empty")
     try:
-        first = (
-            line.split("\t")
-            if form == "tsv"
-            else split_line(line, _delimiter(form, head), read.record_bytes)
-        )
+        first = _split(line, form, _delimiter(form, head), read.record_bytes)
     except csv.Error as e:
         raise InputError(f"{path}: {why_not_csv(e)}") from None
     return form, [name.strip().strip('"') for name in first]
 
 
 def _delimiter(form: str, head: bytes) -> str:
+    """Return the delimiter of a file: the most frequent one in the first line of CSV."""
+    if form == "tsv":
+        return "\t"
     line = head.decode("utf-8", "replace").split("\n", 1)[0]
-    return "\t" if form == "tsv" else max(",;|\t", key=line.count)
+    return max(",;|\t", key=line.count)
 
 
-def _names(path: str, form: str, first: list[str], given: dict[str, str]) -> tuple[str, ...] | None:
-    """Return the columns given for a file without a header.
+def _names(
+    path: str, form: str, first: list[str], columns: dict[str, str]
+) -> tuple[str, ...] | None:
+    """Return the columns of a file without a header, or None if the file names them.
 
-    None where the first record has them all. InputError where it lacks some.
+    Parameters
+    ----------
+    path, form
+        The file, and its format.
+    first
+        Names, or values, in its first record.
+    columns
+        Columns that the user named, by field.
+
+    Raises
+    ------
+    InputError
+        If a file with a header lacks a column, or has one twice.
     """
-    missing = [column for column in given.values() if column not in first]
-    if missing and form in ("tsv", "csv") and (len(missing) == len(given) or len(given) == 1):
-        return tuple(given.values())
+    missing = [column for column in columns.values() if column not in first]
+    has_no_header = len(missing) == len(columns) or len(columns) == 1
+    if missing and has_no_header and form in ("tsv", "csv"):
+        return tuple(columns.values())
     if missing:
         raise InputError(f"{path}: no column '{missing[0]}'; it has {', '.join(first)[:300]}")
-    if twice := [column for column in given.values() if first.count(column) > 1]:
-        raise InputError(f"{path}: several columns are called '{twice[0]}'; rename them")
+    for column in columns.values():
+        if first.count(column) > 1:
+            raise InputError(f"{path}: several columns are called '{column}'; rename them")
     return None
 
 
 def _json_names(path: str, head: bytes) -> list[str]:
+    """Return the names of fields of the objects in the head of a file of JSON lines."""
     names: dict[str, None] = {}
     lines = head.split(b"\n")
     for line in lines[:-1] or lines:
@@ -341,12 +418,22 @@ def _json_names(path: str, head: bytes) -> list[str]:
 def whole_numbers(values: pa.ChunkedArray, where: pa.Array) -> np.ndarray:
     """Cast a column to int64[].
 
-    Raises InputError with the place of the first that is no whole number.
+    Parameters
+    ----------
+    values
+        The column.
+    where
+        The place of each value, for messages.
+
+    Raises
+    ------
+    InputError
+        If a value is no whole number.
     """
     values = pc.utf8_trim_whitespace(values)
-    good = pc.fill_null(pc.match_substring_regex(values, r"^\d{1,17}$"), False)
-    if not pc.all(good).as_py():
-        row = int(pc.index(good, False).as_py())
+    is_number = pc.fill_null(pc.match_substring_regex(values, r"^\d{1,17}$"), False)
+    if not pc.all(is_number).as_py():
+        row = int(pc.index(is_number, False).as_py())
         raise InputError(f"{where[row].as_py()}: {values[row].as_py()!r} is not a document number")
     numbers: np.ndarray = values.cast(pa.int64()).to_numpy()
     return numbers

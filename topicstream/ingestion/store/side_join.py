@@ -1,8 +1,8 @@
 """Side files joined to the documents by the query engine.
 
-A row finds its documents by a key: their id, number or file. Each file is joined once, and its rows
-are read once in the order of documents, while their metadata are written again: lists of several
-rows joined, of other fields the last.
+A row finds its documents by a key: their id, number or file. Each file is joined once. Its rows are
+then read once in the order of documents, while the metadata of these are written again. If several
+rows have the same document, lists are joined, and of other fields the last one counts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ JOINED_AT_ONCE = 1 << 21
 LEAST_SORTED = 1 << 15
 """Rows sorted at a time, at least."""
 BYTES_OF_VALUE = 512
-"""Memory of a value while it is sorted, several times its length: the engine sorts wide rows beside
-its limit.
+"""Memory of a value while it is sorted, several times its length, because the engine takes memory
+beyond its limit to sort wide rows.
 """
 
 
@@ -45,21 +45,25 @@ def composed_table(table: pa.Table) -> pa.Table:
 
 
 class SideJoin:
-    """The side files of an ingest, related to its documents.
+    """The side files of an ingest, joined to its documents.
 
     Parameters
     ----------
     working
         The folder with the documents.
     relations
-        Where the tables go.
+        Query engine without tables.
+    side
+        The side files.
+    read
+        Options on raw input.
 
     Attributes
     ----------
     columns
-        The metadata columns that the files bring: name -> ``list`` or ``string``.
+        Kind of each metadata column of the files, ``list`` or ``string``, by name.
     notes
-        Counts of rows that found no document.
+        Counts of rows without a document, and of rows that others replace.
     """
 
     def __init__(
@@ -86,8 +90,8 @@ class SideJoin:
     def _keys(self, id_column: str) -> Iterator[pa.Table]:
         """Yield numbers, ids and keys of the documents.
 
-        Documents of a file have up to three keys: its path, its base name, and that without its
-        ending, as tables of metadata name it.
+        With ``--key file`` a document has up to three keys: the path of its file, the base name,
+        and this without its ending, as tables of metadata name files.
         """
         for piece in self._working.pieces():
             metadata = piece.metadata
@@ -96,14 +100,13 @@ class SideJoin:
             ids = metadata[id_column]
             if self._key == "file":
                 source = compose_strings(metadata["source"])
-                keys = pc.replace_substring_regex(source, r"[:#]\d+$", "")
-                name = keys
-                for part, rest in ((r"^.*/", ""), (r"(.)\.[^.]*$", r"\1")):
-                    longer = name
-                    name = pc.replace_substring_regex(name, part, rest)
-                    yield pa.table({"number": numbers, "id": ids, "key": name}).filter(
-                        pc.not_equal(name, longer)
-                    )
+                paths = pc.replace_substring_regex(source, r"[:#]\d+$", "")
+                base_names = pc.replace_substring_regex(paths, r"^.*/", "")
+                stems = pc.replace_substring_regex(base_names, r"(.)\.[^.]*$", r"\1")
+                for keys, longer in ((base_names, paths), (stems, base_names)):
+                    table = pa.table({"number": numbers, "id": ids, "key": keys})
+                    yield table.filter(pc.not_equal(keys, longer))
+                keys = paths
             else:
                 keys = ids if self._key != "row" else pa.array(numbers + 1).cast(TEXT)
             yield pa.table({"number": numbers, "id": ids, "key": keys})
@@ -111,66 +114,61 @@ class SideJoin:
     def _relate(self, file: SideFile, name: str) -> None:
         """Join the rows of a file to their documents.
 
-        The table ``{name}_joined`` has number, position and a column a field.
+        The table ``{name}_joined`` has number, position, and a column for each field.
         """
         fields = ["links"] if file.links else list(file.fields)
         self.columns |= {field: "list" if field in LISTS else "string" for field in fields}
         rows = 0
         for where, rows_as_written in file.tables():
             table = self._without_missing(composed_table(rows_as_written))
-            related = (
-                self._link_rows(table, where)
-                if file.links
-                else self._rows(table, where, fields, rows)
-            )
+            if file.links:
+                related = self._link_rows(table, where)
+            else:
+                related = self._rows(table, where, fields, rows)
             positions = pa.array(np.arange(rows, rows + len(table)))
             self._relations.insert(f"{name}_rows", related.append_column("position", positions))
             rows += len(table)
         if not rows:
             return
-        columns = [
-            "position",
-            *(f"f{i}" for i in range(len(fields))),
-        ]  # the engine's names know no case
-        if (
-            file.links and self._key == "row"
-        ):  # stored are the ids of the cited documents, in the order of their numbers
+        # fields have numbers, because the engine does not tell capitals from small letters
+        columns = ["d.number", "position", *(f"f{i}" for i in range(len(fields)))]
+        if file.links and self._key == "row":
+            # the ids of cited documents are stored, in the order of the documents' numbers
             cited = (
                 f"if(d.id is null, null, r.key) as key, d.number * {rows} + position as "
                 f"position, [d.id] as f0"
             )
             self._join(f"{name}_rows", f"{name}_cited", "cited", cited, rows)
-            self._join(f"{name}_cited", f"{name}_joined", "key", "d.number, position, f0", rows)
+            self._join(f"{name}_cited", f"{name}_joined", "key", ", ".join(columns), rows)
         else:
-            self._join(
-                f"{name}_rows", f"{name}_joined", "key", ", ".join(["d.number", *columns]), rows
-            )
-        if lost := self._relations.number(
-            f"select count(*) from {name}_joined where number is null"
-        ):
-            note = f"rows of {os.path.basename(file.path)} about no document"
-            if lost == rows:
-                for called in self._relations.stream("select key from documents limit 1"):
-                    note += (
-                        f", and so all of them: documents are called "
-                        f"{one_line(called['key'][0])[:60]!r} (--key file matches names of "
-                        f"files with or without their endings, --key row numbers)"
-                    )
-            self.notes[note] += lost
+            self._join(f"{name}_rows", f"{name}_joined", "key", ", ".join(columns), rows)
+        self._note_unmatched(file, name, rows)
         self._note_repeated(file, name, fields)
-        sorted_at_once = max(
-            LEAST_SORTED, self._relations.memory // (BYTES_OF_VALUE * (1 + len(fields)))
-        )
+        row_bytes = BYTES_OF_VALUE * (1 + len(fields))
+        sorted_at_once = max(LEAST_SORTED, self._relations.memory // row_bytes)
         ranges = -(-rows // sorted_at_once)
-        self._files.append(
-            _JoinedRows(self._relations, f"{name}_joined", fields, -(-self._documents // ranges))
+        step = -(-self._documents // ranges)
+        self._files.append(_JoinedRows(self._relations, f"{name}_joined", fields, step))
+
+    def _note_unmatched(self, file: SideFile, name: str, rows: int) -> None:
+        """Count the rows of a file without a document, with advice if no row has one."""
+        unmatched = self._relations.number(
+            f"select count(*) from {name}_joined where number is null"
         )
+        if not unmatched:
+            return
+        note = f"rows of {os.path.basename(file.path)} about no document"
+        if unmatched == rows:
+            for batch in self._relations.stream("select key from documents limit 1"):
+                note += (
+                    f", and so all of them: documents are called "
+                    f"{one_line(batch['key'][0])[:60]!r} (--key file matches names of "
+                    f"files with or without their endings, --key row numbers)"
+                )
+        self.notes[note] += unmatched
 
     def _without_missing(self, table: pa.Table) -> pa.Table:
-        """Take values of fields that say that there is none for none.
-
-        Keys stay.
-        """
+        """Make values of fields, but not of keys, null that stand for a missing one (``--na``)."""
         for place, name in enumerate(table.column_names):
             if self._missing and name not in (KEY, "citing", "cited"):
                 column = without_missing(table.column(place).combine_chunks(), self._missing)
@@ -178,9 +176,9 @@ class SideJoin:
         return table
 
     def _note_repeated(self, file: SideFile, name: str, fields: list[str]) -> None:
-        """Count the rows whose document has another row.
+        """Count the rows that a later one of the same document replaces.
 
-        Of lists all rows count.
+        Lists are joined, so a file of lists alone has none.
         """
         if all(field in LISTS for field in fields):
             return
@@ -197,7 +195,7 @@ class SideJoin:
             self.notes[f"{about} (the last one counts; lists are joined)"] += repeated
 
     def _rows(self, table: pa.Table, where: pa.Array, fields: list[str], first: int) -> pa.Table:
-        """Rows of metadata: key and fields."""
+        """Return rows of metadata: key and fields."""
         if KEY not in table.column_names:
             keys = pa.array(np.arange(first + 1, first + 1 + len(table))).cast(TEXT)
         else:
@@ -208,7 +206,7 @@ class SideJoin:
         )
 
     def _link_rows(self, table: pa.Table, where: pa.Array) -> pa.Table:
-        """Rows of links: the key of the citing document, and the cited one, as a list of one."""
+        """Return rows of links: the key of the citing document, and a list of the cited one."""
         key = self._as_key(table["citing"], where)
         cited = table["cited"]
         if self._key == "row":
@@ -232,26 +230,38 @@ class SideJoin:
         return keys
 
     def _join(self, rows: str, target: str, key: str, columns: str, size: int) -> None:
-        """Make the table ``target`` of rows (r) and the documents (d) of their key, if any.
+        """Join rows (r) to the documents (d) of their key, if any, and drop their table.
 
-        The rows go.
+        Parameters
+        ----------
+        rows, target
+            Tables of the rows and of the result.
+        key
+            Column of the rows with the key.
+        columns
+            Columns of the result.
+        size
+            Number of rows.
         """
         parts = 1 + max(size, self._documents) // JOINED_AT_ONCE
         for part in range(parts):
-            sides = [
-                f"(select * from {t} where hash({k}) % {parts} = {part})"
-                for t, k in ((rows, key), ("documents", "key"))
-            ]
-            do = f"insert into {target}" if part else f"create table {target} as"
+            left = f"(select * from {rows} where hash({key}) % {parts} = {part})"
+            right = f"(select * from documents where hash(key) % {parts} = {part})"
+            into = f"insert into {target}" if part else f"create table {target} as"
             self._relations.execute(
-                f"{do} select {columns} from {sides[0]} r left join {sides[1]} d on r.{key} = d.key"
+                f"{into} select {columns} from {left} r left join {right} d on r.{key} = d.key"
             )
         self._relations.execute(f"drop table {rows}")
 
     def add_fields(self, table: pa.Table, first: int) -> pa.Table:
-        """Add the fields of their rows to the metadata of documents from ``first`` on.
+        """Add the fields of side files to the metadata of some documents.
 
-        Documents come in the order of their numbers, each once.
+        Parameters
+        ----------
+        table
+            The metadata. Calls take the documents in the order of their numbers, each once.
+        first
+            Number of the first document.
         """
         for rows in self._files:
             joined = rows.take_before(first + len(table))
@@ -287,12 +297,10 @@ class _JoinedRows:
         self._relations = relations
         self._name = name
         self._step = max(1, step)
-        self._schema = pa.schema(
-            [
-                ("number", pa.int64()),
-                *((f"f{i}", LIST if field in LISTS else TEXT) for i, field in enumerate(fields)),
-            ]
-        )
+        columns = [("number", pa.int64())]
+        for i, field in enumerate(fields):
+            columns.append((f"f{i}", LIST if field in LISTS else TEXT))
+        self._schema = pa.schema(columns)
         self._batches = self._sorted_batches()
         self._waiting = self._schema.empty_table()
 
@@ -320,9 +328,16 @@ class _JoinedRows:
 
 
 def _gather_last(values: pa.Array, numbers: np.ndarray, size: int) -> pa.Array:
-    """Return for each of ``size`` documents the value of its last row, null without a row.
+    """Return for each document the value of its last row, or null.
 
-    numbers: int64[rows], ascending: the document of each value.
+    Parameters
+    ----------
+    values
+        A value for each row.
+    numbers
+        int64[rows], ascending, the document of each row.
+    size
+        Number of documents.
     """
     places = np.full(size, -1)
     places[numbers] = np.arange(len(numbers))
@@ -330,7 +345,7 @@ def _gather_last(values: pa.Array, numbers: np.ndarray, size: int) -> pa.Array:
 
 
 def _gather_lists(values: pa.Array, numbers: np.ndarray, size: int) -> pa.Array:
-    """Join the lists of each document's rows, which lie side by side."""
+    """Join the lists of each document's rows, which are neighbours."""
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     sizes = np.bincount(numbers, lengths, size)
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
@@ -342,9 +357,21 @@ def join_side_files(
 ) -> tuple[dict[str, str], Counter[str]]:
     """Write the metadata of all documents again, with the fields of the side files.
 
+    Parameters
+    ----------
+    working
+        The folder with the documents.
+    side
+        The side files.
+    read
+        Options on raw input.
+    memory
+        Bytes for the query engine.
+
     Returns
     -------
-    The columns added (name -> ``list`` or ``string``), and notes for the summary.
+    columns, notes
+        Kind of each new column by name, and notes for the summary.
     """
     path = working.folder / "side.arrow"
     with Relations(working.folder, memory) as relations:
@@ -367,19 +394,16 @@ def _with_withdrawn(
     table: pa.Table, withdrawn: pa.RecordBatch, schema: pa.Schema
 ) -> pa.RecordBatch:
     """Make a batch of documents, and of withdrawn ids behind them."""
-    gone = len(withdrawn)
     columns = []
     for field in schema:
         if field.name == "withdrawn":
-            column = pa.array(np.arange(len(table) + gone) >= len(table))
-        else:
-            present = field.name in table.column_names
-            column = (
-                table[field.name].combine_chunks().cast(field.type)
-                if present
-                else pa.nulls(len(table), field.type)
-            )
-            last = withdrawn["id"] if field.name == "id" else pa.nulls(gone, field.type)
-            column = pa.concat_arrays([column, last])
-        columns.append(column)
+            rows = len(table) + len(withdrawn)
+            columns.append(pa.array(np.arange(rows) >= len(table)))
+            continue
+        column = pa.nulls(len(table), field.type)
+        if field.name in table.column_names:
+            column = table[field.name].combine_chunks().cast(field.type)
+        is_id = field.name == "id"
+        last = withdrawn["id"] if is_id else pa.nulls(len(withdrawn), field.type)
+        columns.append(pa.concat_arrays([column, last]))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

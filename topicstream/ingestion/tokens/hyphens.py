@@ -33,7 +33,7 @@ def learn_joined_words(
     folder: str | os.PathLike[str],
     *,
     memory_bytes: int,
-    asked: Collection[str] = (),
+    tools: Collection[str] = (),
 ) -> Recipe:
     """Learn which words that are broken at line ends are one word.
 
@@ -47,7 +47,7 @@ def learn_joined_words(
         For scratch files: words are counted out of core.
     memory_bytes
         What the counts may take.
-    asked
+    tools
         Tools that the command names.
 
     Returns
@@ -71,7 +71,7 @@ def learn_joined_words(
         stem=None,
         keep=(),
     )
-    tokenizer = Tokenizer(plain, asked=asked)
+    tokenizer = Tokenizer(plain, tools)
     with Relations(Path(folder), memory_bytes) as relations:
         words = WordCounts(relations)
         relations.insert("breaks", _BREAKS.empty_table())

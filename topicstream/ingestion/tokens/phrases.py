@@ -35,31 +35,53 @@ def learn_phrases(
     memory_bytes: int,
     threshold: float = 0.5,
     min_count: int = 20,
-    asked: Collection[str] = (),
+    tools: Collection[str] = (),
 ) -> Recipe:
-    """Learn the phrases of ``texts`` (large_string, all of a corpus or a sample).
+    """Learn the phrases of texts, and return the recipe with them.
 
-    Phrases are pairs that occur ``min_count`` times or more with an npmi of ``threshold`` or more,
-    the ``MOST`` frequent ones if there are more, in the order of their bytes. Returns the recipe
-    with them.
+    Counts every pair exactly, out of core. Phrases that the recipe has already are replaced.
 
-    Counts every pair exactly, out of core in the scratch ``folder``. Phrases that the recipe has
-    already are replaced. InputError for a threshold outside [-1, 1]. asked: tools that the command
-    names.
+    Parameters
+    ----------
+    texts
+        Columns of large_string: all of a corpus, or a sample.
+    recipe
+        Recipe whose words are paired.
+    folder
+        Folder for scratch files.
+    memory_bytes
+        Room for the counts in memory.
+    threshold
+        Least npmi of a phrase.
+    min_count
+        Least number of occurrences of a phrase.
+    tools
+        Tools that the command names.
+
+    Returns
+    -------
+    Recipe
+        The recipe with the phrases in the order of their bytes: the ``MOST`` frequent pairs if
+        there are more.
+
+    Raises
+    ------
+    InputError
+        For a threshold outside [-1, 1].
     """
     if not -1.0 <= threshold <= 1.0:
         raise InputError(f"phrase threshold {threshold}: normalised PMI lies between -1 and 1")
     tokenizer = Tokenizer(
-        replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER, asked=asked
+        replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), tools, joiner=_JOINER
     )
     with Relations(Path(folder), memory_bytes) as relations:
         word_counts = WordCounts(relations)
-        for some in texts:
-            counted = tokenizer.count(some)
+        for column in texts:
+            counted = tokenizer.count(column)
             sums = np.zeros(len(counted.types), np.int64)
             df = np.zeros(len(counted.types), np.int64)
-            every = np.ones(len(some), np.bool_)
-            add_totals((counted.indptr, counted.words, counted.counts), every, sums, df)
+            all_documents = np.ones(len(column), np.bool_)
+            add_totals((counted.indptr, counted.words, counted.counts), all_documents, sums, df)
             word_counts.add(word_table(counted.types, sums, df))
         word_counts.merge_rows()
         learned = _judge(relations, threshold, min_count)

@@ -29,7 +29,9 @@ class WordSequence:
     documents: np.ndarray
 
     @classmethod
-    def of(cls, words: pa.Array, places: np.ndarray, indptr: np.ndarray) -> WordSequence:
+    def from_documents(
+        cls, words: pa.Array, places: np.ndarray, indptr: np.ndarray
+    ) -> WordSequence:
         """Make the sequences ``places[indptr[d]:indptr[d + 1]]`` of documents.
 
         Words that stand twice in the list become one.

@@ -71,7 +71,7 @@ class Tokenizer:
 
     Parameters
     ----------
-    asked
+    tools
         Tools that the user's own command names: a recipe alone runs no code of its choice
         (``tokens.tools.check_tools``).
 
@@ -83,10 +83,9 @@ class Tokenizer:
         For a tool or a language that is not known, and for a tool that was not asked for.
     """
 
-    def __init__(self, recipe: Recipe, *, joiner: str = "_", asked: Collection[str] = ()) -> None:
-        check_tools(recipe, asked)
+    def __init__(self, recipe: Recipe, tools: Collection[str] = (), *, joiner: str = "_") -> None:
+        check_tools(recipe, tools)
         self.recipe = recipe
-        self.asked = frozenset(asked)
         self._joiner = joiner
         self._tools = _ThreadTools(recipe)
         self._changing = bool(recipe.replace or recipe.lemmas or recipe.stem)
@@ -196,7 +195,7 @@ class Tokenizer:
             ):  # a variant of a stop word
                 stop = np.array([word in self._stop for word in words] + [False])
                 sequence = np.where(stop[sequence], -1, sequence).astype(np.int32)
-        text = WordSequence.of(types, sequence, indptr)
+        text = WordSequence.from_documents(types, sequence, indptr)
         if self._phrases:
             text = join_phrases(text, self._phrases, self._joiner)
         if self.recipe.ngrams > 1:

@@ -47,7 +47,7 @@ class NamesTools(Protocol):
     def segmenter(self) -> str | None: ...
 
 
-def asked_tools(config: NamesTools) -> tuple[str, ...]:
+def named_tools(config: NamesTools) -> tuple[str, ...]:
     """Tools that the options of a command name."""
     return tuple(name for name in (config.lemmas, config.segmenter) if name)
 
@@ -63,7 +63,7 @@ def check_same_tools(recipe: Recipe, config: NamesTools) -> None:
             raise UsageError(f"{option} {given}: the model's text {has}; leave the option out")
 
 
-def check_tools(recipe: Recipe, asked: Collection[str]) -> None:
+def check_tools(recipe: Recipe, tools: Collection[str]) -> None:
     """Refuse a recipe that chooses code which the command did not name.
 
     A recipe may come from a stranger's store or model. It may name the tools of ``PACKAGES``,
@@ -72,7 +72,7 @@ def check_tools(recipe: Recipe, asked: Collection[str]) -> None:
 
     Parameters
     ----------
-    asked
+    tools
         Values of ``--lemmas`` and ``--segmenter`` of the command or the config.
 
     Raises
@@ -84,13 +84,13 @@ def check_tools(recipe: Recipe, asked: Collection[str]) -> None:
     if tool_name == "spacy":
         _check_pipeline_name(language)
     if recipe.lemmas and tool_name != "simplemma":
-        _check_asked("--lemmas", recipe.lemmas, asked)
+        _check_named("--lemmas", recipe.lemmas, tools)
     if recipe.segmenter and recipe.segmenter not in plugins.own_names(plugins.SEGMENTERS):
-        _check_asked("--segmenter", recipe.segmenter, asked)
+        _check_named("--segmenter", recipe.segmenter, tools)
 
 
-def _check_asked(option: str, value: str, asked: Collection[str]) -> None:
-    if value not in asked:
+def _check_named(option: str, value: str, tools: Collection[str]) -> None:
+    if value not in tools:
         value = one_line(value[:80])
         raise UsageError(
             f"{option} {value}: the store or model names this tool, but runs no code that the "

@@ -49,7 +49,9 @@ class WordList:
     owners: np.ndarray
 
     @classmethod
-    def of(cls, entries: pa.Array, recipe: Recipe | None, asked: Collection[str] = ()) -> WordList:
+    def tokenize(
+        cls, entries: pa.Array, recipe: Recipe | None, tools: Collection[str] = ()
+    ) -> WordList:
         """Tokenise the entries of a list.
 
         Parameters
@@ -58,13 +60,13 @@ class WordList:
             Words as the user wrote them.
         recipe
             How the text of the corpus became words; None: of counts, which have words as they are.
-        asked
+        tools
             Tools that the command names.
         """
         entries = compose_strings(entries)
         if recipe is None:
             return cls(entries, entries, np.arange(len(entries)))
-        tokenizer = _make_tokenizer(recipe, asked)
+        tokenizer = _make_tokenizer(recipe, tools)
         words = [pa.array([], TEXT)]
         owners = [np.zeros(0, np.int64)]
         for first in range(0, len(entries), AT_ONCE):
@@ -98,7 +100,7 @@ class WordList:
 def stop_words_with_parts(recipe: Recipe) -> tuple[str, ...]:
     """Add to the stop words of a recipe the parts in which the text has them (``dog's``: dog)."""
     entries = pa.array(sorted(recipe.stopwords), TEXT)
-    listed = WordList.of(entries, _before_stop_words(recipe))
+    listed = WordList.tokenize(entries, _before_stop_words(recipe))
     same = _are_as_written(listed, recipe)
     parts = listed.words.filter(pc.invert(same)).to_pylist()
     return tuple(sorted({*recipe.stopwords, *parts}))
@@ -126,7 +128,7 @@ def describe_replaced(recipe: Recipe) -> dict[str, Json]:
     """Say which words to be replaced (``--replace``) the text never has as one word."""
     summary = _describe_unmatched({word for word, _ in recipe.replace}, recipe)
     entries = pa.array(sorted(word for word, _ in recipe.replace), TEXT)
-    listed = WordList.of(entries, _before_stop_words(recipe))
+    listed = WordList.tokenize(entries, _before_stop_words(recipe))
     same = _are_as_written(listed, recipe)
     parts: dict[str, list[str]] = {}
     for number in np.flatnonzero(~same.to_numpy(zero_copy_only=False)).tolist():
@@ -137,7 +139,7 @@ def describe_replaced(recipe: Recipe) -> dict[str, Json]:
 
 def _describe_unmatched(words: Collection[str], recipe: Recipe) -> dict[str, Json]:
     own = sorted(words)
-    listed = WordList.of(pa.array(own, TEXT), _before_stop_words(recipe))
+    listed = WordList.tokenize(pa.array(own, TEXT), _before_stop_words(recipe))
     summary = listed.as_in_corpus(lambda words: np.zeros(len(words), np.bool_)).summary()
     unusable = np.setdiff1d(np.arange(len(own)), listed.owners)
     return {
@@ -199,10 +201,10 @@ class MatchedList:
         }
 
 
-def _make_tokenizer(recipe: Recipe, asked: Collection[str]) -> Tokenizer:
+def _make_tokenizer(recipe: Recipe, tools: Collection[str]) -> Tokenizer:
     plain = structs.replace(recipe, stopwords=(), stopwords_from="none")
     try:
-        return Tokenizer(plain, asked=asked)
+        return Tokenizer(plain, tools)
     except (UsageError, InputError):  # a tool that the store names and no command
         return Tokenizer(structs.replace(plain, lemmas=None, segmenter=None))
 

@@ -1,1 +1,1 @@
-"""A committed store changed later: removal of documents, words dropped, small blocks joined."""
+"""Changes of a committed store: documents removed, words dropped, small blocks joined."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import TypedDict
 
@@ -13,7 +14,7 @@ from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreManifest
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import outdated_files
-from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
+from topicstream.ingestion.upkeep.rewrite import Rewrite, open_for_writing
 
 
 class Compaction(TypedDict):
@@ -54,13 +55,13 @@ def compact(store: str | Path = "corpus.zarr", *, progress: ProgressLike = None)
     Raises
     ------
     StoreError
-        For a damaged store.
+        If the store is damaged.
     Busy
-        While another command writes to it.
+        If another command writes to it.
     DoesNotFit
-        Where the disk has no room for the new blocks.
+        If the disk has no room for the new blocks.
     TopicsError
-        While an ingest into it is unfinished.
+        If an ingest into it is unfinished.
 
     Examples
     --------
@@ -69,40 +70,54 @@ def compact(store: str | Path = "corpus.zarr", *, progress: ProgressLike = None)
     """
     path = Path(store)
     progress = listener(progress)
-    with writing(path) as base:
-        gone = base.removed()
-        work = Rewrite(base, gone)
+    with open_for_writing(path) as base:
+        removed = base.removed()
+        rewrite = Rewrite(base, removed)
         manifest = base.manifest
-        if work.changes:
-            manifest = work.commit(progress)
-        return _summarize(path, base.manifest, manifest, len(gone))
+        if rewrite.changes_store:
+            manifest = rewrite.commit(progress)
+        return _summarize(path, base.manifest, manifest, len(removed))
 
 
-def gain(corpus: Corpus) -> tuple[int, int, int]:
-    """Return what a compaction would bring.
+def compaction_gain(corpus: Corpus) -> tuple[int, int, int]:
+    """Tell what a compaction would do to a store.
 
-    Storage blocks fewer, blocks there are, removed documents to purge.
+    Returns
+    -------
+    saved, blocks, purged
+        Storage blocks that it would save, blocks of the store, and removed documents that it would
+        purge.
     """
-    work = Rewrite(corpus, np.zeros((0, 4), np.int64))
-    return (
-        work.spare,
-        sum(len(corpus.manifest.parts[p].blocks) for p in PARTS),
-        len(corpus.removed()),
-    )
+    rewrite = Rewrite(corpus, np.zeros((0, 4), np.int64))
+    blocks = _sum_parts(corpus.manifest, _count_blocks)
+    return rewrite.blocks_saved, blocks, len(corpus.removed())
+
+
+def _sum_parts(manifest: StoreManifest, figure: Callable[[PartEntry], int]) -> int:
+    """Add up a figure of both parts."""
+    return sum(figure(manifest.parts[part]) for part in PARTS)
+
+
+def _count_blocks(part: PartEntry) -> int:
+    """Count the storage blocks of a part."""
+    return len(part.blocks)
+
+
+def _count_removed_cells(part: PartEntry) -> int:
+    """Count the cells of removed documents in the blocks of a part."""
+    return sum(block.removed.cells for block in part.blocks)
 
 
 def _summarize(path: Path, old: StoreManifest, new: StoreManifest, purged: int) -> Compaction:
-    def both(figure: Callable[[PartEntry], int]) -> list[int]:
-        return [sum(figure(m.parts[p]) for p in PARTS) for m in (old, new)]
-
-    lost = sum(b.removed.cells for p in PARTS for b in old.parts[p].blocks)
+    """Return the result of a compaction, which changed nothing if the manifest is the old one."""
+    compacted = new is not old
     return {
         "store": str(path),
-        "compacted": new is not old,
-        "blocks": both(lambda part: len(part.blocks)),
-        "bytes": both(lambda part: part.bytes),
+        "compacted": compacted,
+        "blocks": [_sum_parts(old, _count_blocks), _sum_parts(new, _count_blocks)],
+        "bytes": [_sum_parts(manifest, attrgetter("bytes")) for manifest in (old, new)],
         "files": [len(old.docs), len(new.docs)],
-        "documents_purged": purged if new is not old else 0,
-        "cells_purged": lost if new is not old else 0,
+        "documents_purged": purged if compacted else 0,
+        "cells_purged": _sum_parts(old, _count_removed_cells) if compacted else 0,
         "waiting": any(outdated_files(path, new)),
     }

@@ -1,8 +1,8 @@
-"""``topics edit --drop-words``: words leave a store that is there, without its raw input.
+"""``topics edit --drop-words``: remove words from a store, without its raw input.
 
-Blocks and vocabulary are rewritten as ``compact`` does it, the words that stay numbered as before,
-in their order. What goes is listed with the words left out of the vocabulary, and stays out when
-new documents bring it again.
+Blocks and vocabulary are rewritten as ``compact`` does it; the words that stay keep their order.
+The words that go are listed with those left out of the vocabulary, and stay out when new documents
+have them again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from topicstream.ingestion.tokens.vocabulary import (
     write_words,
 )
 from topicstream.ingestion.tokens.word_lists import WordList
-from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
+from topicstream.ingestion.upkeep.rewrite import Rewrite, open_for_writing
 
 
 def drop_words(
@@ -51,12 +51,12 @@ def drop_words(
     ----------
     words
         The words, or a file with a word a line (or a ``vocab.parquet``). The tokenizer of the
-        store makes of each what it makes of text: capitals are small, and what a hyphen or an
-        apostrophe parts are two words.
+        store treats each of them as text: capitals become small letters, and a hyphen or an
+        apostrophe divides two words.
     corpus
         The store.
     dry_run
-        Only say what would go.
+        Only return the figures, and change nothing.
     progress
         False: silent.
 
@@ -70,15 +70,15 @@ def drop_words(
     Raises
     ------
     InputError
-        Where no word would be left.
+        If no word would be left.
     StoreError
-        For a damaged store.
+        If the store is damaged.
     Busy
-        While another command writes to it.
+        If another command writes to it.
     DoesNotFit
-        Where memory or disk has no room.
+        If memory or disk have no room.
     TopicsError
-        While an ingest into it is unfinished.
+        If an ingest into it is unfinished.
 
     Examples
     --------
@@ -92,22 +92,22 @@ def drop_words(
         to_drop = set(words)
         as_counted = False
     path = Path(corpus)
-    with writing(path, dense=False) as base:
+    with open_for_writing(path, dense=False) as base:
         vocabulary = TokenVocabulary.read(base.file("vocab"))
-        made_of_text = base.manifest.tokenizer
         recipe = None
-        if made_of_text is not None and not as_counted:
-            recipe = Recipe.from_json(made_of_text)
-        listed = WordList.of(pa.array(sorted(to_drop), pa.large_string()), recipe)
+        if base.manifest.tokenizer is not None and not as_counted:
+            recipe = Recipe.from_json(base.manifest.tokenizer)
+        listed = WordList.tokenize(pa.array(sorted(to_drop), pa.large_string()), recipe)
         mask, summary = _matches(path, vocabulary, listed)
         present = set(vocabulary.words.filter(pa.array(mask)).to_pylist())
         if dry_run or not present:
             return summary
         before = base.manifest
         manifest = _rewrite(base, vocabulary, mask, present, listener(progress))
-    for what in ("cells", "tokens"):
-        summary[what] = sum(
-            getattr(before.parts[p], what) - getattr(manifest.parts[p], what) for p in before.parts
+    for figure in ("cells", "tokens"):
+        summary[figure] = sum(
+            getattr(entry, figure) - getattr(manifest.parts[part], figure)
+            for part, entry in before.parts.items()
         )
     return summary
 
@@ -115,9 +115,17 @@ def drop_words(
 def _matches(
     path: Path, vocabulary: TokenVocabulary, listed: WordList
 ) -> tuple[np.ndarray, dict[str, Json]]:
-    """Tell which words of the vocabulary are to go, bool[W], and what goes with them.
+    """Find the words of the vocabulary that a list names.
 
-    Raises InputError where none would be left.
+    Returns
+    -------
+    mask, summary
+        bool[W], the words that go, and the figures of the removal.
+
+    Raises
+    ------
+    InputError
+        If no word would be left.
     """
     matched = listed.as_in_corpus(lambda words: vocabulary.lookup(words) >= 0)
     mask = np.zeros(len(vocabulary), np.bool_)
@@ -142,23 +150,31 @@ def _matches(
 def _rewrite(
     base: Corpus, vocabulary: TokenVocabulary, mask: np.ndarray, words: set[str], progress: Progress
 ) -> StoreManifest:
-    """Commit the store without the words (bool[W]).
+    """Commit the store without some words, and return its manifest.
 
-    Returns its manifest.
+    Parameters
+    ----------
+    base
+        The store.
+    vocabulary
+        Its words.
+    mask
+        bool[W], the words that go.
+    words
+        The same as strings.
+    progress
+        The progress listener.
     """
     old = base.manifest
     store = base.path
     generation = old.generation + 1
-    work = Rewrite(base, base.removed(), words=np.flatnonzero(~mask))
-    work.check_room()
-    left, gone = (
-        TokenVocabulary.from_words(*vocabulary.table.filter(pa.array(rows)).columns)
-        for rows in (~mask, mask)
-    )
+    rewrite = Rewrite(base, base.removed(), words=np.flatnonzero(~mask))
+    rewrite.check_room()
+    staying = TokenVocabulary.from_words(*vocabulary.table.filter(pa.array(~mask)).columns)
     names = {kind: f"{kind}-{generation:04d}.parquet" for kind in ("vocab", "pruned")}
-    left.save(store / names["vocab"])
+    staying.save(store / names["vocab"])
     with owned.scratch(store, "words") as folder, Relations(folder, MEMORY) as pruned:
-        pruned.insert("words", gone.table)
+        pruned.insert("words", vocabulary.table.filter(pa.array(mask)))
         for batch in stream_pruned(base.file("pruned")):
             pruned.insert("words", batch)
         write_words(store / names["pruned"], pruned.stream("from words order by word"))
@@ -167,12 +183,12 @@ def _rewrite(
     changes: dict[str, Any] = {
         "files": files,
         "same_as": [],
-        "n_words": len(left),
-        "vocabulary": old.vocabulary | {"hash": left.hash, "dropped": dropped},
+        "n_words": len(staying),
+        "vocabulary": old.vocabulary | {"hash": staying.hash, "dropped": dropped},
         "summary": {
-            "words": len(left),
+            "words": len(staying),
             "words_pruned": old.summary["words_pruned"] + len(words),
             "tokens_pruned": old.summary["tokens_pruned"] + int(vocabulary.counts[mask].sum()),
         },
     }
-    return work.commit(progress, changes)
+    return rewrite.commit(progress, changes)

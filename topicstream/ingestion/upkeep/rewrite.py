@@ -1,19 +1,14 @@
-"""Documents taken out of a committed store: tombstones.
+"""Documents removed from a committed store, and stores written anew.
 
-Blocks are never rewritten. ``removed.npy`` (int64[n, 4]: document number, part, block, row) lists
-the documents that readers see as empty; the manifest marks the blocks touched with the generation
-of the change.
+An append marks documents as removed (``Removal``), and rewrites no block. ``removed.npy``
+(int64[n, 4]: document number, part, block, row) lists the documents that readers see as empty, and
+the manifest marks their blocks with the generation of the change.
 
-A committed store rewritten: without some documents, without some words, small neighbouring
-blocks as one.
-
-``compact``, ``forget`` and ``edit --drop-words`` are each one ``Rewrite``. Blocks go to folders of
-their own (``train-2``
-beside ``train``); one that stays as it is becomes a second name of its chunk files. Nothing that
-the present manifest names
-is touched, so readers go on. Killed at any instant, the store is the old one or the new one, and
-the next command that writes
-to it removes what is left over.
+``compact``, ``forget`` and ``edit --drop-words`` write a store anew (``Rewrite``): without some
+documents, without some words, and with small neighbouring blocks joined. Blocks go to new folders
+(``train-2`` beside ``train``); chunk files of a block that stays as it is get a second name there.
+No file that the present manifest names is changed, so readers go on. After a kill the store is the
+old one or the new one, and the next command that writes to it removes leftover files.
 """
 
 from __future__ import annotations
@@ -24,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,9 +60,12 @@ from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
 
 class Removal:
-    """Documents of a store that are gone.
+    """Documents of a store that are removed, by earlier appends or by this one.
 
-    Earlier appends removed some, this one withdraws others.
+    Parameters
+    ----------
+    base
+        The store, or None for a new one.
     """
 
     def __init__(self, base: Corpus | None) -> None:
@@ -79,44 +76,39 @@ class Removal:
 
     @property
     def numbers(self) -> np.ndarray:
-        """Numbers of all documents that are gone, int64."""
+        """Return the numbers of all removed documents, int64."""
         return self.listed[:, 0]
 
     @property
     def listed(self) -> np.ndarray:
-        """List all documents that are gone, those of earlier appends first.
-
-        int64[n, 4] as of ``Corpus.removed``.
-        """
+        """List all removed documents, those of earlier appends first, as ``Corpus.removed``."""
         return np.concatenate((self._before, self._new))
 
     @property
     def training(self) -> int:
-        """Training documents of the store that are left."""
-        return (
-            0
-            if self._base is None
-            else self._base.part().docs - int((self.listed[:, 1] == 0).sum())
-        )
+        """Count the training documents of the store that are not removed."""
+        if self._base is None:
+            return 0
+        removed = int(np.count_nonzero(self.listed[:, 1] == 0))
+        return self._base.part().docs - removed
 
-    def take(self, numbers: np.ndarray) -> None:
-        """Withdraw documents by number (ascending)."""
+    def withdraw(self, numbers: np.ndarray) -> None:
+        """Remove documents by number (ascending)."""
         if self._base is None or not len(numbers):
             return
-        taken = [self._new]
-        for every, batch in read_documents(
-            self._base.path, self._base.manifest.docs, ["part", "block", "row"]
-        ):
-            matches = np.flatnonzero(np.isin(every, numbers))
+        withdrawn = [self._new]
+        docs = self._base.manifest.docs
+        for all_numbers, batch in read_documents(self._base.path, docs, ["part", "block", "row"]):
+            matches = np.flatnonzero(np.isin(all_numbers, numbers))
             part = pc.index_in(batch["part"].cast(pa.string()), value_set=pa.array(PARTS))
             columns = [np.asarray(c)[matches] for c in (part, batch["block"], batch["row"])]
-            taken.append(np.stack([every[matches], *columns], axis=1).astype(np.int64))
-        self._new = np.concatenate(taken)
+            withdrawn.append(np.stack([all_numbers[matches], *columns], axis=1).astype(np.int64))
+        self._new = np.concatenate(withdrawn)
 
     def subtract(self, vocabulary: TokenVocabulary) -> TokenVocabulary:
-        """Subtract the counts of the withdrawn training documents from the vocabulary.
+        """Subtract the counts of newly removed training documents from the vocabulary.
 
-        What each block loses is noted.
+        The totals that each block loses are noted for ``apply``.
         """
         assert self._base is not None
         counts = vocabulary.counts
@@ -130,34 +122,29 @@ class Removal:
                 docs=len(rows), cells=lost.nnz, tokens=len(rows) if self._base.width else tokens
             )
             if part == 0:
-                gone = np.bincount(lost.indices, minlength=len(vocabulary))
-                counts = counts - (
-                    gone if self._base.weighted else lost.sum(axis=0, dtype=np.int64)
-                )
-                df = df - gone
+                lost_df = np.bincount(lost.indices, minlength=len(vocabulary))
+                if self._base.weighted:  # a weight counts as one occurrence
+                    counts = counts - lost_df
+                else:
+                    counts = counts - lost.sum(axis=0, dtype=np.int64)
+                df = df - lost_df
         return TokenVocabulary.from_words(vocabulary.words, counts, df)
 
     def apply(self, parts: Mapping[str, PartEntry], generation: int) -> dict[str, PartEntry]:
-        """Mark the blocks that changed in the parts' entries."""
+        """Mark the removed documents in the entries of their blocks."""
         blocks = {name: list(entry.blocks) for name, entry in parts.items()}
         for (part, block), lost in self._changes.items():
             entry = blocks[PARTS[part]][block]
-            gone = entry.removed
             total = Totals(
-                docs=gone.docs + lost.docs,
-                cells=gone.cells + lost.cells,
-                tokens=gone.tokens + lost.tokens,
+                docs=entry.removed.docs + lost.docs,
+                cells=entry.removed.cells + lost.cells,
+                tokens=entry.removed.tokens + lost.tokens,
             )
-            blocks[PARTS[part]][block] = msgspec.structs.replace(
-                entry, removed=total, changed=generation
-            )
+            blocks[PARTS[part]][block] = replace(entry, removed=total, changed=generation)
         return {name: part_of(blocks[name], entry.folder) for name, entry in parts.items()}
 
     def save(self, folder: Path, name: str) -> str | None:
-        """Write the list.
-
-        Returns its name, or None when nothing was withdrawn now.
-        """
+        """Write the list, and return its name, or None if no document was removed now."""
         if not len(self._new):
             return None
         with owned.create(folder / name) as f:
@@ -169,18 +156,18 @@ class Removal:
 _LIST = pa.list_(pa.large_string())
 
 
-def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
-    """Group neighbouring blocks that go into one.
+def group_blocks(blocks: Sequence[BlockEntry]) -> list[list[int]]:
+    """Group neighbouring blocks that are joined to one.
 
-    Each group takes the next block as long as it has room. Any two groups side by side are more
-    than one block, so twice the least number of blocks is never passed, and a second time changes
+    Each group takes the next block as long as it has room. Any two neighbouring groups are more
+    than a block, so there are never twice as many blocks as needed, and grouping them again changes
     nothing.
     """
     groups: list[list[int]] = []
     cells = docs = 0
     for number, entry in enumerate(blocks):
-        cells = cells + entry.remaining.cells
-        docs = docs + entry.remaining.docs
+        cells += entry.remaining.cells
+        docs += entry.remaining.docs
         if groups and cells <= CELLS and docs <= DOCS:
             groups[-1].append(number)
         else:
@@ -191,11 +178,24 @@ def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
 
 
 @contextlib.contextmanager
-def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
-    """Open a store under the writer's lock, without what earlier writers left.
+def open_for_writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
+    """Open a store under the writer's lock, after the removal of earlier writers' leftover files.
 
-    StoreError, Busy, TopicsError where an ingest into it was killed and has not been run again;
-    dense: as of ``Corpus.open``.
+    Parameters
+    ----------
+    store
+        Folder of the store.
+    dense
+        Accept a store of dense rows, too.
+
+    Raises
+    ------
+    StoreError
+        If the store is damaged.
+    Busy
+        If another command writes to it.
+    TopicsError
+        If an ingest into it was killed and has not been run again.
     """
     store = folder_named(store)
     Corpus.open(store, dense=dense)  # before anything is made
@@ -218,8 +218,8 @@ class Rewrite:
     ----------
     base
         The store, under the writer's lock.
-    gone
-        int64[n, 4] as of ``Corpus.removed``: the documents left out.
+    removed
+        int64[n, 4], as of ``Corpus.removed``: the documents left out.
     parts
         The parts of the manifest with all of these marked as removed (default: as they are).
     words
@@ -229,54 +229,52 @@ class Rewrite:
     def __init__(
         self,
         base: Corpus,
-        gone: np.ndarray,
+        removed: np.ndarray,
         parts: Mapping[str, PartEntry] | None = None,
         words: np.ndarray | None = None,
     ) -> None:
         self._base = base
-        self._gone = gone
+        self._removed = removed
         self._words = words
         self._parts = parts or base.manifest.parts
         self._store = base.path
         number = 1 + max(folder_number(part_folder(self._parts[p], p)) for p in PARTS)
         self._folders = {p: f"{p}-{number}" for p in PARTS}
-        self._groups = {p: grouped(self._parts[p].blocks) for p in PARTS}
-        self._touched = {(int(part), int(block)) for part, block in gone[:, 1:3]}
+        self._groups = {p: group_blocks(self._parts[p].blocks) for p in PARTS}
+        # blocks with removed documents, by number of the part and of the block
+        self._touched = {(int(part), int(block)) for part, block in removed[:, 1:3]}
 
     def _stays(self, part: str, group: list[int]) -> bool:
-        return (
-            self._words is None
-            and len(group) == 1
-            and (PARTS.index(part), group[0]) not in self._touched
-        )
+        """Tell whether a group is one block that stays as it is."""
+        if self._words is not None or len(group) > 1:
+            return False
+        return (PARTS.index(part), group[0]) not in self._touched
+
+    def _rewritten_groups(self) -> Iterator[tuple[str, list[int]]]:
+        """Yield the part and the blocks of each group that is written anew."""
+        for part in PARTS:
+            for group in self._groups[part]:
+                if not self._stays(part, group):
+                    yield part, group
 
     @property
-    def changes(self) -> bool:
+    def changes_store(self) -> bool:
         """Tell whether any block or document is rewritten."""
-        return not all(self._stays(part, group) for part in PARTS for group in self._groups[part])
+        return any(self._rewritten_groups())
 
     @property
-    def spare(self) -> int:
-        """Blocks that there will be fewer."""
+    def blocks_saved(self) -> int:
+        """Return the number of blocks by which the store gets smaller."""
         return sum(len(self._parts[p].blocks) - len(self._groups[p]) for p in PARTS)
 
     def check_room(self) -> None:
-        """DoesNotFit where the disk has no room for the new files beside the old ones."""
-        rewritten = [
-            (p, b)
-            for p in PARTS
-            for group in self._groups[p]
-            if not self._stays(p, group)
-            for b in group
-        ]
-        chunks = [
-            chunk
-            for p, b in rewritten
-            for kind in KINDS
-            for chunk in self._parts[p].blocks[b].files[kind]
-        ]
+        """Raise DoesNotFit if the disk has no room for the new files beside the old ones."""
         tables = [*self._base.manifest.docs, *(self._base.manifest.texts or [])]
-        need = sum(entry.size for entry in tables) + sum(size for size, _ in chunks)
+        need = sum(entry.size for entry in tables)
+        for part, group in self._rewritten_groups():
+            for block in group:
+                files = self._parts[part].blocks[block].files
+                need += sum(size for kind in KINDS for size, _ in files[kind])
         free = shutil.disk_usage(self._store).free
         if free < need + (need >> 3):
             raise DoesNotFit(
@@ -292,49 +290,47 @@ class Rewrite:
         forgotten: pa.Array | None = None,
         before: Callable[[], None] = lambda: None,
     ) -> StoreManifest:
-        """Write blocks, documents and axes and commit them.
+        """Write blocks, documents and axes, and commit them.
 
-        What was written is removed when something goes wrong before.
+        If anything fails before the commit, the new files are removed.
 
         Parameters
         ----------
+        progress
+            The progress listener.
         changes
-            Members that take the place of the old manifest's; of ``summary`` only the figures
-            given.
+            Members that replace the old manifest's; of ``summary`` only the figures given.
         forgotten
-            Ids of documents that are taken out of other documents' lists of linked ones; names that
-            no document has any more are replaced by something without meaning.
+            Ids that are removed from other documents' lists of links. Names that no document has
+            any more are then replaced by placeholders.
         before
-            Called when all is written and nothing can refuse any more, before the manifest.
+            Called before the manifest is written, when nothing can refuse the commit any more.
         """
         path = self._store
         self.check_room()
         try:
             parts = {part: self._write_blocks(part, progress) for part in PARTS}
-            write_array_metadata(
-                path,
-                {part_folder(e, p): e.rows for p, e in parts.items()},
-                weighted=self._base.weighted,
-            )
+            rows = {part_folder(entry, part): entry.rows for part, entry in parts.items()}
+            write_array_metadata(path, rows, weighted=self._base.weighted)
             docs = self._write_documents(parts, forgotten, progress)
             texts = self._base.manifest.texts
             if texts is not None:
-                texts = remove_texts(path, texts, self._gone[:, 0])
+                texts = remove_texts(path, texts, self._removed[:, 0])
             manifest = with_texts(self._manifest(parts, docs, changes or {}), texts)
-            axes = build_axes(
-                Contents(path, manifest, self._gone[:0]), self._base.manifest.axes, MEMORY
-            )
-            for name, entry in axes.items() if forgotten is not None else ():
-                if entry.names is not None:
-                    axes[name] = replace(entry, names=blank_names(path, entry.names.file))
-            manifest = replace(
-                manifest, axes=axes, summary=manifest.summary | commit.axes_summary(axes)
-            )
+            contents = Contents(path, manifest, self._removed[:0])
+            axes = build_axes(contents, self._base.manifest.axes, MEMORY)
+            if forgotten is not None:
+                for name, entry in axes.items():
+                    if entry.names is not None:
+                        axes[name] = replace(entry, names=blank_names(path, entry.names.file))
+            summary = manifest.summary | commit.axes_summary(axes)
+            manifest = replace(manifest, axes=axes, summary=summary)
             sync(path)
             before()
             list_replaced_files(path, self._base.manifest, manifest)
             manifest.write(path)
-        except BaseException:  # behind the commit nothing of it goes: it is named now
+        except BaseException:
+            # after the commit this removes nothing new, as the manifest names all of it
             with contextlib.suppress(OSError, TopicsError):
                 remove_stale_files(path, Corpus.open(path, dense=True).manifest)
             raise
@@ -346,31 +342,27 @@ class Rewrite:
     def _manifest(
         self, parts: dict[str, PartEntry], docs: list[StoreFile], changes: dict[str, Any]
     ) -> StoreManifest:
+        """Make the new manifest, with the changes of ``commit``."""
         old = self._base.manifest
         vocabulary = changes.get("vocabulary", old.vocabulary)
-        members: dict[str, Any] = {
-            "same_as": [*(old.same_as or ()), old.fingerprint],
-            "files": old.files,
+        files = dict(changes.get("files", old.files))
+        files.pop("removed", None)
+        summary = old.summary | commit.parts_summary(parts) | changes.get("summary", {})
+        members: dict[str, Any] = {"same_as": [*(old.same_as or ()), old.fingerprint], **changes}
+        members |= {
+            "files": files,
             "texts": None,
-            **changes,
+            "generation": old.generation + 1,
+            "compacted": old.generation + 1,
+            "fingerprint": commit.fingerprint(vocabulary["hash"], parts, None),
+            "parts": parts,
+            "docs": docs,
+            "summary": summary,
         }
-        members["files"] = {
-            kind: file for kind, file in members["files"].items() if kind != "removed"
-        }
-        return replace(
-            old,
-            **members
-            | {
-                "generation": old.generation + 1,
-                "compacted": old.generation + 1,
-                "fingerprint": commit.fingerprint(vocabulary["hash"], parts, None),
-                "parts": parts,
-                "docs": docs,
-                "summary": old.summary | commit.parts_summary(parts) | changes.get("summary", {}),
-            },
-        )
+        return replace(old, **members)
 
     def _write_blocks(self, part: str, progress: Progress) -> PartEntry:
+        """Write the blocks of a part into its new folder."""
         entries: list[BlockEntry] = []
         linked: list[Path] = []
         (self._store / self._folders[part]).mkdir(exist_ok=True)
@@ -385,38 +377,64 @@ class Rewrite:
         return part_of(entries, self._folders[part])
 
     def _link(self, part: str, number: int, row: int, linked: list[Path]) -> BlockEntry:
+        """Give the chunk files of a block second names in the new folder.
+
+        Parameters
+        ----------
+        part, number
+            The block.
+        row
+            Its first row in the new folder.
+        linked
+            Receives the new names.
+
+        Returns
+        -------
+        BlockEntry
+            The entry of the block in the new folder.
+        """
         entry = self._parts[part].blocks[number]
+        old_folder = part_folder(self._parts[part], part)
         rows = entry.rows[1] - entry.rows[0]
-        for kind, r in ((kind, r) for kind in KINDS for r in range(rows)):
-            source = chunk_path(
-                self._store, part_folder(self._parts[part], part), kind, entry.rows[0] + r
-            )
-            target = chunk_path(self._store, self._folders[part], kind, row + r)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                owned.link_file(source, target)
-            except FileNotFoundError:
-                what = f"block {number} of {part} ({kind})"
-                raise StoreError(
-                    f"{source}: {what} is missing; restore the file or ingest again"
-                ) from None
-            linked.append(target)
+        for kind in KINDS:
+            for r in range(rows):
+                source = chunk_path(self._store, old_folder, kind, entry.rows[0] + r)
+                target = chunk_path(self._store, self._folders[part], kind, row + r)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    owned.link_file(source, target)
+                except FileNotFoundError:
+                    raise StoreError(
+                        f"{source}: block {number} of {part} ({kind}) is missing; restore the "
+                        f"file or ingest again"
+                    ) from None
+                linked.append(target)
         return replace(entry, rows=(row, row + rows), changed=None)
 
     def _merge(self, part: str, group: list[int], row: int) -> list[BlockEntry]:
-        """Merge several blocks, or what is left of one.
+        """Write the remaining documents of several blocks, or of one, as one block.
 
-        Yields none where nothing is left.
+        Returns
+        -------
+        list of BlockEntry
+            The entry of the new block; [] if no document remains.
+
+        Raises
+        ------
+        StoreError
+            If the blocks have another number of documents than the manifest says.
         """
         writer = BlockWriter(
             self._store, self._folders[part], row, self._base.weighted, dense=self._base.width > 0
         )
-        gone = self._gone[self._gone[:, 1] == PARTS.index(part)]
+        removed = self._removed[self._removed[:, 1] == PARTS.index(part)]
         for number in group:
             raw = self._base.decode(number, part == "heldout")
-            left = np.delete(np.arange(len(raw.lengths)), gone[gone[:, 2] == number, 3])
-            cells = raw.matrix(self._base.n_words)[left]
-            cells = cells if self._words is None else cells[:, self._words]
+            removed_rows = removed[removed[:, 2] == number, 3]
+            staying = np.delete(np.arange(len(raw.lengths)), removed_rows)
+            cells = raw.matrix(self._base.n_words)[staying]
+            if self._words is not None:
+                cells = cells[:, self._words]
             writer.add(cells.indptr.astype(np.int64), cells.indices, cells.data)
         writer.close()
         docs = sum(self._parts[part].blocks[b].remaining.docs for b in group)
@@ -430,22 +448,18 @@ class Rewrite:
     def _write_documents(
         self, parts: Mapping[str, PartEntry], forgotten: pa.Array | None, progress: Progress
     ) -> list[StoreFile]:
-        """Write the documents' table with the places in the new parts.
-
-        Documents stand there in the same order.
-        """
+        """Write the documents' table, in the same order, with the places in the new parts."""
         manifest = self._base.manifest
         writer = PlacedDocuments(self._store, manifest.columns, manifest.docs, parts)
         for numbers, batch in read_documents(self._store, manifest.docs):
-            table = pa.Table.from_batches([batch]).filter(
-                pa.array(np.isin(numbers, self._gone[:, 0], invert=True))
-            )
+            stays = pa.array(np.isin(numbers, self._removed[:, 0], invert=True))
+            table = pa.Table.from_batches([batch]).filter(stays)
             part = pc.equal(table["part"].cast(pa.string()), "heldout").to_numpy().astype(np.uint8)
             if forgotten is not None and LINKS in table.column_names:
                 lists = table[LINKS].combine_chunks().cast(_LIST)
-                left = remove_values(lists, pc.is_in(lists.flatten(), value_set=forgotten))
-                table = table.set_column(table.column_names.index(LINKS), LINKS, left)
+                links = remove_values(lists, pc.is_in(lists.flatten(), value_set=forgotten))
+                table = table.set_column(table.column_names.index(LINKS), LINKS, links)
             writer.place(table, part)
-            done = int(numbers.max(initial=-1)) + 1
-            progress.step("writing documents", done, done, "piece")
+            written = int(numbers.max(initial=-1)) + 1
+            progress.step("writing documents", written, written, "piece")
         return writer.finish()

@@ -80,7 +80,7 @@ def _tokenize_seeds(
     recipe = Recipe.from_json(corpus.manifest.tokenizer)
     changed = []
     for topic, ids in zip(topics, find_seed_words(topics, vocabulary), strict=True):
-        listed = WordList.of(pa.array(topic.words, pa.large_string()), recipe)
+        listed = WordList.tokenize(pa.array(topic.words, pa.large_string()), recipe)
         words: list[str] = []
         for number, word in enumerate(topic.words):
             tokens = listed.words.filter(pa.array(listed.owners == number)).to_pylist()
