@@ -112,17 +112,20 @@ def add_tokens(
         if first_group[d] == first_group[d + 1]:
             continue
         for cell in range(indptr[d], indptr[d + 1]):
+            # p(k, w | d) = theta_k p(w|k)
             total = 0.0
             for k in range(topics):
                 joint[k] = theta[d, k] * (table[row_of[cell], k] + beta) / norms[k]
                 total += joint[k]
             if total <= 0.0:
                 continue
+            # x p(k | w, d), by the topic that k is shown in
             shown[:] = 0.0
             scale = counts[cell] / total
             for k in range(topics):
                 if place[k] >= 0:
                     shown[place[k]] += scale * joint[k]
+            # to each group of the document
             for entry in range(first_group[d], first_group[d + 1]):
                 out[codes[entry], words[cell]] += shown
 

@@ -165,6 +165,7 @@ def solve_scaled(
     after = np.zeros(topics)
     curve = np.zeros(topics)
     out[:] = 0.0
+    # the preconditioner is the inverse of the diagonal: 1 / (S^2 M_ff + ridge); p = z = P r
     for f in range(columns):
         for k in range(topics):
             precise[f, k] = 1.0 / (scale[f, k] * scale[f, k] * pooled[f, f] + ridge[f])
@@ -172,6 +173,7 @@ def solve_scaled(
             before[k] += residual[f, k] * along[f, k]
     first[:] = before
     for _ in range(min(ROUNDS, 2 * columns)):
+        # the image of p: q = (S M S + ridge) p, and p q
         for f in range(columns):
             for k in range(topics):
                 scaled[f, k] = scale[f, k] * along[f, k]
@@ -186,6 +188,7 @@ def solve_scaled(
             for k in range(topics):
                 image[f, k] = scale[f, k] * image[f, k] + ridge[f] * along[f, k]
                 curve[k] += along[f, k] * image[f, k]
+        # the step: (r z) / (p q)
         after[:] = 0.0
         going = False
         for k in range(topics):
@@ -194,12 +197,14 @@ def solve_scaled(
             going = going or curve[k] > 0.0
         if not going:
             break
+        # y += step p,  r -= step q,  and the new r z
         for f in range(columns):
             for k in range(topics):
                 out[f, k] += curve[k] * along[f, k]
                 residual[f, k] -= curve[k] * image[f, k]
                 after[k] += residual[f, k] * residual[f, k] * precise[f, k]
         for k in range(topics):
+            # p = z + (new r z / old r z) p
             curve[k] = after[k] / before[k] if before[k] > 0.0 else 0.0
             before[k] = after[k]
         for f in range(columns):

@@ -81,6 +81,7 @@ def spread_authors(
     weights_ = address_of(word_weights)
     theta_ = address_of(theta)
     b = np.float32(beta)
+    # room for the most authors that a document has
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, aptr[d + 1] - aptr[d])
@@ -89,6 +90,7 @@ def spread_authors(
         n = aptr[d + 1] - aptr[d]
         for i in range(indptr[d], indptr[d + 1]):
             w = rows[i]
+            # p(w|k), then p(w|a) = sum_k theta_a[k] p(w|k) of each author
             for k in range(topics):
                 word_weights[k] = (base[w, k] + b) * inverse[k]
             for e in range(n):
@@ -97,6 +99,7 @@ def spread_authors(
             total = sum_floats(likelihood, n)
             if total <= np.float32(0):
                 continue
+            # x p(a|w) to the author, and x p(a, k|w) to the pair, each as likely beforehand
             share = counts[i] / total
             loglik += float(counts[i]) * log(total / n)
             for e in range(n):

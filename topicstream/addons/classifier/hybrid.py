@@ -54,10 +54,12 @@ def draw_by_shares(
         for _ in range(times):
             n[:] = 0.0
             for i in range(indptr[d], indptr[d + 1]):
+                # running sums of theta_k p(w | k), among which each token draws its topic
                 cumulated = 0.0
                 for k in range(topics):
                     cumulated += (np.float64(base[rows[i], k]) + beta) * inverse[k] * shares[d, k]
                     p[k] = cumulated
+                # a count of n takes ceil(n) draws, the last one for what is left
                 left = np.float64(x[i])
                 for _ in range(count_units(x[i])):
                     k = draw_topic(p, topics, state)
@@ -65,6 +67,7 @@ def draw_by_shares(
                     if k >= 0:
                         n[k] += min(left, 1.0)
                     left -= 1.0
+            # theta_k = (n_k + alpha_k) / (n + sum alpha)
             mass = n.sum() + alpha_sum
             for k in range(topics):
                 shares[d, k] = (n[k] + alpha[k]) / mass if mass > 0.0 else 1.0 / topics

@@ -76,6 +76,7 @@ def respond(
                 share[d, j] = 0.0
             continue
         row = scores[d]
+        # the L largest scores, in descending order by insertion; with L = K all of them
         n_best = 0
         for k in range(topics):
             s = row[k]
@@ -93,6 +94,7 @@ def respond(
             best[at] = k
             value[at] = s
             n_best = min(n_best + 1, most)
+        # r_j = exp(W_j) / sum exp(W), over the L largest; the fit has the sum over all k
         top = value[0]
         total = 0.0
         every = 0.0
@@ -105,6 +107,7 @@ def respond(
             every += exp(row[k] - top)
         fit += top + log(every)
         for j in range(most):
+            # entropy: - r log r
             r = np.float32(p[j] / total)
             cluster[d, j] = best[j]
             share[d, j] = r
@@ -144,8 +147,10 @@ def changes(
     total = np.zeros(topics)
     for d in range(len(cluster)):
         n = 0
+        # total_k = -old_k
         for j in range(old_cluster.shape[1]):
             total[old_cluster[d, j]] -= old_share[d, j]
+        # r_k - old_k of the clusters that the point has now
         for j in range(cluster.shape[1]):
             k = cluster[d, j]
             v = total[k] + share[d, j]
@@ -155,6 +160,7 @@ def changes(
                 by[d, n] = v
                 sizes[k] += v
                 n += 1
+        # -old_k of those that it had: the totals of the others are zero by now
         for j in range(old_cluster.shape[1]):
             k = old_cluster[d, j]
             v = total[k]

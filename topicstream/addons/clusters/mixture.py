@@ -92,6 +92,7 @@ def words_of_clusters(
     ptr[0] = 0
     for u in range(len(start) - 1):
         low = n
+        # total_k = sum_d x_dw (change of r_dk); the clusters are listed as they come
         for i in range(start[u], start[u + 1]):
             d = owner[i]
             x = np.float64(counts[i])
@@ -102,6 +103,7 @@ def words_of_clusters(
                     topic[n] = k
                     n += 1
                 total[k] += x * by[d, j]
+        # the word's entries, and zeros for the next word
         for c in range(low, n):
             k = topic[c]
             value[c] = total[k]

@@ -231,21 +231,25 @@ def measure_losses(
         tokens = 0.0
         mass = 0.0
         gone[:] = 0.0
+        # sum_k theta_k, of which a label's part is left out
         for k in range(topics):
             mass += np.float64(theta[d, k])
         for i in range(indptr[d], indptr[d + 1]):
+            # p(k, w) = theta_k p(w|k), and p(w) = sum_k p(k, w)
             z = 0.0
             for k in range(topics):
                 p[k] = np.float64(theta[d, k]) * ((base[rows[i], k] + beta) * inverse[k])
                 z += p[k]
             if z <= LEAST:
                 continue
+            # x log(p(w) / (p(w) - p(j, w))) = -x log(1 - q), which is x q where q is small
             x = np.float64(counts[i])
             tokens += x
             for j in range(labels):
                 q = p[topics - labels + j] / z
                 gone[j] += x * (q if q < 1e-5 else -log(max(1.0 - q, 1e-12)))
         for j in range(labels):
+            # the others take its place: each token gets -log(1 - theta_j) back
             rest = max(1.0 - np.float64(theta[d, topics - labels + j]) / mass, 1e-12)
             lost[d, j] = gone[j] + tokens * log(rest)
 

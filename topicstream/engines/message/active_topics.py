@@ -65,6 +65,7 @@ def choose(
         c = chosen[d]
         if c < 0:
             continue
+        # a bid is gain min(alpha_k, eager) score_k, and nothing for active topics
         for j in range(width):
             used[topics[d, j]] = 1
         bid = scores[c]
@@ -74,6 +75,7 @@ def choose(
         for j in range(width):
             used[topics[d, j]] = 0
         while True:
+            # the highest bid, and the weakest topic that has not been exchanged yet
             k = 0
             j = 0
             low = np.float32(np.inf)
@@ -84,6 +86,7 @@ def choose(
                 if share < low:
                     low = share
                     j = i
+            # they change places while the bid exceeds theta
             if bid[k] <= low or bid[k] <= _ZERO:
                 break
             next_topics[d, j] = k

@@ -125,11 +125,13 @@ def count_words(
     """
     (_, words, counts) = cells
     weight[:] = 0.0
+    # x_w, the tokens of each word in the block
     for i in range(len(words)):
         weight[words[i]] += counts[i]
     for u in range(len(vocab)):
         if bits(np.uint64(vocab[u])) % SAMPLE != np.uint64(0):
             continue
+        # n_w = sum_k phi_wk, of which the block has the share x_w / n_w
         row = index[u]
         n_w = 0.0
         for k in range(topics):
@@ -139,6 +141,7 @@ def count_words(
         share = weight[u] / n_w
         sampled[0] += share
         for k in range(topics):
+            # phi_wk enters its bin with that weight
             value = base[row, k]
             if value > 0.0:
                 b = bin_of(value)

@@ -261,6 +261,7 @@ def spaced_word(
     while i < end:
         c, n = decode(text, i)
         kind = classes[c]
+        # letters, digits and marks belong to the word, ignored characters vanish
         if kind == LETTER:
             length += 1
             letter = True
@@ -272,6 +273,7 @@ def spaced_word(
             continue
         elif kind != MARK:
             break
+        # the character, lower-cased, as UTF-8
         if lowercase and c < LOWERED:
             c = np.int64(lower_case[c])
         at = encode(out, at, c)

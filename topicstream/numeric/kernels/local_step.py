@@ -185,6 +185,7 @@ def sweep_cells(
     nothing = splat(np.float32(0))
     limit = splat(np.float32(least))
     for j in range(0, cells, 8):
+        # where the eight rows begin
         o0 = j * width
         o1 = o0 + width
         o2 = o0 + 2 * width
@@ -201,6 +202,7 @@ def sweep_cells(
         v5 = nothing
         v6 = nothing
         v7 = nothing
+        # z_j = sum_k own_jk t_k of the eight cells, in sixteen lanes each
         for k in range(0, width, WIDTH):
             y = load(t, k)
             v0 = fma(load(own, o0 + k), y, v0)
@@ -211,6 +213,7 @@ def sweep_cells(
             v5 = fma(load(own, o5 + k), y, v5)
             v6 = fma(load(own, o6 + k), y, v6)
             v7 = fma(load(own, o7 + k), y, v7)
+        # z_j and x_j / z_j, 0 where z_j is not above ``least``
         s = lanes.totals(v0, v1, v2, v3, v4, v5, v6, v7)
         lanes.store_eight(z, j, s)
         g = lanes.quotient(load(x, j), s, limit)
@@ -222,6 +225,7 @@ def sweep_cells(
         g5 = lanes.spread5(g)
         g6 = lanes.spread6(g)
         g7 = lanes.spread7(g)
+        # acc_k += sum_j (x_j / z_j) own_jk
         for k in range(0, width, WIDTH):
             # acc last: what one group of rows waits for of the one before is a single addition
             y = g0 * load(own, o0 + k)
