@@ -194,12 +194,14 @@ def add_documents(
     for u in range(len(ends)):
         if ends[u] == first:
             continue
+        # own_k = sum_d a_dk and below = sum_d b_d over the documents that have the row x
         docs, below, below_squared, flat, multinomial = _sum_documents(
             first, ends[u], counts, alphas[u], weights, row
         )
         first = ends[u]
         if docs == 0.0:
             continue
+        # A = sum_k alpha_k, and the sums of alpha_k, a_k and b, for the pull and by period
         total = 0.0
         for k in range(topics):
             total += np.float64(alphas[u, k])
@@ -212,6 +214,7 @@ def add_documents(
             for k in range(topics):
                 of_periods[0, periods[u], k] += own[k]
                 of_periods[1, periods[u], k] += below * np.float64(alphas[u, k])
+        # sum_e |x_e|
         norm = 0.0
         for j in range(indptr[u], indptr[u + 1]):
             norm += abs(np.float64(values[j]))

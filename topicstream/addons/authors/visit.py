@@ -529,12 +529,14 @@ def visit_pairs(
         Sum of x log p(w | the other cells, a uniform author) in nats, with p before each update.
     """
     topics = tables.have.shape[1]
+    # most authors and most pairs of a document
     longest = 1
     most = 1
     for d in range(len(block.indptr) - 1):
         longest = max(longest, block.aptr[d + 1] - block.aptr[d])
         most = max(most, block.pptr[d + 1] - block.pptr[d])
     apart = most + 128
+    # scratch of a document: by pair, by author, and by author and topic
     whole = np.empty((7, apart), np.int64)
     real = np.empty((6, apart), np.float32)
     slot = np.empty((4, apart), np.float32)

@@ -86,6 +86,7 @@ def expect(
         first = indptr[d]
         stop = indptr[d + 1]
         n = stop - first
+        # n_d; a document without two tokens has no pair
         tokens = 0
         for c in range(first, stop):
             tokens += counts[c]

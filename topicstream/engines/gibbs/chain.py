@@ -138,6 +138,7 @@ def count_moves(
             value[n + 1] = i
             n += 2 * (fresh or before[i] != after[i])
             i += 1
+    # where each word begins: a move is one less of the old topic and one more of the new
     each = 1 if fresh else 2
     first[:] = 0
     for j in range(0, n, 2):
@@ -148,6 +149,7 @@ def count_moves(
         first[u] = at
         at += entries
     for j in range(0, n, 2):
+        # ~old and new topic, in the order of the tokens
         u = value[j]
         i = value[j + 1]
         at = first[u]

@@ -189,6 +189,7 @@ def _weigh(
     (row, out, own, at, next_row, _) = place
     (base, _, prior, _, alpha, _) = rows
     width = base.shape[1]
+    # lines 13 and 14: phi loses x/n_w of itself, and theta is ``left`` times its row
     smooth = splat(prior[0, 0])
     less_w = splat(shrink.less_w)
     keep = splat(shrink.left)

@@ -355,6 +355,7 @@ def _weigh(
     s = splat(_ZERO)
     peak = splat(_ZERO)
     for j in range(0, len(work.share), 16):
+        # phi_wj + beta of sixteen topics: the row as it stands, with the base where that is apart
         f = gather(work.row, 0, documents.topics, at + j)
         store(work.entry, j, f)
         if apart:

@@ -236,6 +236,7 @@ def assign(
         if inner > 0:
             for k in range(width):
                 theta[d, k] = tokens / real if inverse[k] > 0.0 else 0.0
+        # a document without cells
         if last == first:
             for k in range(width):
                 theta[d, k] = 0.0

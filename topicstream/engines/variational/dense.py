@@ -361,6 +361,7 @@ def _visit_documents(
     (acc, work, tried, ones, lanes, sums) = borrow(scratch)
     (indptr, words, counts) = of.cells
     topics = of.src.topics
+    # sum_k alpha_k
     prior = 0.0
     for k in range(topics):
         prior += of.alpha[k]
@@ -400,6 +401,7 @@ def _visit_documents(
         reports[BOUND] += bound
         reports[LOGLIK] += fit
         reports[INNER] += inner
+        # delta_wk += x_w r_wk of the document's cells
         _add_counts(of, cells, now, hard, work, delta)
 
 

@@ -320,6 +320,7 @@ def _assign(
     (used, t, kept, z, n) = borrow(now)
     (first, cells, count) = document
     full = of.e.shape[1]
+    # addresses for what is called once an inner iteration
     words_ = pointers.address_of(of.cells.words) + 4 * first
     own_ = pointers.address_of(own)
     t_ = pointers.address_of(t)
@@ -362,6 +363,7 @@ def _assign(
         hard = tiles.iterate(cells, count, lists.most, selecting, places)
         if hard:
             _mend(of, Document(first, cells, count), lists.most, columns, now, scratch)
+        # max |change of N_dk|
         change = change_of(n_, used_, count)
         if change < effort.tol or inner >= effort.most_inner:
             break
@@ -389,6 +391,7 @@ def _propose(
     (x, own, _, alpha, _, _) = borrow(columns)
     (used, t, kept, z, n) = borrow(trial)
     (_, cells, count) = document
+    # addresses for what is called once an inner iteration
     used_ = pointers.address_of(used)
     alpha_ = pointers.address_of(alpha)
     t_ = pointers.address_of(t)
@@ -540,6 +543,7 @@ def sparse_step(
     """
     (own, kept, lanes, acc, x, z) = buffers
     full = of.e.shape[1]
+    # scratch of a document, whose arrays the second kernel borrows
     columns = Columns(
         x,
         own,
@@ -555,6 +559,7 @@ def sparse_step(
         np.zeros(full + full // 16, np.int64),
         acc,
     )
+    # N_dk behind t and z, and N_dk that follows, for the assignment and a restart's
     sums = np.zeros((4, full))
     pair = (
         Assignment(sums[0], lanes[0], kept[0], z[0], sums[1]),

@@ -174,6 +174,7 @@ def _cut_window(
                 queue[1, queued] = _ZERO
                 queued += 1
             continue
+        # its bytes to the types, its key and length to the queue
         kept += size
         queue[0, queued] = _copy_lower(text, i + begin, size, how, types, top)
         queue[1, queued] = np.uint64(size)
@@ -230,7 +231,7 @@ def _cut_word(
         past, points = unspaced_unit(text, i, end, classes)
         pairs = points
         # two units that follow each other are a word; a unit alone is one, too
-        start = i
+        start: Int = i
         if run[0] >= 0 and run[1] == i:
             start = run[0]
         elif past < end and classes[decode(text, past)[0]] == UNSPACED:

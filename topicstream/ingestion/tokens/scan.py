@@ -196,6 +196,7 @@ def _scan(
     how = read_switches(borrow(rules))
     (table, shift, types, _) = known
     indptr = found.indptr
+    # go on where the last call stopped
     n_types = state[TYPES]
     tail = state[TAIL]
     cells = state[CELLS]
@@ -244,6 +245,7 @@ def _scan(
             break
     if room:
         indptr[offsets.size - 1] = cells - 1
+    # where the next call goes on
     state[TYPES] = n_types
     state[TAIL] = tail
     state[CELLS] = cells

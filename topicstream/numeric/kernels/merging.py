@@ -182,6 +182,7 @@ def _add_narrow(
     n = np.int64(buffer.length[w])
     lost = np.int64(0)
     for j in range(a, b):
+        # a topic that is new to the row gets the next place, with the sum 0
         k = np.int64(topic[j])
         if place[k] <= 0:
             buffer.topics[start + n] = k
@@ -190,6 +191,7 @@ def _add_narrow(
                 buffer.orders[start + n] = NEVER
             n += 1
             place[k] = n
+        # sum_k += round(value / quantum); what does not fit int32 shows in ``lost``
         at = start + place[k] - 1
         x = np.int64(values[at]) + np.int64(rounded(np.float64(value[j]), magic) * quanta)
         values[at] = np.int32(x)

@@ -325,9 +325,11 @@ def changed_entries(
     for u in range(len(rows)):
         old = before[u]
         new = table[rows[u]]
+        # how many entries differ in their bits
         n = 0
         for k in range(width):
             n += 1 if old[k] != new[k] else 0
+        # the whole row, or those entries with their columns
         if 2 * n > width:
             for k in range(width):
                 values[j + k] = new[k]
