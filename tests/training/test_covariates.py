@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import sys
-from itertools import count
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +14,14 @@ from checkpoint_bits import content_hash
 
 import topicstream
 from tests.model.test_design import design_of
-from topicstream.base.errors import InputError, Interrupted, TopicsError, UsageError
+from tests.training.covariate_runs import (
+    check_held_out_perplexity,
+    check_mean_alpha,
+    ingest_documents,
+    train_and_stop,
+    train_quietly,
+)
+from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.base.progress import Shown
 from topicstream.cli.main import run as run_command
 from topicstream.corpus.reader import Corpus
@@ -24,11 +30,11 @@ from topicstream.model.design import decode_design
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.covariates import MOST_COEFFICIENTS, prior_shape
 from topicstream.training.loop import train
-from topicstream.training.passes import PassRunner
 
 PARTIES = ("blue", "green", "red")
 ENGINES = ("bp", "cvb0", "sparse-bp", "sparselda")
 FORMULA = "party + s(date, 4) + labels"
+COLUMNS = ("party", "date", "labels")
 
 
 def documents(number: int, seed: int = 0) -> list[dict]:
@@ -58,26 +64,13 @@ def documents(number: int, seed: int = 0) -> list[dict]:
     return listed
 
 
+run = partial(train_quietly, passes=9, covariates=FORMULA)
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("covariates") / "corpus.zarr"
-    topicstream.ingest(
-        documents(900),
-        out=path,
-        meta={name: name for name in ("party", "date", "labels")},
-        heldout=0.1,
-        min_df=1,
-        progress=False,
-    )
-    return path
-
-
-def run(corpus, model, algo="sparse-bp", **given):
-    options = {"topics": 4, "passes": 9, "tol": 0, "threads": 1, "covariates": FORMULA}
-    if algo == "sparselda":
-        given = {"learn_after": 0, **given}
-    keywords = {**options, "block_cells": 1000, "round_blocks": 3, "progress": Shown(-1), **given}
-    return train(corpus, model, algo=algo, **keywords)
+    return ingest_documents(documents(900), path, COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -118,14 +111,7 @@ def test_a_model_names_its_coefficients(model):
 
 
 def test_alpha_of_a_model_is_the_mean_of_its_documents(corpus, model):
-    opened = TopicModel.open(model)
-    design = decode_design(opened.manifest.covariates)
-    rows = []
-    for batch in Corpus.open(corpus).documents(["party", "date", "labels"], parts=("train",)):
-        values = {name: batch.column(name) for name in design.columns}
-        rows.append(design.rows(values).dense(len(design.names)))
-    alpha = np.exp(np.concatenate(rows) @ opened.coefficients).mean(0)
-    np.testing.assert_allclose(opened.alpha, alpha, rtol=1e-5)
+    check_mean_alpha(corpus, model, COLUMNS)
 
 
 @pytest.mark.parametrize("algo", ["sparse-bp", "sparselda"])
@@ -141,17 +127,9 @@ def test_threads_leave_no_trace(corpus, tmp_path, algo):
 @pytest.mark.parametrize("algo", ["sparse-bp", "bp"])
 def test_a_run_that_was_stopped_ends_in_the_same_bits(corpus, tmp_path, algo, monkeypatch):
     run(corpus, tmp_path / "whole", algo)
-    enter = PassRunner._apply
-    rounds = count(1)
-
-    def stop(*arguments):
-        enter(*arguments)
-        if next(rounds) == 11:  # within pass 6, whose documents are counted
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(PassRunner, "_apply", stop)
-        run(corpus, tmp_path / "model", algo)
+    options = {"algo": algo, "passes": 9, "covariates": FORMULA}
+    # within pass 6, whose documents are counted
+    train_and_stop(monkeypatch, 11, corpus, tmp_path / "model", **options)
     run(corpus, tmp_path / "model", algo, threads=2)
     assert content_hash(tmp_path / "model") == content_hash(tmp_path / "whole")
 
@@ -272,9 +250,7 @@ def test_evaluation_prints_both_figures(corpus, model):
 
 
 def test_held_out_documents_are_judged_by_their_own_prior_in_training(corpus, tmp_path):
-    done = run(corpus, tmp_path / "model", passes=12, eval_every=12)
-    score = score_model(TopicModel.open(tmp_path / "model"), Corpus.open(corpus))
-    assert done.last["heldout_perplexity"] == pytest.approx(score.perplexity, rel=1e-5)
+    check_held_out_perplexity(corpus, tmp_path / "model", covariates=FORMULA)
 
 
 def test_new_documents_bring_their_covariates(model, tmp_path):

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import io
-import signal
-from itertools import count
+from functools import partial
 
 import numpy as np
 import pytest
 from checkpoint_bits import content_hash
 
 import topicstream
-from topicstream.base.errors import InputError, Interrupted
+from tests.training.covariate_runs import (
+    check_held_out_perplexity,
+    check_mean_alpha,
+    ingest_documents,
+    train_and_stop,
+    train_quietly,
+)
+from topicstream.base.errors import InputError
 from topicstream.base.progress import Shown
 from topicstream.cli.main import run as run_command
-from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.completion import score_model
 from topicstream.model.design import decode_design
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.loop import train
-from topicstream.training.passes import PassRunner
 
 FORMULA = "regimes(date, 3) + party"
+COLUMNS = ("party", "date")
 PLANTED = ["1990 to 1993", "1994 to 2002", "2003 to 2009"]
 STATES = np.searchsorted([1994, 2003], np.arange(1990, 2010), side="right")
 SHARES = np.array([[0.6, 0.2, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1], [0.1, 0.2, 0.1, 0.6]])
@@ -45,21 +48,13 @@ def documents(number, seed=0):
     return listed
 
 
+run = partial(train_quietly, passes=14, covariates=FORMULA)
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("regimes") / "corpus.zarr"
-    meta = {"party": "party", "date": "date"}
-    given = {"meta": meta, "heldout": 0.1, "min_df": 1, "progress": False}
-    topicstream.ingest(documents(900), out=path, **given)
-    return path
-
-
-def run(corpus, model, algo="sparse-bp", **given):
-    options = {"topics": 4, "passes": 14, "tol": 0, "threads": 1, "covariates": FORMULA}
-    if algo == "sparselda":
-        given = {"learn_after": 0, **given}
-    keywords = {**options, "block_cells": 1000, "round_blocks": 3, "progress": Shown(-1), **given}
-    return train(corpus, model, algo=algo, **keywords)
+    return ingest_documents(documents(900), path, COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -101,36 +96,19 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
     corpus, whole, tmp_path, stopped, monkeypatch
 ):
     """While regimes are looked for, and after they have a say."""
-    enter = PassRunner._apply
-    rounds = count(1)
-
-    def stop(*arguments):
-        enter(*arguments)
-        if next(rounds) == stopped:
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(PassRunner, "_apply", stop)
-        run(corpus, tmp_path / "model")
-    run(corpus, tmp_path / "model", threads=2)
-    assert content_hash(tmp_path / "model") == whole
+    folder = tmp_path / "model"
+    options = {"passes": 14, "covariates": FORMULA}
+    train_and_stop(monkeypatch, stopped, corpus, folder, **options)
+    run(corpus, folder, threads=2)
+    assert content_hash(folder) == whole
 
 
 def test_alpha_of_a_model_is_the_mean_of_its_documents(corpus, model):
-    opened = TopicModel.open(model)
-    design = decode_design(opened.manifest.covariates)
-    rows = []
-    for batch in Corpus.open(corpus).documents(["party", "date"], parts=("train",)):
-        values = {name: batch.column(name) for name in design.columns}
-        rows.append(design.rows(values).dense(len(design.names)))
-    alpha = np.exp(np.concatenate(rows) @ opened.coefficients).mean(0)
-    np.testing.assert_allclose(opened.alpha, alpha, rtol=1e-5)
+    check_mean_alpha(corpus, model, COLUMNS)
 
 
 def test_held_out_documents_are_judged_by_their_regime_in_training(corpus, tmp_path):
-    done = run(corpus, tmp_path / "model", passes=12, eval_every=12)
-    score = score_model(TopicModel.open(tmp_path / "model"), Corpus.open(corpus))
-    assert done.last["heldout_perplexity"] == pytest.approx(score.perplexity, rel=1e-5)
+    check_held_out_perplexity(corpus, tmp_path / "model", covariates=FORMULA)
 
 
 def test_regimes_predict_held_out_documents(corpus, model):
