@@ -15,7 +15,7 @@ zeros to ``padded(columns)``, a multiple of 16 numbers. Padding stays zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -26,6 +26,7 @@ from topicstream.base.errors import UsageError
 from topicstream.base.options import option
 from topicstream.corpus.block import Block
 from topicstream.engines.about import TOPICS, About, Objective, Priors
+from topicstream.engines.phases import Phase, passes_needed, phase_of
 from topicstream.engines.shapes import ArraySpec, BlockShape, Buffer, Shape
 from topicstream.numeric.kernels.dirichlet import exp, log
 from topicstream.numeric.tables.spec import (
@@ -203,41 +204,6 @@ class Out:
             )
         scratch = self.round_scratch if buffer.keep else self.scratch
         return scratch.array(name, spec.shape, spec.dtype)
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A stretch of passes in which an engine does one thing.
-
-    Attributes
-    ----------
-    name
-        ``Key.phase`` of its visits.
-    passes
-        How many passes it takes; None (only for the last phase): until the run stops.
-    reads, writes
-        Tables whose rows a visit sees, and tables that receive deltas; None: all.
-    steps
-        Whether a pass is one call of ``Engine.end_phase`` on whole tables, without visits.
-    order
-        Order of the blocks of a pass: ``sequential`` or ``shuffled``.
-    start
-        Of the first phase, how the tables begin: ``visit``: pass 0 calls ``start`` on every block;
-        ``table``: ``phi`` is the seed topics themselves, scaled to the corpus; ``empty``: all
-        zeros.
-    settles_after
-        Passes before which the run has not settled, whatever perplexity does (priors are not
-        learned yet, for example).
-    """
-
-    name: str = "train"
-    passes: int | None = None
-    reads: tuple[str, ...] | None = None
-    writes: tuple[str, ...] | None = None
-    steps: bool = False
-    order: str = "sequential"
-    start: str = "visit"
-    settles_after: int = 0
 
 
 @dataclass
@@ -566,31 +532,6 @@ def new_stats(engine: Engine) -> dict[str, np.ndarray]:
     return {name: np.zeros(length) for name, length in engine.stats.items()}
 
 
-def phase_of(phases: Sequence[Phase], pass_number: int) -> tuple[Phase, bool]:
-    """Find the phase of a pass and whether the pass is its last.
-
-    ``pass_number`` counts from 1.
-    """
-    number = pass_number
-    for phase in phases[:-1]:
-        if number <= (phase.passes or 0):
-            return phase, number == phase.passes
-        number -= phase.passes or 0
-    return phases[-1], number == phases[-1].passes
-
-
-def blocks_were_visited(phases: Sequence[Phase], passes: int) -> bool:
-    """Tell whether any of the first passes, the start among them, visits the blocks."""
-    if phases[0].start == "visit":
-        return True
-    return any(not phase_of(phases, number)[0].steps for number in range(1, passes + 1))
-
-
-def passes_needed(phases: Sequence[Phase]) -> int | None:
-    """Count the passes of all phases, or None if the last is open-ended."""
-    return None if phases[-1].passes is None else sum(phase.passes or 0 for phase in phases)
-
-
 def option_fields(options: type[Options]) -> dict[str, Field[Any]]:
     """List the dataclass fields of an engine's options by name, in declaration order."""
     return {f.name: f for f in options.__dataclass_fields__.values() if f.default is not MISSING}
@@ -626,7 +567,14 @@ class VectorEngine(Engine):
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
         """Compute the parameters that the start needs, before pass 0.
 
-        sample: float64[S, n], some points of the store.
+        Parameters
+        ----------
+        sample
+            float64[S, n], some points of the store.
+        seed
+            Random seed of the run.
+        params
+            The parameters, which are filled.
         """
         raise NotImplementedError(f"{type(self).__name__}.begin")
 

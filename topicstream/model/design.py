@@ -410,9 +410,9 @@ def encode(covariate: Covariate, values: Any, unseen: Unseen | None = None) -> S
 def _dictionary_rows(
     covariate: Covariate, texts: list[str], times: np.ndarray, unseen: Unseen | None
 ) -> np.ndarray:
-    """Code distinct values, float64[n + 1, columns]; the last row is of documents without one.
+    """Code distinct values, float64[n + 1, columns], the last row for documents without one.
 
-    times: int64[n + 1], the number of documents with each value, and without one.
+    ``times`` (int64[n + 1]) are the numbers of documents with each value, and without one.
     """
     width = len(covariate.names())
     table = np.zeros((len(texts) + 1, width))

@@ -18,11 +18,11 @@ from topicstream.engines.base import (
     Key,
     PassEnd,
     Phase,
-    blocks_were_visited,
     new_stats,
     phase_of,
 )
 from topicstream.engines.covariates import row_coefficients
+from topicstream.engines.phases import blocks_were_visited
 from topicstream.evaluation.covariates import CovariateFile
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.table import Table

@@ -196,7 +196,7 @@ def learn_best_topics(
     shares = np.empty((tries, topics, len(sample)), np.float32)
 
     def train(phi: np.ndarray, sweeps: int) -> tuple[TriedTopics, np.ndarray]:
-        """Train topics from their seeds; return them and the documents' counts of topics."""
+        """Train topics from their seeds, and return them with the documents' counts of topics."""
         totals = phi.sum(axis=0, dtype=np.float64)
         theta = np.empty((len(sample), width), np.float32)
         theta[:] = (sample.lengths / topics)[:, None]
