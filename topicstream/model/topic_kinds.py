@@ -16,14 +16,13 @@ of documents are live: a label has a topic however few documents bear it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from topicstream.base.text import counted
-
-if TYPE_CHECKING:
-    from topicstream.model.topic_model import TopicModel
+from topicstream.model.manifest import Origin
 
 LIVE = "live"
 DEAD = "dead"
@@ -42,7 +41,56 @@ COMPARED_BYTES = 8 << 20
 """Bytes of the first rows of the table, by which copies are found."""
 
 
-def topic_kinds(model: TopicModel, trained: Mapping[int, str]) -> list[str]:
+class KindedModel(Protocol):
+    """What a model tells about its topics, by column, as ``TopicModel`` does.
+
+    Attributes
+    ----------
+    manifest
+        Origin of the model.
+    beta
+        Topic-word prior of each word.
+    sizes
+        Tokens of the topics, float64[K].
+    """
+
+    manifest: Origin
+    beta: float
+    sizes: np.ndarray
+
+    @property
+    def n_words(self) -> int:
+        """Number of words."""
+
+    @property
+    def n_topics(self) -> int:
+        """Number of topics."""
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Share of the tokens in each topic, float64[K]."""
+
+    @property
+    def norms(self) -> np.ndarray:
+        """Divisor of p(w|k) of each topic, float64[K]."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kind of each topic."""
+
+    @property
+    def known_kinds(self) -> dict[int, str]:
+        """Kinds that the training decided."""
+
+    @property
+    def background_topic(self) -> int | None:
+        """Background topic, if there is one."""
+
+    def rows(self, ids: ArrayLike) -> np.ndarray:
+        """Return the rows of these words, float32[len(ids), K]."""
+
+
+def topic_kinds(model: KindedModel, trained: Mapping[int, str]) -> list[str]:
     """Decide the kind of each topic of a model, by column.
 
     Parameters
@@ -60,7 +108,7 @@ def topic_kinds(model: TopicModel, trained: Mapping[int, str]) -> list[str]:
     return kinds
 
 
-def kinds_of_origin(model: TopicModel) -> dict[int, str]:
+def kinds_of_origin(model: KindedModel) -> dict[int, str]:
     """Name the kinds that the training of a model decided, by column: background and labels."""
     manifest = model.manifest
     topics = model.n_topics
@@ -71,7 +119,7 @@ def kinds_of_origin(model: TopicModel) -> dict[int, str]:
     return {}
 
 
-def least_tokens(model: TopicModel) -> float:
+def least_tokens(model: KindedModel) -> float:
     """Compute the tokens that a topic needs in order not to be dead.
 
     A document's worth: the mean length of the training documents. Where documents are long or
@@ -88,7 +136,7 @@ def least_tokens(model: TopicModel) -> float:
     return max(EMPTY, min(length, max(TENTH * average, min(LONG, HALF * average))))
 
 
-def _copies(model: TopicModel) -> np.ndarray:
+def _copies(model: KindedModel) -> np.ndarray:
     """Select the topics whose words are those of the prior or of the corpus, bool[K].
 
     None is larger than the average. Where all topics are alike, none is a copy: there is no other
@@ -107,7 +155,7 @@ def _copies(model: TopicModel) -> np.ndarray:
     return np.zeros_like(copies) if copies.all() else copies
 
 
-def _first_rows(model: TopicModel) -> np.ndarray:
+def _first_rows(model: KindedModel) -> np.ndarray:
     """Read the rows of the first words, float64[n, K]: in a store the most frequent ones."""
     most = max(200, COMPARED_BYTES // (8 * model.n_topics))
     return model.rows(np.arange(min(most, model.n_words))).astype(np.float64)
@@ -121,7 +169,7 @@ def counted_in_means(kinds: Sequence[str]) -> np.ndarray:
     return np.array([kind == LIVE for kind in kinds], bool)
 
 
-def largest_topics(shares: np.ndarray, model: TopicModel) -> np.ndarray:
+def largest_topics(shares: np.ndarray, model: KindedModel) -> np.ndarray:
     """Choose the largest topic of each document by column, int64[D], the background apart.
 
     Parameters
@@ -165,7 +213,7 @@ def mark_kind(kind: str) -> str:
     return "" if kind == LIVE else kind
 
 
-def dead_warning(model: TopicModel) -> list[str]:
+def dead_warning(model: KindedModel) -> list[str]:
     """Warn of a model's dead topics, and say how many topics the corpus carries.
 
     It names no topic: `topics retrain` and `update` train before they give topics their numbers.

@@ -33,11 +33,11 @@ from topicstream.numeric.tables.rounds import (
     RoundSpace,
     SparseRound,
 )
-from topicstream.numeric.tables.spec import Rows, Scratch, TableSpec, padded
+from topicstream.numeric.tables.spec import Rows, RunAll, Scratch, TableSpec, padded
 from topicstream.numeric.tables.spill import SumLayout, place_bytes
 from topicstream.numeric.tables.storage import Storage
 from topicstream.numeric.tables.sums import MOST_COLUMNS, PackedSums
-from topicstream.numeric.tables.table import Footprint, RunAll, Sizes, Table
+from topicstream.numeric.tables.table import Footprint, Sizes, Table
 
 RANGE_BYTES = 4 << 20  # of a range of rows, about
 RANGES = 64  # of a table, at least

@@ -28,13 +28,14 @@ from topicstream.numeric.tables.rounds import Addresses, Round, RoundSpace, Spar
 from topicstream.numeric.tables.slots import PIECE, RANGES, RowPiece, Slots, read_array
 from topicstream.numeric.tables.spec import (
     PackedRows,
+    RunAll,
     Scratch,
     SparseDelta,
     TableSpec,
     copy_tight,
 )
 from topicstream.numeric.tables.spill import SumLayout, place_bytes
-from topicstream.numeric.tables.table import Footprint, RunAll, Sizes, Table
+from topicstream.numeric.tables.table import Footprint, Sizes, Table
 
 MAGIC = 0x32_57_4F_52_4B_43_50  # PCKROW2
 SMALL = 4096  # counts below this are counted one by one in the histogram

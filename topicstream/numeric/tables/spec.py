@@ -26,6 +26,8 @@ import numpy as np
 
 from topicstream.numeric.tables.storage import Storage
 
+RunAll = Callable[[Callable[[int], None], int], None]
+"""Run f(0) .. f(n - 1), perhaps on several threads."""
 LANES = 16
 SIGNIFICAND = 53
 """Bits of the significand of a float64."""

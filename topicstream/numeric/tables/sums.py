@@ -14,8 +14,7 @@ import numpy as np
 from topicstream.numeric.kernels.packing import SLACK, most_bytes, pack_rows, scatter_packed
 from topicstream.numeric.kernels.scatter import RowRange
 from topicstream.numeric.tables.rounds import Addresses, SparseRound, cut_ids
-from topicstream.numeric.tables.spec import Scratch
-from topicstream.numeric.tables.table import RunAll
+from topicstream.numeric.tables.spec import RunAll, Scratch
 
 PIECES = 8
 """Pieces of a sum, made by one thread each, and so short that memory for them is used again."""

@@ -5,20 +5,15 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from topicstream.base.errors import TopicsError
 from topicstream.numeric.kernels.constants import Constants
 from topicstream.numeric.tables.rounds import Entered, Round, RoundSpace
-from topicstream.numeric.tables.spec import Scratch, TableSpec, padded
-
-if TYPE_CHECKING:
-    from topicstream.numeric.tables.sums import PackedSums
-
-# run f(0) .. f(n-1), perhaps on several threads
-RunAll = Callable[[Callable[[int], None], int], None]
+from topicstream.numeric.tables.spec import RunAll, Scratch, TableSpec, padded
+from topicstream.numeric.tables.sums import PackedSums
 
 
 class Sizes(NamedTuple):
