@@ -25,7 +25,6 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.display.doc_topics import ThetaView
 from topicstream.display.show import show
-from topicstream.display.view import propose_labels
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import (
@@ -221,7 +220,7 @@ def test_order(home):
 
 
 def test_proposals(home):
-    proposals = pytest.importorskip("topicstream.addons.views.naming").proposals
+    propose_labels = pytest.importorskip("topicstream.addons.views.naming").propose_labels
     model = TopicModel.open(home / "model")
     first = propose_labels(model)
     assert first == propose_labels(model) and len(set(first)) == 4
@@ -231,11 +230,11 @@ def test_proposals(home):
     )
     assert propose_labels(phrases)[0].startswith("new york")
     edit(home / "model", [label(1, "mine")])
-    assert set(proposals(home / "model")) == {0, 2, 3}
+    assert set(propose_labels(home / "model")) == {0, 2, 3}
 
 
 def test_a_program_names_topics(home, tmp_path):
-    proposals = pytest.importorskip("topicstream.addons.views.naming").proposals
+    propose_labels = pytest.importorskip("topicstream.addons.views.naming").propose_labels
     script = tmp_path / "name.py"
     script.write_text(
         "import sys\nprompt = sys.stdin.read()\nassert 'Typical documents' in prompt\n"
@@ -262,9 +261,9 @@ def test_a_program_names_topics(home, tmp_path):
     edit(home / "model", undo=4)
     script.write_text("import sys\nsys.exit('no key')\n")
     with pytest.raises(TopicsError, match="no key"):
-        proposals(home / "model", home / "corpus.zarr", program=program)
+        propose_labels(home / "model", home / "corpus.zarr", program=program)
     with pytest.raises(InputError, match="no such program"):
-        proposals(home / "model", home / "corpus.zarr", program="/nonexistent/namer")
+        propose_labels(home / "model", home / "corpus.zarr", program="/nonexistent/namer")
 
 
 def test_the_command_line(home, capsys):

@@ -124,8 +124,8 @@ def test_alpha_of_a_healthy_corpus_is_at_no_bound_however_many_topics_there_are(
     """
     AnchorOptions = pytest.importorskip("topicstream.addons.moments.anchors").AnchorOptions
     Anchors = pytest.importorskip("topicstream.addons.moments.anchors").Anchors
-    dirichlet_of = pytest.importorskip("topicstream.addons.moments.anchors").dirichlet_of
-    alpha = dirichlet_of(0.49, np.full(topics, 1.0 / topics))
+    fit_dirichlet = pytest.importorskip("topicstream.addons.moments.anchors").fit_dirichlet
+    alpha = fit_dirichlet(0.49, np.full(topics, 1.0 / topics))
     assert 0.9 < alpha.sum() < 1.1
     assert (
         warn_of_alpha_at_bound(

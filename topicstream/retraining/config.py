@@ -246,12 +246,12 @@ class Config:
 
     @property
     def corpus(self) -> Path:
-        """Path of the corpus store."""
+        """Return the path of the corpus store."""
         return self.folder / "corpus.zarr"
 
     @property
     def group_names(self) -> list[str]:
-        """Names of the folders of copies; those of a source end with its number."""
+        """Return the names of the folders of copies, which end with the number of a source."""
         names = list(GROUPS)
         for number in range(1, len(self.source) + 1):
             names += [f"{group}.{number}" for group in GROUPS]

@@ -24,7 +24,7 @@ from topicstream.training.loop import train
 from topicstream.training.starts.documents import document_seeds
 
 # tests of what the core and an add-on do together
-agreement = pytest.importorskip("topicstream.addons.labels.agreement").agreement
+measure_agreement = pytest.importorskip("topicstream.addons.labels.agreement").measure_agreement
 
 QUIET = Progress(-1)
 WORDS = 90
@@ -202,7 +202,7 @@ def test_agreement_of_partitions():
     np.add.at(table, (a, b), 1)
     metrics = pytest.importorskip("sklearn.metrics")
     expected = metrics.normalized_mutual_info_score(a, b), metrics.adjusted_rand_score(a, b)
-    np.testing.assert_allclose(agreement(table), expected, rtol=1e-10)
+    np.testing.assert_allclose(measure_agreement(table), expected, rtol=1e-10)
 
 
 def test_documents_set_aside_are_judged_while_it_trains(tmp_path):

@@ -354,7 +354,7 @@ class _Extractor:
         self._add(mark)
 
     def _visit_content(self, element: Any, name: str, chosen: bool) -> None:
-        """Collect text and children of an element; a speech begins with its speakers."""
+        """Collect text and children of an element, of a speech under its speakers."""
         outer = self.raw[-1][0]
         if name in SPEECHES:
             self.raw.append((_name_speakers(element, self._names), []))
