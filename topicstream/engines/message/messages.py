@@ -83,9 +83,18 @@ class Topics(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """Priors as float32: alpha, beta and smooth = W beta.
+    """Priors of a visit, as float32.
 
-    alpha float32[A, Kp], zero in the padding; document d has row row_of[d], int32[D]
+    Attributes
+    ----------
+    alpha
+        float32[A, Kp], zero in the padding.
+    row_of
+        int32[D], the row of alpha that document d has.
+    beta
+        Prior of a word.
+    smooth
+        W beta.
     """
 
     alpha: Floats
@@ -97,11 +106,18 @@ class Priors(NamedTuple):
 class Links(NamedTuple):
     """Arrays for the links of a visit's documents.
 
-    message   float32[D, Kp]  m_d of each document;  weight float32[D]: its sum, 0 where a document
-              has no links
-    xi        share of the links in a message
-    fresh     float32[D, Kp]  receives the documents' sums of the new messages
-    tokens    float64[1]      gains the tokens of documents with a link message
+    Attributes
+    ----------
+    message
+        float32[D, Kp], m_d of each document.
+    weight
+        float32[D], its sum, 0 where a document has no links.
+    xi
+        Share of the links in a message.
+    fresh
+        float32[D, Kp], receives the documents' sums of the new messages.
+    tokens
+        float64[1], gains the tokens of documents with a link message.
     """
 
     message: Floats
@@ -131,10 +147,18 @@ def _padded(values: Floats, width: int, rest: float) -> Floats:
 class Addresses(NamedTuple):
     """Addresses of a cell's rows: Kp floats each, but K of the messages mu and new.
 
-    mu, new  its old and its new message;  p  the new one before normalising
-    theta, sums  what its document has of the topics to weigh by, and what moves
-    alpha, lam  priors, and lam_k + W beta
-    phi, change  its word's row, and the change of it to reckon with
+    Attributes
+    ----------
+    mu, new
+        Its old and its new message.
+    p
+        The new message before normalising.
+    theta, sums
+        What its document has of the topics to weigh by, and what moves.
+    alpha, lam
+        Priors, and lam_k + W beta.
+    phi, change
+        Its word's row, and the change of it to reckon with.
     """
 
     mu: int

@@ -64,16 +64,14 @@ from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.select import keep
 from topicstream.numeric.kernels.simd import fetch, larger, load, splat, store, total
 
-# rows with a larger entry keep their change apart: float32 would lose the small messages. At 4096
-# a row of acl was off by
-# 1.1e-5 of its mass after a pass with 64 active topics. So do rows below beta: on kos with beta
-# 100 a word's one token was
-# off by 1e-4
+# Rows with a larger entry keep their change apart: float32 would lose the small messages. At 4096 a
+# row of acl was off by 1.1e-5 of its mass after a pass with 64 active topics. So do rows below
+# beta: on kos with beta 100 a word's one token was off by 1e-4
 HEAVY = np.float32(512.0)
-# rows of no more topics bid as a whole, not by the topics they stand out for: K = 500 146 -> 142 ns
-# a cell
+# Rows of no more topics bid as a whole, not by the topics they stand out for (K = 500: 146 -> 142
+# ns a cell)
 WHOLE = 512
-AHEAD = 4  # cells between the asking for a document's state and its use
+AHEAD = 4  # cells from the prefetch of a document's state to its use
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
 
@@ -128,7 +126,7 @@ class PhiRows(NamedTuple):
 class Messages(NamedTuple):
     """Arrays of the cells: stored messages before and after, [nnz, L] or flat, and p(w | rest).
 
-    likely: float64[nnz], receives p(w | all other cells) as it stood before the update.
+    ``likely`` (float64[nnz]) receives p(w | all other cells) as it stood before the update.
     """
 
     old: Array
@@ -137,11 +135,7 @@ class Messages(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The present cell.
-
-    i  its number;  at, r  where its document and its word's row of phi begin
-    scale  x / sum q^2 of its stored message (``_scale_of``)
-    """
+    """The present cell: number, where its document and row of phi begin, and ``_scale_of`` it."""
 
     i: Int
     at: Int
@@ -152,12 +146,15 @@ class Cell(NamedTuple):
 class Documents(NamedTuple):
     """The documents of a block during a sweep.
 
-    topics    uint16[D, L]   active topics;  before uint16[D, L]: those the stored messages are over
-    left, lanes  int64[D+1], uint16[.]   where the two differ: in row d at lanes[left[d]] ..
-                 lanes[left[d + 1] - 1]
-    theta     float32[D, L]  theta_dj + alpha_a(j)
-    lam       float32[D, L]  lam + W beta of the active topics
-    mass      float32[D]     n_d + sum of alpha over the active topics
+    Attributes
+    ----------
+    topics, before
+        uint16[D, L], active topics, and those that the stored messages are over.
+    left, lanes
+        int64[D+1] and uint16[.], where the two differ: row d at lanes[left[d]: left[d + 1]].
+    theta, lam, mass
+        float32[D, L], [D, L] and [D], over the active topics: theta_dj + alpha_a(j), lam + W beta,
+        and n_d + sum of alpha.
     """
 
     topics: Shorts
@@ -172,11 +169,13 @@ class Documents(NamedTuple):
 class Bids(NamedTuple):
     """The gains of inactive topics, summed over cells.
 
-    chosen   int32[D]        row of ``scores``, or -1
-    scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within
-             ``reach`` of its strongest
-    inverse  float32[Kp]     1 / (lam + W beta)
-    reach    float32         below 0: no document looks
+    Attributes
+    ----------
+    chosen, scores
+        int32[D], row of ``scores`` or -1, and float32[n, Kp], gains (``active_topics.choose``),
+        from the topics of a word within ``reach`` of its strongest.
+    inverse, reach
+        float32[Kp], 1 / (lam + W beta), and float32; below 0: no document looks.
     """
 
     chosen: Ints
@@ -188,17 +187,19 @@ class Bids(NamedTuple):
 class Step(NamedTuple):
     """Constants of a message update.
 
-    floor, beta  float32     the least alpha; beta
-    top      float32         largest stored integer
-    band     float32         a message none of whose stored numbers would move by more stays as it
-             is
-    length   float32         how far a message goes: 1 to what eq. (7) says, more beyond it (shares
-             below 0 become 0);
-                             always 1 in documents whose active topics changed
-    first    bool            the first visit: nothing is stored yet, base are seed topics, theta
-             stays as it is
-    rare     int64           words of at most so many cells: their rows are not copied, entries are
-             gathered where they lie
+    Attributes
+    ----------
+    floor, beta, top
+        float32: the least alpha, beta, and the largest stored integer.
+    band
+        float32. A message none of whose stored numbers would move by more stays as it is.
+    length
+        float32, how far a message goes: 1 to what eq. (7) says, more beyond it (shares below 0 are
+        0). Always 1 in documents whose active topics changed.
+    first
+        bool, the first visit: nothing is stored yet, base are seed topics, theta stays as it is.
+    rare
+        int64. Rows of words of at most so many cells are not copied: entries are gathered in place.
     """
 
     floor: Float
@@ -213,10 +214,15 @@ class Step(NamedTuple):
 class Work(NamedTuple):
     """Scratch arrays of a sweep.
 
-    row       float32[Kp]   of a word: phi_w + beta, or its changes alone; zeros between words
-    share, own, entry       float32[L], of a cell: p_j of eq. (7), then q_j^2 of its new message;
-                            x mu_j of the old message; entries of ``row``
-    strong_topic, strong    uint16, float32[Kp + 16]: topics that bid for a word, and their bids
+    Attributes
+    ----------
+    row
+        float32[Kp], of a word: phi_w + beta, or its changes alone. Zeros between words.
+    share, own, entry
+        float32[L], of a cell: p_j of eq. (7), then q_j^2 of its new message; x mu_j of the old
+        message; entries of ``row``.
+    strong_topic, strong
+        uint16 and float32[Kp + 16], topics that bid for a word, and their bids.
     """
 
     row: Floats

@@ -206,14 +206,23 @@ def assign(
 ) -> float:
     """Fold theta in for every document, then write theta and delta.
 
-    alpha    float32[KP], padding zero
-    theta    float32[D, KP]; in: where the documents stand, or anything where they are folded in;
-             out: theta'
-    inner    sweeps before the writing one, from the even spread, or fewer when no more than a share
-             ``tol`` of the tokens moves; 0: theta is not folded in
-    delta    float32[U, KP] is written whole, whatever it held; of no rows: there is no writing
-             sweep
-    -> sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep
+    Parameters
+    ----------
+    alpha
+        float32[KP], padding zero.
+    theta
+        float32[D, KP]. On entry where the documents stand, or anything where they are folded in. On
+        return theta'.
+    inner
+        Sweeps before the writing one, from the even spread, or fewer when no more than a share
+        ``tol`` of the tokens moves. 0: theta is not folded in.
+    delta
+        float32[U, KP], written whole, whatever it held. Of no rows: there is no writing sweep.
+
+    Returns
+    -------
+    float
+        Sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep.
     """
     (indptr, _, counts) = cells
     inverse = topics.inverse

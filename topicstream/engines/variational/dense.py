@@ -77,10 +77,18 @@ def _hard_cell(src: WeightSource, u: int, n_used: Doubles, alpha: Doubles, work:
 class Words(NamedTuple):
     """The cells of a block and the weights of their words.
 
-    src       where the weights come from (weights.py)
-    cells     indptr, words, counts
-    e         float32[U, P] word weights;  log_scale float64[U]
-    alpha     float64[P], padding 0
+    Attributes
+    ----------
+    src
+        Where the weights come from (weights.py).
+    cells
+        indptr, words and counts.
+    e
+        float32[U, P], word weights.
+    log_scale
+        float64[U].
+    alpha
+        float64[P], padding 0.
     """
 
     src: WeightSource
@@ -105,8 +113,12 @@ class Effort(NamedTuple):
 class DocumentCells(NamedTuple):
     """The cells of the present document: ``size`` of them, from cell ``first`` of the block on.
 
-    x    float32[size + 32], their counts
-    own  float32[(size + 8) * P], their rows of e, one after the other
+    Attributes
+    ----------
+    x
+        float32[size + 32], their counts.
+    own
+        float32[(size + 8) * P], their rows of e, one after the other.
     """
 
     first: int
@@ -118,10 +130,16 @@ class DocumentCells(NamedTuple):
 class Assignment(NamedTuple):
     """How the present document's words are assigned to topics.
 
-    used  float64[P], the N_dk that t and z are made of
-    t     float32[P], exp(psi(used + alpha))
-    z     float32[cells + 16], Z_w = sum_k e_wk t_k
-    n     float64[P], the N_dk that follow: sum_w x_w r_wk
+    Attributes
+    ----------
+    used
+        float64[P], the N_dk that t and z are made of.
+    t
+        float32[P], exp(psi(used + alpha)).
+    z
+        float32[cells + 16], Z_w = sum_k e_wk t_k.
+    n
+        float64[P], the N_dk that follow: sum_w x_w r_wk.
     """
 
     used: Doubles
@@ -418,11 +436,16 @@ def dense_step(
 ) -> None:
     """Visit every document of a block.
 
-    delta                   float32[U, P], zeroed by the caller: += x_w r_wk
-    reports                 float64[6], added to: bound, log-likelihood, inner iterations, documents
-                            capped, restarts tried, accepted
-    own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3,
-                            P], [longest + 32], [2, longest + 16]
+    Parameters
+    ----------
+    delta
+        float32[U, P], zeroed by the caller; x_w r_wk is added.
+    reports
+        float64[6], added to: bound, log-likelihood, inner iterations, documents capped, restarts
+        tried, accepted.
+    own, lanes, x, z_of
+        Buffers aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 32],
+        [2, longest + 16].
     """
     width = of.e.shape[1]
     scratch = Scratch(

@@ -101,11 +101,20 @@ class Document(NamedTuple):
 class Columns(NamedTuple):
     """The present document's tiles, and their columns a: the topics that have not left it.
 
-    x       float32[cells + 32], counts
-    own     float32[...], tiles of the document's rows of e
-    active  uint16[P], topic of a column;  alpha float64[P], its prior
-    stays   int64[P], the columns that stay when others leave
-    tried   uint8[P], 1: a restart has emptied it
+    Attributes
+    ----------
+    x
+        float32[cells + 32], counts.
+    own
+        float32[...], tiles of the document's rows of e.
+    active
+        uint16[P], topic of a column.
+    alpha
+        float64[P], its prior.
+    stays
+        int64[P], the columns that stay when others leave.
+    tried
+        uint8[P]. 1: a restart has emptied it.
     """
 
     x: Floats
@@ -119,11 +128,18 @@ class Columns(NamedTuple):
 class Assignment(NamedTuple):
     """How the present document's words are assigned to its columns.
 
-    used  float64[P], the N_dk that t and z are made of
-    t     float32[P], exp(psi(used + alpha))
-    kept  float32[...], tiles of e: the L largest of e t, zeros elsewhere
-    z     float32[cells + 32], Z_w = sum_k kept_wk t_k
-    n     float64[P], the N_dk that follow: sum_w x_w r_wk
+    Attributes
+    ----------
+    used
+        float64[P], the N_dk that t and z are made of.
+    t
+        float32[P], exp(psi(used + alpha)).
+    kept
+        float32[...], tiles of e: the L largest of e t, zeros elsewhere.
+    z
+        float32[cells + 32], Z_w = sum_k kept_wk t_k.
+    n
+        float64[P], the N_dk that follow: sum_w x_w r_wk.
     """
 
     used: Doubles

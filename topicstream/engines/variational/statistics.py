@@ -46,9 +46,14 @@ FULL_LISTS = 16
 
 
 class CellLists(NamedTuple):
-    """The topics of each cell with x_w r_wk, a list of ``most`` a cell, which 0 ends.
+    """The topics of each cell with x_w r_wk, as lists that 0 ends.
 
-    topic, value   uint16 and float32 [nnz * most + 16]
+    Attributes
+    ----------
+    most
+        Most entries of a cell's list.
+    topic, value
+        uint16 and float32[nnz * most + 16].
     """
 
     most: int

@@ -58,10 +58,18 @@ EVERY = 10
 class SparseScratch(NamedTuple):
     """Arrays that a document is worked on in, with topics selected cell by cell.
 
-    weights, selected  float32[cells + 8, KP], flat: a cell's weights, and those that it keeps
-    x, z  float32[cells + 32], counts and normalisers
-    t, acc, n  float32[KP], as in ``LocalScratch``
-    p, work  float32[KP], float32[KP + 16]: a cell's weights times t, and the selection's own
+    Attributes
+    ----------
+    weights, selected
+        float32[cells + 8, KP], flat: a cell's weights, and those that it keeps.
+    x, z
+        float32[cells + 32], counts and normalisers.
+    t, acc, n
+        float32[KP], as in ``LocalScratch``.
+    p
+        float32[KP], a cell's weights times t.
+    work
+        float32[KP + 16], work space of the selection.
     """
 
     weights: Floats
