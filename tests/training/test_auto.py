@@ -118,7 +118,20 @@ def test_limits_of_sampling_are_where_they_are_said():
     assert choose(titles, {}, passes=39).options["sample_every"] == 1
     assert choose(titles, {}, passes=40).options["sample_every"] == 2
     for tokens, passes in ((250_000.0, 400), (300_000.0, 333), (500_000.0, 200)):
-        assert choose(replace(titles, docs=30_000, tokens=tokens), {}).passes == passes
+        assert choose(replace(titles, docs=60_000, tokens=tokens), {}).passes == passes
+
+
+def test_snippets_get_more_passes_than_titles():
+    """Ten words a document make a snippet; 130 million tokens are drawn, 200 to 800 passes."""
+    for docs, tokens, passes in (
+        (15_001, 150_000.0, 400),
+        (15_000, 150_000.0, 800),
+        (20_000, 200_000.0, 650),
+        (40_000, 500_000.0, 260),
+    ):
+        choice = choose(Shape(docs, 8_000, 100_000, tokens, 20), {})
+        states = (choice.options["samples"], choice.options["sample_every"])
+        assert (choice.passes, *states) == (passes, 12, passes // 20)
 
 
 TITLES = Shape(docs=20_000, words=8_000, cells=160_000, tokens=1.7e5, topics=100)
@@ -131,7 +144,7 @@ TITLES = Shape(docs=20_000, words=8_000, cells=160_000, tokens=1.7e5, topics=100
         (TITLES, {}, ("sparselda", "best", 400)),
         (TITLES, {"alpha": 0.1, "samples": 3}, ("sparselda", "best", 400)),
         (replace(TITLES, topics=400), {}, ("sparselda", "documents", 400)),
-        (replace(TITLES, docs=40_000, tokens=4e5), {}, ("sparselda", "best", 250)),
+        (replace(TITLES, docs=40_000, tokens=4e5), {}, ("sparselda", "best", 325)),
         (replace(TITLES, docs=2_000), {}, ("sparse-bp", None, None)),  # 85 words each
         (replace(TITLES, docs=80_000, tokens=6e5), {}, ("sparse-bp", None, None)),
         (replace(TITLES, weighted=True), {}, ("sparse-bp", None, None)),

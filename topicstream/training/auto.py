@@ -30,6 +30,11 @@ SAMPLED = 100_000_000
 """Tokens that the sampler visits over all passes, which says how many these are."""
 LEAST_PASSES = 200
 MOST_PASSES = 400
+# Of snippets twice as many passes predict 2 % better, in 1.6 times the seconds; of titles 1 %
+SNIPPET = 10
+"""Tokens of a mean document, from which on it is a snippet."""
+SAMPLED_OF_SNIPPETS = 130_000_000
+MOST_PASSES_OF_SNIPPETS = 800
 STATES = 12
 PART = 20
 """The sampler averages STATES states, a PART-th of the passes apart: the chain's second half."""
@@ -243,6 +248,14 @@ def is_sampled(shape: Shape, options_given: Mapping[str, Any]) -> bool:
     )
 
 
+def count_passes(shape: Shape) -> int:
+    """Count the sampler's passes: by tokens, and more of snippets than of titles."""
+    snippets = shape.short and shape.length >= SNIPPET
+    sampled = SAMPLED_OF_SNIPPETS if snippets else SAMPLED
+    most = MOST_PASSES_OF_SNIPPETS if snippets else MOST_PASSES
+    return min(max(int(sampled / shape.tokens), LEAST_PASSES), most)
+
+
 def _choose_sampler(
     shape: Shape, options_given: Mapping[str, Any], aim: str, passes: int | None
 ) -> Choice:
@@ -254,7 +267,7 @@ def _choose_sampler(
         learn = False
         options |= READING_SHORT
     if passes is None:
-        passes = min(max(int(SAMPLED / shape.tokens), LEAST_PASSES), MOST_PASSES)
+        passes = count_passes(shape)
     if shape.words * shape.topics <= LARGE_TABLE and options.get("burn_in") is None:
         states = {"samples": STATES, "sample_every": max(1, passes // PART)}
         _fill_unset(options, states)
