@@ -134,6 +134,56 @@ def test_snippets_get_more_passes_than_titles():
         assert (choice.passes, *states) == (passes, 12, passes // 20)
 
 
+ARTICLES = Shape(docs=60, words=16_000, cells=36_000, tokens=72_000.0, topics=20)
+
+
+SAMPLED = ("sparselda", "best", 400)
+MESSAGES = ("sparse-bp", None, None)
+
+
+# what differs from ARTICLES; engine, start and passes for prediction, and the start for reading
+@pytest.mark.parametrize(
+    ("given", "chosen", "reading"),
+    [
+        ({}, SAMPLED, "best"),
+        ({"docs": 70}, SAMPLED, "best"),
+        ({"docs": 71}, MESSAGES, "best"),  # 3.5 documents a topic
+        ({"topics": 18}, SAMPLED, "best"),
+        ({"topics": 17}, MESSAGES, "best"),
+        ({"topics": 129}, ("sparselda", "documents", 400), "documents"),
+        ({"tokens": 48_000.0}, SAMPLED, "best"),
+        ({"tokens": 47_999.0}, MESSAGES, "best"),  # 800 words a document
+        ({"words": 6_000}, SAMPLED, "best"),
+        ({"words": 5_999}, MESSAGES, "best"),  # 12 tokens a word
+        ({"tokens": 150_000.0}, SAMPLED, "best"),
+        ({"tokens": 150_001.0}, MESSAGES, "best"),
+        ({"weighted": True}, MESSAGES, "best"),
+        ({"docs": 200}, MESSAGES, "best"),
+        ({"docs": 201}, MESSAGES, None),
+    ],
+)
+def test_few_long_documents_a_topic_are_sampled(given, chosen, reading):
+    shape = replace(ARTICLES, **given)
+    choice = choose(shape, {})
+    assert (choice.algo, choice.start, choice.passes) == chosen
+    to_read = choose(shape, {}, "reading")
+    assert (to_read.algo, to_read.start, to_read.passes) == (chosen[0], reading, chosen[2])
+    assert to_read.options["learn_priors"]
+    assert ("background" in to_read.options) == (chosen == MESSAGES)
+
+
+def test_few_long_documents_keep_the_engine_that_takes_the_options_given():
+    for given in ({"background": 3.0}, {"sparsity": 16}, {"beta": 0.0}):
+        assert choose(ARTICLES, given, "reading").algo == "sparse-bp"
+    for known in ("seeded", "covariates"):
+        choice = choose(ARTICLES, {}, "reading", **{known: True})
+        assert (choice.algo, choice.start) == ("sparse-bp", None)
+    assert choose(ARTICLES, {}).reason == (
+        "lowest perplexity on 60 long documents (1200.0 words each on average), learning its priors"
+    )
+    assert choose_smallest(choose(ARTICLES, {}), ARTICLES).algo == "atbp"
+
+
 TITLES = Shape(docs=20_000, words=8_000, cells=160_000, tokens=1.7e5, topics=100)
 
 

@@ -40,6 +40,17 @@ PART = 20
 """The sampler averages STATES states, a PART-th of the passes apart: the chain's second half."""
 TRIED_TOPICS = 128
 """Most topics for which the sampler begins from the best of tries."""
+# Few long documents for as many topics: the same chain predicts and reads better than messages,
+# which begin from single documents (docs/internals/decisions/few-documents.md). 150,000 tokens take
+# some seven seconds; of words that stand more often in the corpus nothing was measured
+LONG_DOCUMENT = 800
+FEW_PER_TOPIC = 3.5
+RARE_WORDS = 12.0
+"""Most tokens of the corpus a word of the vocabulary."""
+MOST_OF_LONG = 150_000
+# Of so few documents ``--aim reading`` begins from the best of tries, too: a single document that
+# is the seed of a topic stays visible in it
+FEW_TO_READ = 200
 # With 32 active topics, topics read better (NPMI 0.01 to 0.02 on four corpora), and none dies where
 # there are fewer than K. Of a large corpus whose documents have fewer different words than
 # FEW_DISTINCT, 16 give the same perplexity or a lower one (acl, 60, and 20news, 73; articles of
@@ -134,7 +145,8 @@ def choose(
             "--aim reading: uses the last topic for shared words; use at least two topics (-K 2)"
         )
     plain = not (covariates or seeded)
-    if plain and shape.tokens <= MOST_SAMPLED and is_sampled(shape, options_given):
+    sampled = has_few_long(shape) or (shape.short and shape.tokens <= MOST_SAMPLED)
+    if plain and sampled and can_sample(shape, options_given):
         return _choose_sampler(shape, options_given, aim, passes)
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
     options = {**options_given, "learn_priors": learn}
@@ -156,11 +168,13 @@ def choose(
             priors["prior_pull"] = STRONG_PULL
         _fill_unset(sparse, priors)
     active = min(int(sparse["sparsity"]), shape.topics)
+    few = plain and aim == "reading" and shape.docs <= FEW_TO_READ
     return Choice(
         BEST,
         f"lowest perplexity in the least time; {counted(active, 'active topic')} a document "
         f"({length:.0f} different words each on average){learned}",
         sparse,
+        start="best" if few and can_try(shape, BEST) else None,
     )
 
 
@@ -238,11 +252,23 @@ def name_least_limit(
     return error_of_smaller
 
 
-def is_sampled(shape: Shape, options_given: Mapping[str, Any]) -> bool:
-    """Return True for short documents of whole counts, with options that a sampler takes."""
+def has_few_long(shape: Shape) -> bool:
+    """Return True for few long documents a topic, whose words are rare in the corpus."""
+    few = shape.docs <= FEW_PER_TOPIC * shape.topics
+    most = min(MOST_OF_LONG, RARE_WORDS * shape.words)
+    return few and shape.length >= LONG_DOCUMENT and shape.tokens <= most
+
+
+def can_try(shape: Shape, algo: str) -> bool:
+    """Return True where the tries of the start ``best`` take little time and memory."""
+    return shape.topics <= TRIED_TOPICS and tries_fit(shape, find(algo).about.tries)
+
+
+def can_sample(shape: Shape, options_given: Mapping[str, Any]) -> bool:
+    """Return True for whole counts, with options that a sampler takes."""
     options = {name: value for name, value in options_given.items() if value is not None}
     return (
-        shape.short
+        not shape.weighted
         and options.keys() <= GibbsOptions.__dataclass_fields__.keys()
         and all(options.get(prior, 1.0) > 0 for prior in ("alpha", "beta"))
     )
@@ -259,11 +285,11 @@ def count_passes(shape: Shape) -> int:
 def _choose_sampler(
     shape: Shape, options_given: Mapping[str, Any], aim: str, passes: int | None
 ) -> Choice:
-    """Choose the sampler, for a corpus of few tokens in short documents."""
+    """Choose the sampler, for few tokens in short documents or in few long ones."""
     priors = [options_given.get(name) for name in ("alpha", "beta", "learn_priors")]
     learn = learns_priors(*priors)
     options = {**options_given, "learn_priors": learn}
-    if aim == "reading" and priors == [None, None, None]:
+    if aim == "reading" and shape.short and priors == [None, None, None]:
         learn = False
         options |= READING_SHORT
     if passes is None:
@@ -271,13 +297,13 @@ def _choose_sampler(
     if shape.words * shape.topics <= LARGE_TABLE and options.get("burn_in") is None:
         states = {"samples": STATES, "sample_every": max(1, passes // PART)}
         _fill_unset(options, states)
-    tried = shape.topics <= TRIED_TOPICS and tries_fit(shape, find(SAMPLER).about.tries)
+    kind = "short documents" if shape.short else counted(shape.docs, "long document")
     learned = ", learning its priors" if learn else ""
     return Choice(
         SAMPLER,
-        f"lowest perplexity on short documents ({shape.length:.1f} words each on average){learned}",
+        f"lowest perplexity on {kind} ({shape.length:.1f} words each on average){learned}",
         options,
-        start="best" if tried else "documents",
+        start="best" if can_try(shape, SAMPLER) else "documents",
         passes=passes,
     )
 
@@ -289,5 +315,5 @@ def choose_smallest(choice: Choice, shape: Shape) -> Choice:
     """
     names = choice.options.keys() & Options.__dataclass_fields__.keys()
     shared = {name: value for name, value in choice.options.items() if name in names}
-    algo = SAMPLER if is_sampled(shape, shared) else SMALLEST
+    algo = SAMPLER if shape.short and can_sample(shape, shared) else SMALLEST
     return Choice(algo, choice.reason, shared)
