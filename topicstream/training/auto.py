@@ -40,16 +40,15 @@ PART = 20
 """The sampler averages STATES states, a PART-th of the passes apart: the chain's second half."""
 TRIED_TOPICS = 128
 """Most topics for which the sampler begins from the best of tries."""
-# Few long documents for as many topics: the same chain predicts and reads better than messages,
-# which begin from single documents (docs/internals/decisions/few-documents.md). 150,000 tokens take
-# some seven seconds; of words that stand more often in the corpus nothing was measured
+# Few long documents for as many topics: the same chain predicts better than messages, which find no
+# topic of common words there (docs/internals/decisions/few-documents.md). 150,000 tokens take some
+# seven seconds; of words that stand more often in the corpus nothing was measured
 LONG_DOCUMENT = 800
 FEW_PER_TOPIC = 3.5
 RARE_WORDS = 12.0
 """Most tokens of the corpus a word of the vocabulary."""
 MOST_OF_LONG = 150_000
-# Of so few documents ``--aim reading`` begins from the best of tries, too: a single document that
-# is the seed of a topic stays visible in it
+# Of so few documents topics read better from the best of tries than from single documents
 FEW_TO_READ = 200
 # With 32 active topics, topics read better (NPMI 0.01 to 0.02 on four corpora), and none dies where
 # there are fewer than K. Of a large corpus whose documents have fewer different words than
