@@ -3,8 +3,10 @@
     python scripts/benchmarks/bench_corners.py --data ../shared/data --work FOLDER
            [--peers PEERS/bin/python] [--only kos-50 ap-50] [--seeds 3]
 
-Each row is a mean over seeds: perplexity of a fifth of the words of documents set aside, NPMI of
-ten words over the training documents, and processor seconds (of the process, reading included).
+A row has, for each program, means over seeds and their standard errors: perplexity of a fifth of
+the words of documents set aside, NPMI of ten words over the training documents, and processor
+seconds (of the process, reading included). Then what the default's perplexity and the NPMI of
+``--aim reading`` are above those of the best peer, with the standard error of the difference.
 One evaluator scores all by alpha .1 a topic and each program's own topics. pyrmallet and tomotopy
 learn their priors from alpha 5 / K on. What is there in FOLDER is not run again.
 """
@@ -89,6 +91,9 @@ CORPORA: dict[str, Any] = {
     "20news5000-50": sample("20news", 5000),
     "wiki1000-50": sample("enwiki", 1000),
     "acl6000-50": sample("acl", 6000),
+    "nips12-50": lambda data: str(data / "nips12" / "docword.txt.gz"),
+    "reuters-50": sample("reuters21578", 21_578),
+    "20news-50": sample("20news", 18_846),
 }
 
 
@@ -154,7 +159,7 @@ def run_all(args: argparse.Namespace) -> None:
         for name in args.only:
             store = make_store(name, args)
             topics = int(name.rpartition("-")[2])
-            for program in (*OURS, *(PEERS if args.peers else ())):
+            for program in args.programs:
                 kept = args.work / "rows" / f"{name}-{program}-{seed}.json"
                 if kept.exists():
                     continue
@@ -166,16 +171,74 @@ def run_all(args: argparse.Namespace) -> None:
                 print(kept.stem, [round(x, 3) for x in row], file=sys.stderr, flush=True)
 
 
-def mean_rows(work: Path) -> Iterator[list[str]]:
-    """Yield a row a corpus and program: the means of the seeds that are there."""
+class Figures(NamedTuple):
+    """Means over seeds of a program on a corpus, and standard errors of perplexity and NPMI."""
+
+    seeds: int
+    mean: Row
+    error: Row | None
+
+    def text(self) -> str:
+        """Write perplexity / NPMI / seconds, and how many seeds there are."""
+        perplexity, coherence, seconds = self.mean
+        if self.error is None:
+            return f"{perplexity:,.1f} / {coherence:.3f} / {seconds:.0f} (1)"
+        return (
+            f"{perplexity:,.1f} ± {self.error.perplexity:.1f} / {coherence:.3f} ± "
+            f"{self.error.coherence:.3f} / {seconds:.0f} ({self.seeds})"
+        )
+
+
+def read_figures(work: Path, name: str, program: str) -> Figures | None:
+    """Average the seeds that are there, or return None."""
+    kept = sorted((work / "rows").glob(f"{name}-{program}-*.json"))
+    if not kept:
+        return None
+    rows = np.array([json.loads(path.read_text()) for path in kept])
+    error = rows.std(axis=0, ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else None
+    return Figures(len(rows), Row(*rows.mean(axis=0)), None if error is None else Row(*error))
+
+
+def compare(ours: Figures, peer: Figures, what: str) -> tuple[float, float]:
+    """Subtract a peer's figure from ours, with the standard error of the difference.
+
+    A program with one seed is taken to vary as much as the other.
+    """
+    spread = [
+        getattr(figures.error, what) * np.sqrt(figures.seeds)
+        for figures in (ours, peer)
+        if figures.error is not None
+    ]
+    if not spread:
+        return getattr(ours.mean, what) - getattr(peer.mean, what), float("nan")
+    mean = float(np.sqrt(np.mean(np.square(spread))))
+    errors = [
+        mean if figures.error is None else getattr(figures.error, what) for figures in (ours, peer)
+    ]
+    return getattr(ours.mean, what) - getattr(peer.mean, what), float(np.hypot(*errors))
+
+
+def describe_gaps(found: dict[str, Figures]) -> list[str]:
+    """Write how far the default and ``--aim reading`` are from the best peer of each figure."""
+    peers = [found[name] for name in PEERS if name in found]
+    if not peers or not found.keys() >= OURS.keys():
+        return ["", ""]
+    lowest = min(peers, key=lambda peer: peer.mean.perplexity)
+    highest = max(peers, key=lambda peer: peer.mean.coherence)
+    gap, error = compare(found["default"], lowest, "perplexity")
+    percent = 100 / lowest.mean.perplexity
+    other, unsure = compare(found["reading"], highest, "coherence")
+    return [f"{gap * percent:+.1f} ± {error * percent:.1f} %", f"{other:+.3f} ± {unsure:.3f}"]
+
+
+def tabulate(work: Path) -> Iterator[list[str]]:
+    """Yield a row a corpus: every program, and the gaps to the best peer."""
     for name in CORPORA:
-        for program in (*OURS, *PEERS):
-            kept = sorted((work / "rows").glob(f"{name}-{program}-*.json"))
-            if kept:
-                rows = np.array([json.loads(path.read_text()) for path in kept])
-                perplexity, coherence, seconds = rows.mean(axis=0)
-                figures = [f"{perplexity:,.0f}", f"{coherence:.3f}", f"{seconds:.1f}"]
-                yield [name, program, str(len(kept)), *figures]
+        figures = {program: read_figures(work, name, program) for program in (*OURS, *PEERS)}
+        found = {program: row for program, row in figures.items() if row is not None}
+        if found:
+            texts = [found[program].text() if program in found else "" for program in figures]
+            yield [name, *texts, *describe_gaps(found)]
 
 
 def main() -> None:
@@ -186,11 +249,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--peers", help="Python of an environment with the other programs")
     parser.add_argument("--only", nargs="*", default=list(CORPORA), choices=list(CORPORA))
+    parser.add_argument("--programs", nargs="*", choices=[*OURS, *PEERS])
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
+    args.programs = args.programs or [*OURS, *(PEERS if args.peers else ())]
     run_all(args)
-    heads = ["corpus", "program", "seeds", "perplexity", "NPMI", "processor s"]
-    table(heads, list(mean_rows(args.work)))
+    heads = ["corpus, topics", *OURS, *PEERS, "default's perplexity", "reading's NPMI"]
+    table(heads, list(tabulate(args.work)))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ unequal sizes, in half of the corpora one that has a fifth of every document. Th
 hold one that lies within a tenth of the truth, from 10 topics up never the truth itself. A row has
 what each measure marks and what is taken.
 
---fresh     corpora of other kinds and sizes, to judge a rule by that the first were used for
---work      keep corpora and trainings there; the same command goes on with what is missing
+--kinds fresh   corpora of other kinds and sizes, to judge a rule by that the first were used for
+--kinds alike   seven whose topics share most of their first words, and a third of every document
+--work          keep corpora and trainings there; the same command goes on with what is missing
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Kind(NamedTuple):
     """A planted corpus: sizes of topics fall as 1 / rank ** slope.
 
     ``common`` is the share of every document that comes from the last topic. 0: it is like others.
+    ``alike`` is how many words the topics have seen of one Zipf law, around which they are drawn:
+    the more, the more alike are their first words. 0: topics of few words each.
     """
 
     topics: int
@@ -44,6 +47,11 @@ class Kind(NamedTuple):
     length: int
     slope: float
     common: float
+    alike: float = 0.0
+
+    def figures(self) -> tuple[float, ...]:
+        """Return the fields, without ``alike`` where it is 0, as they name and seed a corpus."""
+        return tuple(self) if self.alike else tuple(self)[:-1]
 
 
 FIRST = (
@@ -70,16 +78,29 @@ FRESH = (
     Kind(55, 1_500, 150, 0.5, 0.0),
     Kind(60, 2_000, 60, 0.3, 0.2),
 )
+ALIKE = (
+    Kind(8, 400, 100, 0.0, 0.33, 300.0),
+    Kind(10, 1_000, 30, 0.0, 0.33, 300.0),
+    Kind(15, 600, 100, 0.5, 0.33, 300.0),
+    Kind(20, 1_500, 60, 0.0, 0.33, 300.0),
+    Kind(25, 1_000, 100, 0.5, 0.33, 300.0),
+    Kind(30, 2_000, 60, 0.0, 0.33, 300.0),
+    Kind(40, 1_200, 150, 0.0, 0.33, 300.0),
+)
+KINDS = {"first": FIRST, "fresh": FRESH, "alike": ALIKE}
 
 
 def draw_documents(kind: Kind, seed: int) -> list[dict[str, Any]]:
     """Draw documents from planted topics."""
-    rng = np.random.default_rng([seed, *(int(10 * value) for value in kind)])
-    base = rng.permutation(np.arange(3, WORDS + 3) ** -0.5)
+    rng = np.random.default_rng([seed, *(int(10 * value) for value in kind.figures())])
+    slope = -1.0 if kind.alike else -0.5
+    base = rng.permutation(np.arange(3, WORDS + 3) ** slope)
     base /= base.sum()
     often = base**2 / (base**2).sum()
     mixed = kind.topics - (kind.common > 0)
-    phi = np.array([rng.dirichlet(np.maximum(60.0 * base, 0.01)) for _ in range(mixed)])
+    phi = np.array(
+        [rng.dirichlet(np.maximum((kind.alike or 60.0) * base, 0.01)) for _ in range(mixed)]
+    )
     sizes = 1.0 / np.arange(1, mixed + 1) ** kind.slope
     alpha = ALPHA * sizes / sizes.sum()
     names = np.array([f"word{w:04}" for w in range(WORDS)])
@@ -102,7 +123,7 @@ def numbers_near(topics: int) -> list[int]:
 
 def sweep_planted(kind: Kind, draw: int, work: Path) -> dict[str, Any]:
     """Sweep a planted corpus, unless its result is there already."""
-    name = "-".join(f"{value:g}" for value in kind)
+    name = "-".join(f"{value:g}" for value in kind.figures())
     record = work / f"{name}-{draw}.json"
     if record.exists():
         return json.loads(record.read_text())
@@ -146,13 +167,13 @@ def main() -> None:
     """Print a row for every corpus, and how many are within a tenth."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--draw", type=int, default=0)
-    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--kinds", choices=list(KINDS), default="first")
     parser.add_argument("--work", type=Path)
     args = parser.parse_args()
     work = args.work or Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
     near = 0
-    kinds = FRESH if args.fresh else FIRST
+    kinds = KINDS[args.kinds]
     for kind in kinds:
         row = sweep_planted(kind, args.draw, work)
         near += abs(row["taken"] / kind.topics - 1) <= NEAR
