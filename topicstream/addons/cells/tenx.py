@@ -20,7 +20,8 @@ from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.columns import unique_names
 from topicstream.ingestion.parse.documents import TEXT, lines_of
 from topicstream.ingestion.parse.rejects import BadFile
-from topicstream.ingestion.parse.sparse import Matrix, MatrixReader, Side, Triples
+from topicstream.ingestion.parse.sparse import Matrix, MatrixReader, Side
+from topicstream.ingestion.parse.triples import Triples
 from topicstream.ingestion.readers.mtx import MatrixMarket
 
 

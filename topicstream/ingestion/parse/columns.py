@@ -30,7 +30,7 @@ def clean(text: str) -> str:
 
 
 def clean_strings(values: Iterable[object], kind: pa.DataType | None = None) -> pa.Array:
-    """Values as an Arrow array, their strings as ``clean`` has them."""
+    """Make an Arrow array of values, without lone surrogates in strings."""
     try:
         return pa.array(values, kind, from_pandas=True)
     except UnicodeEncodeError:
@@ -41,9 +41,12 @@ def clean_strings(values: Iterable[object], kind: pa.DataType | None = None) -> 
 def as_text(value: object, name: str) -> str:
     """Return a text field's string, or its strings as lines.
 
-    Null is an empty text.
+    Null is an empty text. The string may hold lone surrogates, which ``clean_strings`` replaces.
 
-    It may hold lone surrogates, which ``clean_strings`` replaces.
+    Raises
+    ------
+    WrongField
+        If the value is neither a string nor a list of strings.
     """
     if value is None:
         return ""
@@ -57,7 +60,13 @@ def as_text(value: object, name: str) -> str:
 
 
 def as_id(value: object, name: str) -> str | int | None:
-    """Return an id, a string or a whole number, or None where it is null or blank."""
+    """Return an id, a string or a whole number, or None where it is null or blank.
+
+    Raises
+    ------
+    WrongField
+        If the value is of another type.
+    """
     if value is None or isinstance(value, str):
         return clean(value) if value and not value.isspace() else None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -66,7 +75,13 @@ def as_id(value: object, name: str) -> str | int | None:
 
 
 def as_scalar(value: object, name: str) -> str | None:
-    """Return a metadata value as a string, None for null."""
+    """Return a metadata value as a string, None for null.
+
+    Raises
+    ------
+    WrongField
+        If the value is no string, number or boolean.
+    """
     if value is None:
         return None
     if isinstance(value, str):
@@ -85,11 +100,17 @@ def as_list(value: object, name: str, separator: str) -> list[str]:
     """Return a list column's value as a list of strings or numbers.
 
     One string is cut at the separator. Null is empty.
+
+    Raises
+    ------
+    WrongField
+        If the value is no list, string or number.
     """
     if value is None:
         return []
     if isinstance(value, str):
-        return [part for raw in clean(value).split(separator) if (part := raw.strip())]
+        parts = [part.strip() for part in clean(value).split(separator)]
+        return [part for part in parts if part]
     if isinstance(value, list):
         items = [as_scalar(item, name) for item in value]
         return [item for item in items if item]
@@ -99,7 +120,7 @@ def as_list(value: object, name: str, separator: str) -> list[str]:
 
 
 def as_lists(values: pa.Array, separator: str) -> pa.Array:
-    """Strings cut at the separator -> lists of trimmed strings, none empty."""
+    """Cut strings at the separator into lists of trimmed strings, none empty."""
     cells = pc.split_pattern(pc.fill_null(values, ""), separator)
     return remove_empty(
         pa.ListArray.from_arrays(cells.offsets, pc.utf8_trim_whitespace(cells.values))
@@ -107,9 +128,9 @@ def as_lists(values: pa.Array, separator: str) -> pa.Array:
 
 
 def without_missing(column: pa.Array, missing: Sequence[str]) -> pa.Array:
-    """Make values of a column null that say that there is none.
+    """Make the values of a column null that are among ``missing``.
 
-    In lists they are left out.
+    Lists lose such items.
     """
     if not missing:
         return column
@@ -120,8 +141,8 @@ def without_missing(column: pa.Array, missing: Sequence[str]) -> pa.Array:
         ]
         return pa.array(lists, column.type)
     texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
-    said = pc.is_in(texts, pa.array(list(missing), pa.large_string()))
-    return pc.if_else(said, pa.scalar(None, column.type), column)
+    is_missing = pc.is_in(texts, pa.array(list(missing), pa.large_string()))
+    return pc.if_else(is_missing, pa.scalar(None, column.type), column)
 
 
 def kind_of(value: object) -> str:
@@ -146,14 +167,15 @@ def unique_names(names: pa.Array) -> pa.Array:
     """
     if pc.count_distinct(names).as_py() == len(names):
         return names
-    listed = names.to_pylist()
-    taken = set(listed)
-    met = set[str]()
-    last = Counter[str]()
-    for place, name in enumerate(listed):
-        if name in met:
-            last[name] = next(n for n in count(last[name] + 1) if f"{name}-{n}" not in taken)
-            listed[place] = f"{name}-{last[name]}"
-            taken.add(listed[place])
-        met.add(name)
-    return pa.array(listed, names.type)
+    unique = names.to_pylist()
+    used = set(unique)
+    seen = set[str]()
+    last_number = Counter[str]()
+    for place, name in enumerate(unique):
+        if name in seen:
+            further = count(last_number[name] + 1)
+            last_number[name] = next(n for n in further if f"{name}-{n}" not in used)
+            unique[place] = f"{name}-{last_number[name]}"
+            used.add(unique[place])
+        seen.add(name)
+    return pa.array(unique, names.type)

@@ -29,20 +29,20 @@ MOST_COUNT = 3.0e38
 
 
 def first_lines(head: bytes) -> list[bytes]:
-    """Up to 50 whole lines of the first bytes of a file that are not blank."""
+    """List up to 50 whole lines of the first bytes of a file, without blank ones."""
     lines = head.split(b"\n")
     complete = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
     return [line for line in complete[:50] if line.strip()]
 
 
 def matching(lines: list[bytes], pattern: str) -> np.ndarray:
-    """bool[L]: which lines match a regular expression (of RE2)."""
+    """Mark the lines that match a regular expression of RE2, bool[L]."""
     matches = pc.match_substring_regex(pa.array(lines, pa.large_binary()), pattern)
     return matches.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def parsed_numbers(lines: list[bytes], real: bool) -> np.ndarray:
-    """All numbers of lines that hold nothing else but blanks, float64 or int64."""
+    """Return all numbers of lines of numbers and blanks, float64 if ``real`` or else int64."""
     text = b" ".join(lines)
     return np.fromstring(b"" if text.isspace() else text, np.float64 if real else np.int64, sep=" ")
 
@@ -80,14 +80,20 @@ def count_batch(
     counts: np.ndarray,
     meta: Mapping[str, pa.Array] | None = None,
 ) -> pa.RecordBatch:
-    """Documents of cells.
+    """Make a batch of documents from cells.
 
     Parameters
     ----------
+    source
+        Input that is told of cells left out.
+    ids, sources
+        Ids of the documents, and their places in the input.
     rows
-        int64[c], ascending: the document of each cell, from 0.
+        Document of each cell from 0, ascending, int64[c].
     words, counts
-        int64[c] and numbers above 0, or 0 of cells that are left out.
+        Words, int64[c], and numbers above 0. Cells of 0 are left out.
+    meta
+        Metadata columns by name.
     """
     zero = counts == 0
     if zero.any():
@@ -107,16 +113,14 @@ def count_batch(
 
 
 MOST_NUMBERED = 50_000_000
-A_WORD = 160
+BYTES_PER_WORD = 160
 """Bytes that a word of a bag-of-words file takes while it is read: its text, and its sums in every
 piece in work.
 """
 
 
-def beside(path: Path) -> Path | None:
-    """Find the vocabulary file beside a bag-of-words file, by the usual names.
-
-    None when there is none.
+def find_vocabulary_file(path: Path) -> Path | None:
+    """Find the vocabulary file beside a bag-of-words file by the usual names, or None.
 
     For ``docword.kos.txt.gz``: vocab.kos.txt, kos.vocab, docword.kos.vocab … and at last vocab.txt,
     words.txt.
@@ -140,7 +144,8 @@ def beside(path: Path) -> Path | None:
         "vocab",
     ]:
         for suffix in ("", *SUFFIXES):
-            if (neighbour := path.parent / (candidate + suffix)).is_file() and neighbour != path:
+            neighbour = path.parent / (candidate + suffix)
+            if neighbour != path and neighbour.is_file():
                 return neighbour
     return None
 
@@ -148,7 +153,10 @@ def beside(path: Path) -> Path | None:
 def read_vocabulary_file(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
     """Read the lines of a file as an Arrow array.
 
-    Raises InputError with the line of a word that is not UTF-8.
+    Raises
+    ------
+    InputError
+        For the line of a word that is not UTF-8.
     """
     parts = [pa.array([], pa.large_string())]
     with Source(str(path), path, encoding=encoding) as source:
@@ -160,73 +168,94 @@ def read_vocabulary_file(path: Path, encoding: str | None = None) -> pa.LargeStr
     return pa.concat_arrays(parts)
 
 
-def _ask(size: int, name: str, options: ReadOptions | None) -> None:
+def _check_room(size: int, name: str, options: ReadOptions | None) -> None:
+    """Refuse a vocabulary that does not fit the memory limit."""
     if options is not None and options.room is not None:
-        options.room.check(A_WORD * size, f"{name}: a vocabulary of {size:,} words")
+        options.room.check(BYTES_PER_WORD * size, f"{name}: a vocabulary of {size:,} words")
 
 
 def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
     """Find the words of a source, None where nothing names them.
 
     They are in the file given as --words, in one beside the source, or in the file of --vocab where
-    that has a line for each word. InputError when the file has another length than ``size`` (the
-    number that the source's own header says).
+    that has a line for each word.
+
+    Parameters
+    ----------
+    source
+        File whose cells have numbers of words.
+    options
+        Names of the files of words, and the room for them.
+    size
+        Number of words that the source's own header states, None if it states none.
+
+    Raises
+    ------
+    InputError
+        For a file that is missing or has another length than ``size``.
+    DoesNotFit
+        For a vocabulary that does not fit the memory limit.
     """
-    path = (
-        Path(options.words)
-        if options.words is not None
-        else beside(source.path)
-        if source.path
-        else None
-    )
-    if path is not None and not path.is_file():
-        raise InputError(f"--words {path}: no such file")
-    vocab_file = (
-        None
-        if path is not None or size is None or options.vocab_file is None
-        else Path(options.vocab_file)
-    )
-    listed = (
-        vocab_file
-        if vocab_file is not None and vocab_file.suffix != ".parquet" and vocab_file.is_file()
-        else path
-    )
-    if listed is None:
-        return None
-    _ask(size or 0, source.name, options)
-    words = read_vocabulary_file(listed, options.encoding)
-    if listed is vocab_file and len(words) == size:
-        source.note(f"words named by --vocab {vocab_file.name}, which has a line for each", size)
-    elif listed is vocab_file:
-        return None
-    elif size is not None and len(words) != size:
+    path: Path | None = None
+    if options.words is not None:
+        path = Path(options.words)
+    elif source.path:
+        path = find_vocabulary_file(source.path)
+    if path is None:
+        return _words_of_vocab(source, options, size)
+    if not path.is_file():
+        raise InputError(f"--words {path}: no such file; name a file with a word a line")
+    _check_room(size or 0, source.name, options)
+    words = read_vocabulary_file(path, options.encoding)
+    if size is not None and len(words) != size:
         raise InputError(
             f"{path}: {len(words)} words, but {source.name} states {size}; name the right file "
             f"with --words"
         )
-    _ask(len(words), source.name, options)
+    _check_room(len(words), source.name, options)
+    return words
+
+
+def _words_of_vocab(
+    source: Source, options: ReadOptions, size: int | None
+) -> pa.LargeStringArray | None:
+    """Return the words of the file of --vocab if it has a line for each of ``size`` words."""
+    if size is None or options.vocab_file is None:
+        return None
+    path = Path(options.vocab_file)
+    if path.suffix == ".parquet" or not path.is_file():
+        return None
+    _check_room(size, source.name, options)
+    words = read_vocabulary_file(path, options.encoding)
+    if len(words) != size:
+        return None
+    source.note(f"words named by --vocab {path.name}, which has a line for each", size)
     return words
 
 
 def numbered(
     size: int, first: int, name: str, options: ReadOptions | None = None
 ) -> pa.LargeStringArray:
-    """Words for a file without any: their numbers.
+    """Make words of their numbers for a file that names none.
 
-    InputError when there are too many to be believed, DoesNotFit when there are too many for the
-    memory limit.
+    Raises
+    ------
+    InputError
+        If there are too many to be believed.
+    DoesNotFit
+        If there are too many for the memory limit.
     """
     if size > MOST_NUMBERED:
         raise InputError(
             f"{name}: uses words up to number {size}, but no file names them; give it as --words"
         )
-    _ask(size, name, options)
+    _check_room(size, name, options)
     return pa.array(np.arange(first, first + max(size, 0))).cast(pa.large_string())
 
 
 def numbered_words(
     source: Source, size: int, first: int, options: ReadOptions
 ) -> pa.LargeStringArray:
-    """``numbered``, with a note that the words have no names."""
+    """Make words of their numbers, and note that they have no names."""
     source.note("words have no names but their numbers (--words FILE names them)", size)
     return numbered(size, first, source.name, options)

@@ -49,22 +49,22 @@ def line_blocks(
     tuple
         Number of the first line, and the lines, each with a line feed.
     """
-    rest = b""
+    open_line = b""
     while True:
         source.line = first
         # a long line is read in steps of its own length
-        data = source.read(max(options.piece_bytes, len(rest)))
-        block = rest + data if rest else data
+        data = source.read(max(options.piece_bytes, len(open_line)))
+        block = open_line + data if open_line else data
         end = block.rfind(b"\n") + 1
-        rest = block[end:]
+        open_line = block[end:]
         block = block[:end]
-        if not data and rest and not source.damage:
-            block += rest + b"\n"
-        if options.room is not None and len(rest) > 2 * options.piece_bytes:
-            options.room.check(LONG_BYTES * len(rest), f"a record of {source.name}")
-        if len(rest) > options.record_bytes:
-            block += rest + b"\n"
-            rest = _skip_line(source, options)
+        if not data and open_line and not source.damage:
+            block += open_line + b"\n"
+        if options.room is not None and len(open_line) > 2 * options.piece_bytes:
+            options.room.check(LONG_BYTES * len(open_line), f"a record of {source.name}")
+        if len(open_line) > options.record_bytes:
+            block += open_line + b"\n"
+            open_line = _skip_line(source, options)
         if block:
             yield first, block
             first += block.count(b"\n")
@@ -82,6 +82,10 @@ def lines_of(
 
     Parameters
     ----------
+    source
+        Source, read from where it stands.
+    options
+        Sizes of pieces and records, and the room for them.
     first
         Number of the first line that will be read.
 
@@ -173,7 +177,7 @@ def batch_of(
 
 
 def empty_batch(kind: str) -> pa.RecordBatch:
-    """No documents, of text or of counts."""
+    """Make a batch of no documents, of text or of counts."""
     if kind == "text":
         return batch_of([], [], {"text": pa.array([], TEXT)}, {})
     content = {
@@ -184,7 +188,7 @@ def empty_batch(kind: str) -> pa.RecordBatch:
 
 
 def positions(key: str, numbers: np.ndarray, mark: str = ":") -> pa.Array:
-    """``key:number`` for each number, large_string[D]."""
+    """Make ``key:number`` of each number, large_string[D]."""
     text = pc.cast(pa.array(numbers), TEXT)
     return pc.binary_join_element_wise(pa.scalar(key, TEXT), text, pa.scalar(mark, TEXT))
 
@@ -210,46 +214,51 @@ def as_documents(
     *,
     mark: str = ":",
 ) -> pa.RecordBatch:
-    """Rows of a table as documents of text: the fields that the options name, checked.
+    """Make documents of text from rows of a table: the fields that the options name, checked.
 
     Parameters
     ----------
     source
-        Where the rows come from; bad rows are rejected there.
+        Input of the rows, which takes the bad ones as rejects.
     options
-        Which columns hold text, id and metadata.
+        Names of the columns of text, id and metadata.
     columns
-        By their names in the input: strings, or bytes that should be UTF-8; ids may be whole
-        numbers, and metadata are cast.
+        Columns by their names in the input: strings, or bytes that should be UTF-8; ids may be
+        whole numbers, and metadata are cast.
     numbers
-        int64[R], line or record of each row.
+        Line or record of each row, int64[R].
     mark
         ":" where the numbers are lines, "#" where they are records.
 
     Raises
     ------
     InputError
-        Where a column holds something else, or at the first bad row of an input read strictly.
+        If a column holds something else, or at the first bad row of an input read strictly.
     """
     options = options.fit(columns)
     id_name = options.id_column(columns)
     texts = list(options.text_fields)
     cast = dict(columns)
     for name, array in columns.items():
-        option = "--text-field" if name in texts else "--id-field" if name == id_name else None
-        if (option and not (name == id_name and pa.types.is_integer(array.type))) or _is_one_of(
-            array.type, _BINARY
-        ):
-            cast[name] = as_strings(array, source.name, name, option or "--meta")
+        option = "--meta"
+        if name in texts:
+            option = "--text-field"
+        elif name == id_name:
+            option = "--id-field"
+        integer_id = name == id_name and pa.types.is_integer(array.type)
+        must_be_strings = option != "--meta" and not integer_id
+        if must_be_strings or _is_one_of(array.type, _BINARY):
+            cast[name] = as_strings(array, source.name, name, option)
     cast, numbers = _valid(source, options, cast, numbers, mark)
     places = positions(source.key, numbers, mark)
     ids = places if id_name is None else ids_or_places(source, cast[id_name], places)
-    text = [pc.fill_null(cast[name], "") for name in texts] or [
-        pa.repeat("", len(numbers)).cast(TEXT)
-    ]
-    joined_text = (
-        text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, pa.scalar("\n", TEXT))
-    )
+    if len(texts) > 1:
+        fields = [pc.fill_null(cast[name], "") for name in texts]
+        joined_text = pc.binary_join_element_wise(*fields, pa.scalar("\n", TEXT))
+    elif texts:
+        joined_text = pc.fill_null(cast[texts[0]], "")
+    else:
+        joined_text = pa.repeat("", len(numbers)).cast(TEXT)
     meta = {
         column: as_metadata(
             cast[name], column, f"{source.name}: column '{name}'", options.list_separator
@@ -270,35 +279,34 @@ def _valid(
     bad: dict[int, str] = {}
     for name in options.text_fields:
         sizes = pc.fill_null(pc.binary_length(columns[name]), 0)
-        for row in np.flatnonzero(
-            pc.greater(sizes, options.record_bytes).to_numpy(zero_copy_only=False)
-        ).tolist():
+        too_long = pc.greater(sizes, options.record_bytes).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(too_long).tolist():
             bad[row] = (
                 f"a record of more than {options.record_bytes >> 20} MiB; raise --max-document"
             )
     strings = [name for name, values in columns.items() if pa.types.is_large_string(values.type)]
     broken = sorted(set().union(*(not_utf8(columns[name]) for name in strings)))
     for row in broken:
-        values = [value for name in strings if (value := raw_value(columns[name], row)) is not None]
+        fields = [raw_value(columns[name], row) for name in strings]
+        values = [value for value in fields if value is not None]
         if options.encoding is None and western(b"\n".join(values)) is not None:
             source.note(f"documents {NOTE}")
         else:
             bad.setdefault(row, next(filter(None, map(why_not_utf8, values))))
     for row in sorted(bad):
-        line, file = (
-            (int(numbers[row]), None) if mark == ":" else (0, f"{source.name}#{numbers[row]}")
-        )
-        start = raw_value(columns[strings[0]], row) if strings else None
-        source.reject(line, bad[row], start or b"", file=file)
+        start = (raw_value(columns[strings[0]], row) if strings else None) or b""
+        if mark == ":":
+            source.reject(int(numbers[row]), bad[row], start)
+        else:
+            source.reject(0, bad[row], start, file=f"{source.name}#{numbers[row]}")
     if bad:
         valid = np.setdiff1d(np.arange(len(numbers)), list(bad))
         columns = {name: values.take(pa.array(valid)) for name, values in columns.items()}
         numbers = numbers[valid]
     if broken:
         for name in strings:
-            columns[name] = pa.array(
-                [_text(raw_value(columns[name], row)) for row in range(len(numbers))], TEXT
-            )
+            rows = (raw_value(columns[name], row) for row in range(len(numbers)))
+            columns[name] = pa.array([_decode(value) for value in rows], TEXT)
     return columns, numbers
 
 
@@ -308,8 +316,8 @@ def raw_value(strings: pa.Array, row: int) -> bytes | None:
     return None if value is None else value.to_pybytes()
 
 
-def _text(value: bytes | None) -> str | None:
-    """Bytes that are UTF-8, or else windows-1252."""
+def _decode(value: bytes | None) -> str | None:
+    """Decode bytes that are UTF-8, or else windows-1252."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
@@ -323,9 +331,8 @@ def why_not_utf8(value: bytes) -> str | None:
         return None
     except UnicodeDecodeError as e:
         text = value.decode(errors="replace")
-        damaged = sum(not letter.isascii() for letter in text) > 2 * text.count(
-            "\ufffd"
-        )  # of another encoding hardly any fits
+        foreign = sum(not letter.isascii() for letter in text)
+        damaged = foreign > 2 * text.count("\ufffd")  # of another encoding hardly any letter fits
         advice = (
             ", though most of it is: mend the file"
             if damaged
@@ -337,7 +344,7 @@ def why_not_utf8(value: bytes) -> str | None:
 def not_utf8(strings: pa.Array) -> list[int]:
     """Find the rows of a column of strings that are not valid UTF-8.
 
-    It is quick where all are.
+    Arrow checks the whole column first, which is quick.
     """
     try:
         strings.validate(full=True)
@@ -352,7 +359,12 @@ def not_utf8(strings: pa.Array) -> list[int]:
 def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array:
     """Cast a column to large_string, lists of strings as lines.
 
-    It is not yet checked to be UTF-8. Raises InputError when it holds neither.
+    The strings are not yet checked to be UTF-8.
+
+    Raises
+    ------
+    InputError
+        If the column holds neither strings nor bytes nor, for a text, lists of strings.
     """
     array = decoded(array)
     if (
@@ -360,13 +372,7 @@ def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array
         and option == "--text-field"
         and _is_one_of(array.type.value_type, _STRINGS)
     ):
-        array = pa.array(
-            [
-                None if lines is None else "\n".join(filter(None, lines))
-                for lines in array.to_pylist()
-            ],
-            TEXT,
-        )
+        array = _join_lines(array)
     kind = array.type
     if _is_one_of(kind, _STRINGS):
         return array.cast(TEXT)
@@ -376,6 +382,14 @@ def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array
             len(array), *array.buffers()[1:], array.buffers()[0], -1, array.offset
         )
     raise InputError(f"{source}: column '{name}' holds {kind}; choose another {option}")
+
+
+def _join_lines(array: pa.Array) -> pa.Array:
+    """Join the strings of each list as lines, without nulls and empty ones."""
+    texts: list[str | None] = []
+    for lines in array.to_pylist():
+        texts.append(None if lines is None else "\n".join(filter(None, lines)))
+    return pa.array(texts, TEXT)
 
 
 def decoded(array: pa.Array) -> pa.Array:
@@ -391,13 +405,17 @@ def decoded(array: pa.Array) -> pa.Array:
 
 
 def _is_one_of(kind: pa.DataType, kinds: Sequence[Callable[[pa.DataType], bool]]) -> bool:
+    """Tell whether any of some predicates holds for a type."""
     return any(is_kind(kind) for is_kind in kinds)
 
 
 def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.Array:
     """Cast a column of the input to metadata: strings, or lists of strings.
 
-    Raises InputError that names ``where``.
+    Raises
+    ------
+    InputError
+        With ``where`` in front, if the column cannot be cast.
     """
     array = decoded(array)
     try:
@@ -428,8 +446,14 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
 class DocumentCells(NamedTuple):
     """Counts of documents over the words of their source.
 
-    indptr int64[D+1]; words int32[c], ascending and unique within a document; counts int64[c] above
-    0, or float32[c]. Of dense rows: all words, and any number of each.
+    Attributes
+    ----------
+    indptr
+        First cell of each document, and the end, int64[D+1].
+    words
+        Words, ascending and unique within a document, int32[c]. Dense rows have all words.
+    counts
+        Numbers above 0, int64[c] or float32[c]. Dense rows have any numbers.
     """
 
     indptr: np.ndarray
@@ -468,7 +492,10 @@ def select_fields(
 ) -> list[str]:
     """Select the columns of an input that are read, and note the rest.
 
-    Raises InputError at one that is missing or there twice.
+    Raises
+    ------
+    InputError
+        For a column that is missing or there twice.
     """
     options = options.fit(names)
     fields = [*options.text_fields, *options.meta.values()]
@@ -479,11 +506,8 @@ def select_fields(
     for name in fields:
         if name not in names:
             option = "--text-field" if name in options.text_fields else "--id-field and --meta"
-            option += (
-                "; a table of counts is read as .npz, .mtx or .h5ad"
-                if len(names) > MANY_COLUMNS
-                else ""
-            )
+            if len(names) > MANY_COLUMNS:
+                option += "; a table of counts is read as .npz, .mtx or .h5ad"
             raise InputError(
                 f"{source.name}{line}: no column '{name}'; choose one of "
                 f"{', '.join(names)[:300]} ({option})"
@@ -499,16 +523,15 @@ def select_fields(
 def western(data: bytes) -> bytes | None:
     """Recode bytes that look like windows-1252 to UTF-8, None for any others.
 
-    It is the encoding of old Western text and of Excel's CSV. None is for what looks like another
-    encoding, like damaged UTF-8 (more whole characters in it than broken ones), or like no text.
-
-    Where the user names no encoding this is decided record by record, so that what is UTF-8 stays
-    what it is.
+    Old Western text and Excel's CSV have this encoding. None is returned for bytes that look like
+    another encoding, like damaged UTF-8 (more valid characters in it than broken ones), or like no
+    text. Where the user names no encoding this is decided record by record, so that UTF-8 records
+    stay as they are.
     """
     high = len(_HIGH.findall(data))
     if not high or high > MOST_HIGH * len(data) or _UNDEFINED.search(data):
         return None
     decoded = data.decode("utf-8", "surrogateescape")
     broken = sum("\udc80" <= c <= "\udcff" for c in decoded)
-    whole = sum(c > "\x7f" for c in decoded) - broken
-    return None if whole >= broken else data.decode("cp1252").encode()
+    valid = sum(c > "\x7f" for c in decoded) - broken
+    return None if valid >= broken else data.decode("cp1252").encode()

@@ -27,15 +27,15 @@ class Reader:
     Attributes
     ----------
     name
-        What ``--format`` takes.
+        Name of the format for ``--format``.
     kind
-        ``text``, or ``counts`` of a vocabulary of the source's own.
+        ``text``, or ``counts`` over a vocabulary that the source brings.
     about
-        What the format is, in a few words.
+        Description of the format in a few words.
     suffixes
-        Names of files of this format end so (".warc").
+        Endings of the names of such files, as ``.warc``.
     signature
-        What content of this format begins with, whatever the file's name.
+        Pattern of the first bytes of such files, whatever their name.
     """
 
     name: ClassVar[str]
@@ -54,16 +54,16 @@ class Reader:
         Parameters
         ----------
         source
-            A ``Source``: ``read``, ``reject`` for records that cannot be used, ``note`` for what
-            is odd. A reader of counts sets its ``words``, in the order of their numbers, before
-            the first batch.
+            A ``Source``, with ``read`` for its bytes, ``reject`` for records that cannot be used,
+            and ``note`` for oddities. A reader of counts sets its ``words``, in the order of
+            their numbers, before the first batch.
         options
-            What the user said about the input.
+            Options of the input, such as the names of its fields.
 
         Raises
         ------
         BadFile
-            Where the rest of the source cannot be read.
+            If the rest of the source cannot be read.
         """
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class Reader:
 def readers() -> dict[str, Reader]:
     """Return all readers by name.
 
-    Ours cannot be replaced.
+    A package cannot replace a built-in reader.
     """
     return dict(plugins.loaded(plugins.READERS))
 
@@ -79,7 +79,10 @@ def readers() -> dict[str, Reader]:
 def reader_named(name: str) -> Reader:
     """Import the reader of a format, and no other.
 
-    Raises UsageError where there is none.
+    Raises
+    ------
+    UsageError
+        If no reader has the name.
     """
     reader: Reader = plugins.find(plugins.READERS, name, "--format")
     return reader

@@ -50,7 +50,16 @@ class BadFile(InputError):
 class Reject:
     """Record that was left out.
 
-    ``line`` is 1-based, 0 where the file has none; ``start`` its first 200 bytes.
+    Attributes
+    ----------
+    file
+        Name of the file as the user gave it.
+    line
+        Number of the line from 1, or 0 where the file has no lines.
+    reason
+        Why the record cannot be used, on one line.
+    start
+        First 200 bytes of the record.
     """
 
     file: str
@@ -72,10 +81,15 @@ class Reject:
 
 @dataclass
 class Rejects:
-    """The bad records of some input.
+    """Bad records of some input, and notes for the summary.
 
-    ``notes`` counts what is odd but not bad (``records without abstract``), for the summary; a note
-    that begins with ``LEFT_OUT`` names a field that no option asked for.
+    Attributes
+    ----------
+    records
+        Records that were left out.
+    notes
+        Counts of oddities that are no faults, such as ``records without abstract``. A note that
+        begins with ``LEFT_OUT`` names a field that no option asked for.
     """
 
     records: list[Reject] = field(default_factory=list)

@@ -63,7 +63,8 @@ def resolve_spans(
         if name in LISTS:
             columns[name] = pa.array(values, LIST)
         else:
-            columns[name] = pa.array([separator.join(some) or None for some in values], TEXT)
+            joined = [separator.join(distinct) or None for distinct in values]
+            columns[name] = pa.array(joined, TEXT)
     return columns
 
 
@@ -73,12 +74,12 @@ def _values_of_parts(spans: list[Span], bounds: np.ndarray) -> list[list[str]]:
     values: list[list[str]] = []
     for start, end in bounds.tolist():
         first = int(np.searchsorted(ends, start, "right"))
-        some: dict[str, None] = {}
+        distinct: dict[str, None] = {}
         for span in spans[first:]:
             if span["start"] >= end:
                 break
-            some[span["value"]] = None
-        values.append(list(some))
+            distinct[span["value"]] = None
+        values.append(list(distinct))
     return values
 
 

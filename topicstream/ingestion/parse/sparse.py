@@ -3,9 +3,6 @@
 Cells that come in the order of the documents are read as they lie. Others are put in order out of
 core: they go to ranges of documents, each small enough for memory, in scratch files; then range by
 range is sorted.
-
-What the formats with one cell a line share: a header of sizes, then ``document word count`` in
-the order of documents.
 """
 
 from __future__ import annotations
@@ -25,15 +22,12 @@ from topicstream.ingestion.options import ReadOptions
 from topicstream.ingestion.parse.counts import (
     MOST_COUNT,
     count_batch,
-    matching,
     numbered_words,
-    parsed_numbers,
     words_for,
 )
 from topicstream.ingestion.parse.documents import (
     TEXT,
     empty_batch,
-    lines_of,
     most_records,
     positions,
 )
@@ -49,13 +43,27 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class MatrixCells(Protocol):
-    """The cells of a matrix, about so many, in lines: whether the lines ascend."""
+    """Cells of a matrix, line by line.
+
+    Attributes
+    ----------
+    cells
+        About how many cells there are.
+    ascending
+        True if the lines come in ascending order.
+    """
 
     cells: int
     ascending: bool
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
-        """All cells. BadFile where they cannot be counts."""
+        """Yield all cells, some at a time.
+
+        Raises
+        ------
+        BadFile
+            If the values cannot be counts.
+        """
 
 
 class Compressed:
@@ -64,11 +72,11 @@ class Compressed:
     Parameters
     ----------
     pointers
-        [lines + 1]: where each line's cells begin.
+        First cell of each line, and the end, [lines + 1].
     indices, values
-        Arrays [cells] that can be sliced: position across the lines, and value.
+        Position across the lines and value of each cell: arrays that can be sliced.
     lines
-        How many there are.
+        Number of lines.
     """
 
     ascending = True
@@ -81,9 +89,12 @@ class Compressed:
         self.cells = int(values.shape[0])
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
-        """Yield the cells of a line after the other.
+        """Yield the cells of one line after the other.
 
-        Raises BadFile where the pointers do not divide the cells among the lines.
+        Raises
+        ------
+        BadFile
+            If the pointers do not divide the cells among the lines.
         """
         p = self.pointers
         first = 0
@@ -109,7 +120,13 @@ class Compressed:
 
 
 class Dense:
-    """A matrix that holds every entry.  values: an array [lines, across] that can be sliced."""
+    """A matrix that holds every entry.
+
+    Parameters
+    ----------
+    values
+        Array [lines, across] that can be sliced.
+    """
 
     ascending = True
 
@@ -134,13 +151,15 @@ class Side:
     Attributes
     ----------
     size
-        Number of them.
+        Number of rows or columns.
     names
-        Their names; None: they are called by their numbers.
+        Their names, or None if they are called by their numbers.
     meta
         Metadata of each, should they be documents.
-    first, mark
-        Number of the first one, and what stands before numbers in ids.
+    first
+        Number of the first one.
+    mark
+        Character before numbers in ids.
     """
 
     size: int
@@ -160,8 +179,18 @@ class Side:
     ) -> pa.RecordBatch:
         """Make a batch of ``size`` documents from ``first`` on.
 
-        rows: int64[cells], ascending, from 0. Of a file among others, or in a folder, an id that is
-        a name begins with the file's.
+        An id that is a name begins with the name of its file if the file is one of several.
+
+        Parameters
+        ----------
+        source
+            File of the matrix.
+        first, size
+            First document, and number of documents.
+        rows
+            Document of each cell, ascending, from 0, int64[cells].
+        words, counts
+            Word and count of each cell.
         """
         numbers = np.arange(first + self.first, first + self.first + size)
         ids = (
@@ -182,10 +211,18 @@ class Side:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Matrix in a file, open: its cells and its two sides.
+    """Matrix in an open file.
 
-    ``by_row`` says whether the lines of cells are rows. The rows are the documents, unless the
-    matrix is transposed.
+    The rows are the documents, unless the matrix is transposed.
+
+    Attributes
+    ----------
+    cells
+        Cells of the matrix.
+    by_row
+        True if the lines of cells are rows, False if they are columns.
+    rows, columns
+        Names along the two sides.
     """
 
     cells: MatrixCells
@@ -222,15 +259,12 @@ class MatrixReader(Reader):
         """Yield the documents of a matrix, whose words are set."""
         cells = matrix.cells
         by_document = matrix.by_row != options.transpose
-        documents, words = (
-            (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
-        )
-        listed = words_for(source, options, words.size) if words.names is None else words.names
-        source.words = (
-            numbered_words(source, words.size, self.first_number(options), options)
-            if listed is None
-            else listed
-        )
+        documents = matrix.columns if options.transpose else matrix.rows
+        words = matrix.rows if options.transpose else matrix.columns
+        names = words_for(source, options, words.size) if words.names is None else words.names
+        if names is None:
+            names = numbered_words(source, words.size, self.first_number(options), options)
+        source.words = names
         if self.side_names:
             name = self.side_names[options.transpose]
             shape = self.shown.format(matrix.rows.size, matrix.columns.size)
@@ -243,25 +277,24 @@ class MatrixReader(Reader):
             batches = _as_they_come(source, options, parts, documents, words.size)
         else:
             batches = ordered_batches(source, options, parts, documents, words.size, cells.cells)
-        # bytes for putting cells in order, and documents
-        begun = 0
-        done = 0
+        yielded = 0
+        bytes_before = 0  # progress that putting cells in order has made before the first document
         for batch in batches:
-            begun = begun if done else source.progress or 0
-            done = done + len(batch)
-            if (
-                source.size and done
-            ):  # a library reads the file, or it is read once before its first document
-                source.progress = begun + (source.size - begun) * done // documents.size
+            if not yielded:
+                bytes_before = source.progress or 0
+            yielded += len(batch)
+            if source.size and yielded:  # the documents share the remaining bytes evenly
+                bytes_left = source.size - bytes_before
+                source.progress = bytes_before + bytes_left * yielded // documents.size
             yield batch
 
 
 def _as_they_come(
     source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the documents of cells in their order.
+    """Yield the documents of cells that come in their order.
 
-    Of a damaged file those come that were read whole.
+    A damaged file yields the documents before the damage.
     """
     first = 0
     waiting = (np.zeros(0, np.int64),) * 3
@@ -289,7 +322,7 @@ def _cut(
     words: np.ndarray,
     counts: np.ndarray,
 ) -> Iterator[pa.RecordBatch]:
-    """Documents first .. last - 1 of cells in their order, some at a time."""
+    """Yield the documents first .. last - 1 of cells in their order, some at a time."""
     for begin in range(first, last, most_records(options)):
         end = min(begin + most_records(options), last)
         cells = slice(*np.searchsorted(rows, (begin, end)))
@@ -312,19 +345,25 @@ def ordered_batches(
 
     Parameters
     ----------
+    source, options
+        File of the cells, and options of its reader.
     parts
-        (document, word, count) of some cells at a time.
+        Document, word and count of some cells at a time.
+    documents
+        Names of the documents.
+    words
+        Number of words.
     cells
-        About how many there are: it decides into how many ranges of documents they go.
+        About how many cells there are, which decides into how many ranges of documents they go.
     """
     import scipy.sparse  # a tenth of a second, which texts need not spend
 
-    ranges = max(
-        1, min(documents.size, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512)
-    )
+    # sorting a range takes three times its bytes
+    needed = -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1))
+    ranges = max(1, min(documents.size, needed, 512))
     edges = np.linspace(0, documents.size, ranges + 1).astype(np.int64)
     real = False
-    done = 0
+    cells_read = 0
     with ExitStack() as opened:
         files = [
             opened.enter_context(tempfile.TemporaryFile(dir=options.scratch)) for _ in range(ranges)
@@ -342,9 +381,9 @@ def ordered_batches(
             sorted_cells["count"] = counts[order]
             for number in np.flatnonzero(np.diff(cuts)).tolist():
                 files[number].write(sorted_cells[cuts[number] : cuts[number + 1]].tobytes())
-            done += len(rows)
+            cells_read += len(rows)
             if source.size:
-                source.progress = source.size * min(done, cells) // (2 * max(cells, 1))
+                source.progress = source.size * min(cells_read, cells) // (2 * max(cells, 1))
                 yield empty_batch("counts")
         for number, file in enumerate(files):
             file.seek(0)
@@ -370,7 +409,7 @@ def is_matrix(documents: object) -> bool:
 
 
 def check_positions(source: Input, positions: np.ndarray, size: int, axis: str) -> None:
-    """BadFile where a cell lies outside of the matrix."""
+    """Raise BadFile if a cell lies outside of the matrix."""
     if len(positions) and not (positions.min() >= 0 and positions.max() < size):
         raise BadFile(
             source.name,
@@ -412,157 +451,3 @@ def as_counts(source: Input, options: ReadOptions, values: np.ndarray) -> np.nda
     if len(values) and int(values.max()) >= min(MOST_COUNT, 2**63):
         raise BadFile(source.name, 0, "a count that is too large")
     return values.astype(np.int64)
-
-
-_WHOLE = r"[-+]?[0-9]{1,18}"
-_REAL = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
-
-
-@dataclass(frozen=True)
-class MatrixHeader:
-    """Header of a matrix file: D, W, NNZ, and the fields of a line.
-
-    With two fields a line has no count, it is 1. Also whether counts are decimal numbers, and the
-    header's bytes.
-    """
-
-    documents: int
-    words: int
-    cells: int
-    fields: int = 3
-    real: bool = False
-    size: int = 0
-
-
-def check_header(name: str, line: int, header: MatrixHeader) -> None:
-    """BadFile when the sizes cannot be true."""
-    if header.words >= 2**31:
-        raise BadFile(name, line, f"{header.words} words; at most 2147483647 are possible")
-    if header.cells > header.documents * header.words:
-        raise BadFile(
-            name, line, f"{header.cells} cells do not fit {header.documents} x {header.words}"
-        )
-    if header.documents > 1_000_000 + 100 * header.cells:
-        raise BadFile(
-            name,
-            line,
-            f"{header.documents} documents for {header.cells} cells; is the header right?",
-        )
-
-
-class Triples:
-    """The cells of a file with one a line: row and column, from 1, and count.
-
-    ascending: whether its rows have to ascend.
-    """
-
-    def __init__(self, file: Source, header: MatrixHeader, *, ascending: bool) -> None:
-        self._file = file
-        self._header = header
-        self.cells = header.cells
-        self.ascending = ascending
-
-    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
-        """Yield row, column and count of the cells that can be used.
-
-        Raises BadFile where the file has another number of them than its header.
-        """
-        file = self._file
-        header = self._header
-        filled = 0
-        least = 1
-        for numbers, lines in lines_of(file, options, 1 + file.read(header.size).count(b"\n")):
-            cells, used = _cells(
-                file, options, header, numbers, lines, least if self.ascending else None
-            )
-            filled += used
-            least = int(cells[-1, 0]) if len(cells) else least
-            yield cells[:, 0].astype(np.int64) - 1, cells[:, 1].astype(np.int64) - 1, cells[:, 2]
-        # before the documents without a cell at the end: a header of a few bytes may speak of
-        # billions
-        if filled != header.cells and not file.damage:
-            reason = (
-                f"{filled} cells where the header says {header.cells}; the file is truncated or "
-                f"its header wrong"
-            )
-            raise BadFile(file.name, file.line, reason)
-
-
-class TripleReader(MatrixReader):
-    """A reader whose file begins with a header of sizes, in ASCII, followed by one cell a line."""
-
-    def first_number(self, options: ReadOptions) -> int:
-        return 1 if options.first_id is None else options.first_id
-
-    def header(self, source: Source) -> MatrixHeader:
-        """Read the sizes.
-
-        Raises BadFile when there are none.
-        """
-        raise NotImplementedError
-
-    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        header = self.header(source)
-        cells = Triples(source, header, ascending=not options.transpose)
-        first = self.first_number(options)
-        documents = Side(header.documents, first=first, mark=":")
-        matrix = Matrix(cells, True, documents, Side(header.words))
-        yield from self.documents(source, options, matrix)
-
-
-def _cells(
-    source: Source,
-    options: ReadOptions,
-    header: MatrixHeader,
-    numbers: np.ndarray,
-    lines: list[bytes],
-    first: int | None,
-) -> tuple[np.ndarray, int]:
-    """Return the good cells [c, 3] of some lines, and how many lines are not blank.
-
-    ``first``: the least document, from which on they have to ascend; None: in any order.
-    """
-    filled = matching(lines, r"[^ \t\r]")
-    pattern = r"\s+".join([_WHOLE, _WHOLE, _REAL if header.real else _WHOLE][: header.fields])
-    good = matching(lines, rf"^\s*{pattern}\s*$")
-    if not good.all():
-        for i in np.flatnonzero(filled & ~good).tolist():
-            source.reject(int(numbers[i]), "not the numbers 'document word count'", lines[i])
-        lines = [line for line, use in zip(lines, good) if use]
-        numbers = numbers[good]
-    cells = parsed_numbers(lines, header.real).reshape(-1, header.fields)
-    if header.fields == 2:
-        cells = np.column_stack((cells, np.ones(len(cells), cells.dtype)))
-    base = 1 if options.first_id is None else options.first_id
-    cells[:, :2] += 1 - base
-    docs, words, counts = cells.T
-    below = np.zeros(len(docs), docs.dtype)
-    if first is not None:
-        below = np.maximum.accumulate(
-            np.concatenate(([first], np.where(docs <= header.documents, docs, first)))
-        )[:-1]
-    wrong = {
-        f"document number {{0}} is out of range ({base} to {base - 1 + header.documents})": (
-            (docs < 1) | (docs > header.documents)
-        ),
-        "a document out of order; sort the file by document (by row)": docs < below,
-        f"word number {{1}} is out of range ({base} to {base - 1 + header.words})": (
-            (words < 1) | (words > header.words)
-        ),
-        "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
-    }
-    if header.real and not (options.weighted or options.binarize):
-        wrong["a weight that is no count; --weighted accepts it, --binarize takes it for 1"] = (
-            counts != np.floor(counts)
-        ) | (counts > 9e15)
-    bad = np.logical_or.reduce(list(wrong.values()))
-    for i in np.flatnonzero(bad).tolist():
-        reason = next(reason for reason, rows in wrong.items() if rows[i])
-        named = [int(number) - 1 + base for number in (docs[i], words[i])]
-        if base == 1 and min(named) == 0:
-            reason += "; give --first-id 0 where the file counts from 0"
-        source.reject(int(numbers[i]), reason.format(*named), lines[i])
-    cells = cells[~bad]
-    if header.real and not (options.weighted or options.binarize):
-        cells = cells.astype(np.int64)  # counts, which R's writeMM writes as real
-    return cells, int(filled.sum())

@@ -48,13 +48,13 @@ def coordinate_names(width: int) -> pa.LargeStringArray:
 
 
 def check_width(width: int, name: str) -> None:
-    """BadFile for vectors of no, or too many, numbers."""
+    """Raise BadFile for vectors of no, or too many, numbers."""
     if not 0 < width <= MOST:
         raise BadFile(name, 0, f"vectors of {width} numbers; 1 to {MOST} are possible")
 
 
 def rows_at_once(options: ReadOptions, width: int) -> int:
-    """Vectors of a batch: a number takes up to 16 bytes until it is spooled."""
+    """Return how many vectors make a batch: a number takes up to 16 bytes until it is spooled."""
     return max(1, min(most_records(options), options.piece_bytes // (16 * width)))
 
 
@@ -65,9 +65,22 @@ def vector_batch(
     ids: pa.Array | None = None,
     meta: Mapping[str, pa.Array] | None = None,
 ) -> pa.RecordBatch:
-    """Make documents of the rows of x[D, n], of the numbers int64[D] from 0.
+    """Make documents of the rows of a matrix.
 
-    Rows with NaN or beyond float32 are rejected.
+    Rows with NaN or numbers beyond float32 are rejected.
+
+    Parameters
+    ----------
+    source
+        Input of the rows.
+    x
+        Vectors, [D, n].
+    numbers
+        Number of each row in the input from 0, int64[D].
+    ids
+        Ids of the rows, None to call them by their numbers.
+    meta
+        Metadata columns by name.
     """
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
@@ -86,21 +99,41 @@ def vector_batch(
 def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read the header of an ``.npy`` array, whose numbers follow in the stream.
 
-    Returns its shape, whether it is in Fortran's order, and its dtype.
+    Returns
+    -------
+    tuple
+        Shape, True if in Fortran's order, and dtype.
     """
     version = np.lib.format.read_magic(stream)
-    read = (
+    read_header = (
         np.lib.format.read_array_header_1_0
         if version == (1, 0)
         else np.lib.format.read_array_header_2_0
     )
-    return read(stream)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+    return read_header(stream)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
 
 class ArrayHeader:
-    """Header of an ``.npy`` array: rows, columns and dtype of rows of one width.
+    """Header of an ``.npy`` array of rows of one width.
 
-    Raises BadFile where it is none. Only the header is read.
+    Only the header is read.
+
+    Parameters
+    ----------
+    stream
+        File or stream that begins with the header.
+    name
+        Name of the file in messages.
+
+    Attributes
+    ----------
+    rows, columns, dtype
+        Shape and type of the array.
+
+    Raises
+    ------
+    BadFile
+        If it is no array of rows of numbers.
     """
 
     def __init__(self, stream: Any, name: str) -> None:
@@ -134,9 +167,12 @@ class ArrayHeader:
     def batches(
         self, source: Input, stream: Any, options: ReadOptions, record: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows behind the header.
+        """Yield the rows behind the header, of which ``record`` is the number of the first one.
 
-        record: number of the first one within the source.
+        Raises
+        ------
+        BadFile
+            If the stream ends before the last row.
         """
         step = rows_at_once(options, self.columns)
         for first in range(0, self.rows, step):

@@ -7,7 +7,7 @@ import re
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.parse.counts import first_lines
 from topicstream.ingestion.parse.rejects import BadFile
-from topicstream.ingestion.parse.sparse import MatrixHeader, TripleReader, check_header
+from topicstream.ingestion.parse.triples import MatrixHeader, TripleReader, check_header
 
 _HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})[ \t\r]*(\n|$)")
 _NEGATIVE = re.compile(rb"\s*-?\d+\s+-?\d+\s+-?\d+[ \t\r]*(\n|$)")

@@ -12,7 +12,7 @@ import re
 
 from topicstream.ingestion.open.source import Source
 from topicstream.ingestion.parse.rejects import BadFile
-from topicstream.ingestion.parse.sparse import MatrixHeader, TripleReader, check_header
+from topicstream.ingestion.parse.triples import MatrixHeader, TripleReader, check_header
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+matrix\s+(\w+)\s+(\w+)\s+([\w-]+)\s*?\n", re.IGNORECASE)
 _SIZES = re.compile(

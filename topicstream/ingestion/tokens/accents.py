@@ -79,15 +79,19 @@ LETTERS_OF_THEIR_OWN = {
 
 
 def check_language(language: str) -> str:
-    """Check what ``--fold-accents`` names.
+    """Return the name of the rule that ``--fold-accents`` names.
 
-    Raises UsageError where that is no language with a rule.
+    Raises
+    ------
+    UsageError
+        If the language has no rule.
     """
     name = language.strip().lower()
     if name in RULES or name == ALL:
         return name
     known = f"choose one of {', '.join(RULES)}, or {ALL} for every mark"
-    if letters := LETTERS_OF_THEIR_OWN.get(name):
+    letters = LETTERS_OF_THEIR_OWN.get(name)
+    if letters:
         raise UsageError(
             f"in {language}, {letters} are letters of their own, and words differ by them alone; "
             f"{known}"
@@ -135,6 +139,6 @@ def fold_accents(texts: pa.Array, language: str) -> pa.Array:
 
 def fold_word(word: str, language: str | None) -> str:
     """Replace the accented letters of one word."""
-    return (
-        word if language is None or word.isascii() else word.translate(find_accent_folds(language))
-    )
+    if language is None or word.isascii():
+        return word
+    return word.translate(find_accent_folds(language))

@@ -40,13 +40,13 @@ def learn_joined_words(
     Parameters
     ----------
     texts
-        large_string, all of a corpus.
+        Columns of large_string, all of a corpus.
     recipe
-        How text becomes words.
+        Recipe of the corpus.
     folder
-        For scratch files: words are counted out of core.
+        Folder for scratch files: words are counted out of core.
     memory_bytes
-        What the counts may take.
+        Room for the counts in memory.
     tools
         Tools that the command names.
 
@@ -75,14 +75,14 @@ def learn_joined_words(
     with Relations(Path(folder), memory_bytes) as relations:
         words = WordCounts(relations)
         relations.insert("breaks", _BREAKS.empty_table())
-        for some in texts:
+        for column in texts:
             breaks: Counter[tuple[str, str, bool]] = Counter()
-            whole = replace_breaks(prepared_text(some, plain), _counter(breaks, tokenizer))
-            counted = tokenizer.count(whole)
+            unbroken = replace_breaks(prepared_text(column, plain), _counter(breaks, tokenizer))
+            counted = tokenizer.count(unbroken)
             sums = np.zeros(len(counted.types), np.int64)
             df = np.zeros(len(counted.types), np.int64)
-            every = np.ones(len(some), np.bool_)
-            add_totals((counted.indptr, counted.words, counted.counts), every, sums, df)
+            all_documents = np.ones(len(column), np.bool_)
+            add_totals((counted.indptr, counted.words, counted.counts), all_documents, sums, df)
             words.add(word_table(counted.types, sums, df))
             rows = [(*broken, n) for broken, n in breaks.items()]
             if rows:

@@ -20,8 +20,14 @@ TEXT = pa.large_string()
 class WordSequence:
     """Words of documents in their order.
 
-    words: large_string[T], distinct; places: int32[n], numbers of words or -1; documents: int32[n],
-    ascending.
+    Attributes
+    ----------
+    words
+        Distinct words, large_string[T].
+    places
+        Number of the word at each place, or -1, int32[n].
+    documents
+        Document of each place, ascending, int32[n].
     """
 
     words: pa.Array
@@ -54,7 +60,7 @@ class WordSequence:
         return pairs
 
     def pair(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """int64: the number of each pair."""
+        """Compute the number of each pair of numbers, int64[n]."""
         pairs: np.ndarray = left.astype(np.int64) * len(self.words) + right
         return pairs
 
@@ -76,7 +82,7 @@ class WordSequence:
 def join_phrases(
     text: WordSequence, phrases: Sequence[tuple[str, str]], joiner: str
 ) -> WordSequence:
-    """Each phrase as one word, from the left, each word used once."""
+    """Replace each phrase by one word, from the left, each word used once."""
     sides = [
         pc.index_in(pa.array(side, TEXT), value_set=text.words).fill_null(-1).to_numpy()
         for side in zip(*phrases)
@@ -85,16 +91,14 @@ def join_phrases(
     pairs = text.neighbours(text.places)
     phrase = pc.is_in(pa.array(pairs), value_set=pa.array(known)).to_numpy(zero_copy_only=False)
     place = np.arange(len(pairs))
-    overlapping = place - np.maximum.accumulate(
-        np.where(phrase, -1, place)
-    )  # phrases one after the other: 1, 2, 3, ...
+    # 1, 2, 3, ... in a run of phrases that overlap: every other one is joined
+    overlapping = place - np.maximum.accumulate(np.where(phrase, -1, place))
     second = phrase & (overlapping % 2 == 1)
     first = np.append(second[1:], np.zeros(min(1, len(second)), np.bool_))
     numbers, words = text.joined(np.where(second, pairs, -1), text.words, joiner)
     places = np.where(second, numbers + len(text.words), text.places)
-    encoded = pa.concat_arrays(
-        [text.words, words]
-    ).dictionary_encode()  # a phrase may look like another word
+    # a phrase may look like another word
+    encoded = pa.concat_arrays([text.words, words]).dictionary_encode()
     numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)
     return WordSequence(encoded.dictionary, numbers[places[~first]], text.documents[~first])
 
@@ -119,18 +123,23 @@ def add_ngrams(text: WordSequence, longest: int, joiner: str) -> WordSequence:
 def count_sequence(
     text: WordSequence, documents: int
 ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
-    """Count a sequence: the distinct words that occur, and the cells.
+    """Count the words of a sequence.
 
-    Returns words, indptr int64[D + 1], words int32[nnz], counts int32[nnz].
+    Returns
+    -------
+    types, indptr, words, counts
+        Distinct words that occur, large_string[T], and the cells of the documents: int64[D + 1],
+        int32[nnz] and int32[nnz].
     """
     import scipy.sparse  # a tenth of a second, which an ingest without phrases need not spend
 
     encoded = text.words.dictionary_encode()  # an n-gram may look like another word
     numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)[text.places]
-    known = numbers >= 0
-    used = np.bincount(numbers[known], minlength=len(encoded.dictionary)) > 0
-    final = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    cells = np.ones(int(known.sum()), np.int32), (text.documents[known], final[numbers[known]])
+    is_word = numbers >= 0
+    used = np.bincount(numbers[is_word], minlength=len(encoded.dictionary)) > 0
+    type_of = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    places = (text.documents[is_word], type_of[numbers[is_word]])
+    cells = (np.ones(int(is_word.sum()), np.int32), places)
     counts = scipy.sparse.coo_array(cells, (documents, int(used.sum()))).tocsr()
     return (
         encoded.dictionary.filter(pa.array(used)),

@@ -71,16 +71,20 @@ class Tokenizer:
 
     Parameters
     ----------
+    recipe
+        Rules by which text becomes words.
     tools
         Tools that the user's own command names: a recipe alone runs no code of its choice
         (``tokens.tools.check_tools``).
+    joiner
+        Character between the words of phrases and n-grams.
 
     Raises
     ------
     InputError
         For a tool that is not installed.
     UsageError
-        For a tool or a language that is not known, and for a tool that was not asked for.
+        For a tool or a language that is not known, and for a tool that the command does not name.
     """
 
     def __init__(self, recipe: Recipe, tools: Collection[str] = (), *, joiner: str = "_") -> None:
@@ -93,8 +97,9 @@ class Tokenizer:
             self.as_counted(old): self.as_counted(new) for old, new in recipe.replace
         }
         self._stems: dict[str, str] = {}
-        own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
-        self._pattern = re.compile(own) if own is not None else None
+        self._pattern: re.Pattern[str] | None = None
+        if recipe.pattern is not None and recipe.pattern != SCIKIT_LEARN_PATTERN:
+            self._pattern = re.compile(recipe.pattern)
         self._phrases = [
             (first, second) for first, second in (phrase.split(" ") for phrase in recipe.phrases)
         ]
@@ -130,28 +135,32 @@ class Tokenizer:
         """Give words that the kernel has cut the sigmas that the corpus has."""
         if not (self.recipe.one_sigma and self.recipe.final_sigma):
             return counted
-        some = pc.match_substring(counted.types, SIGMA)
-        if not pc.any(some).as_py():
+        has_sigma = pc.match_substring(counted.types, SIGMA)
+        if not pc.any(has_sigma).as_py():
             return counted
-        spelt = [spell_sigmas(word) for word in counted.types.filter(some).to_pylist()]
-        types = pc.replace_with_mask(counted.types, some, pa.array(spelt, pa.large_string()))
+        spelt = [spell_sigmas(word) for word in counted.types.filter(has_sigma).to_pylist()]
+        types = pc.replace_with_mask(counted.types, has_sigma, pa.array(spelt, pa.large_string()))
         return replace(counted, types=types)
 
     def _kernel_rules(self, stops: list[str]) -> Rules:
+        """Make the rules of the kernel, which knows the default rule and two others."""
         r = self.recipe
+        default = not r.tokenized and r.pattern is None
+        min_length = r.min_length
         if r.tokenized:
             classes = characters.tokenized_classes()
+            min_length = 1
         elif r.pattern is not None:
             classes = characters.pattern_classes()
+            min_length = 2  # the pattern of scikit-learn: any other runs in Python's re
         else:
             classes = characters.word_classes("emoji" in r.keep, r.unspaced == "bigrams")
-        default = not r.tokenized and r.pattern is None
         ends, types = string_buffers(pa.array(stops, pa.large_string()))
         return Rules(
             classes=classes,
             lower_case=characters.lowered(r.one_sigma),
             lowercase=r.lowercase,
-            min_length=r.min_length if default else 1 if r.tokenized else 2,
+            min_length=min_length,
             numbers=r.numbers or not default,
             eight_bytes=not r.tokenized,
             underscore=r.pattern is not None,
@@ -162,12 +171,23 @@ class Tokenizer:
         )
 
     def count(self, texts: pa.Array, ask: Callable[[int, int], None] | None = None) -> Counted:
-        """Count the words of documents, large_string[D].
+        """Count the words of documents.
 
-        Pure: the same texts give the same bytes, whatever was counted before. Releases the GIL but
-        for a pattern of the user's own and for stems not met before. ``ask``: called before a table
-        of very many different words grows, with the bytes that all takes then, and about at the
-        end; may raise.
+        The same texts give the same bytes, whatever was counted before. The GIL is released but
+        for a pattern of the user's own and for stems not met before.
+
+        Parameters
+        ----------
+        texts
+            Documents, large_string[D].
+        ask
+            Function called before a table of very many different words grows, with the bytes that
+            it takes then, and about at the end. It may raise.
+
+        Returns
+        -------
+        Counted
+            Distinct words and cells of the documents.
         """
         texts = prepared(texts, self.recipe, self._tools.segment)
         offsets, text = string_buffers(texts)
@@ -190,9 +210,8 @@ class Tokenizer:
         if self._changing:
             words = [self._changed(word) for word in types.to_pylist()]
             types = pa.array(words, pa.large_string())
-            if self._stop and (
-                self._replacements or self.recipe.lemmas
-            ):  # a variant of a stop word
+            if self._stop and (self._replacements or self.recipe.lemmas):
+                # a changed word may be a stop word now
                 stop = np.array([word in self._stop for word in words] + [False])
                 sequence = np.where(stop[sequence], -1, sequence).astype(np.int32)
         text = WordSequence.from_documents(types, sequence, indptr)
@@ -231,7 +250,7 @@ class Tokenizer:
     def _count_by_pattern(
         self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray
     ) -> Counted:
-        """Python's ``re`` over each document."""
+        """Count the words that a pattern of the user's own finds with Python's ``re``."""
         number: dict[str, int] = {}
         sequence: list[int] = []
         indptr = np.zeros(offsets.size, np.int64)
@@ -281,8 +300,12 @@ def prepared(
 
     Parameters
     ----------
+    documents
+        Texts, large_string[D].
+    recipe
+        Rules by which text becomes words.
     segment
-        Text to words, of this thread; None: none.
+        Segmenter of this thread, text to words. None for none.
     """
     documents = prepared_text(documents, recipe)
     if recipe.join_hyphens:

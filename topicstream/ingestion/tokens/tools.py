@@ -1,12 +1,10 @@
-"""Lemmatizers and segmenters of other packages: what ``--lemmas`` and ``--segmenter`` name.
+"""Lemmatizers and segmenters of other packages, for ``--lemmas`` and ``--segmenter``.
 
 A lemmatizer is made by ``make(language) -> Callable[[str], str]``, word to lemma; a segmenter by
-``make() -> Callable[[str],
-list[str]]``, text to words. Every thread makes its own. Further ones register as entry points in
-the groups
-``topicstream.lemmatizers`` and ``topicstream.segmenters`` (docs/internals/extending.md). Each is
-installed by its users: the packages and
-their dictionaries are large.
+``make() -> Callable[[str], list[str]]``, text to words. Every thread makes its own. Further ones
+register as entry points in the groups ``topicstream.lemmatizers`` and ``topicstream.segmenters``
+(docs/internals/extending.md). Each is installed by its users: the packages and their dictionaries
+are large.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ class NamesTools(Protocol):
 
 
 def named_tools(config: NamesTools) -> tuple[str, ...]:
-    """Tools that the options of a command name."""
+    """List the tools that the options of a command name."""
     return tuple(name for name in (config.lemmas, config.segmenter) if name)
 
 
@@ -72,13 +70,15 @@ def check_tools(recipe: Recipe, tools: Collection[str]) -> None:
 
     Parameters
     ----------
+    recipe
+        Recipe of a store or model.
     tools
         Values of ``--lemmas`` and ``--segmenter`` of the command or the config.
 
     Raises
     ------
     UsageError
-        For a tool that was not asked for, and for the name of a pipeline that is none.
+        For a tool that the command does not name, and for a spaCy pipeline that is no package.
     """
     tool_name, _, language = (recipe.lemmas or "").partition(":")
     if tool_name == "spacy":
@@ -90,6 +90,7 @@ def check_tools(recipe: Recipe, tools: Collection[str]) -> None:
 
 
 def _check_named(option: str, value: str, tools: Collection[str]) -> None:
+    """Refuse a tool of a recipe that is not among the tools of the command."""
     if value not in tools:
         value = one_line(value[:80])
         raise UsageError(
@@ -112,7 +113,10 @@ def _check_pipeline_name(name: str) -> None:
 def tool(group: str, name: str) -> Callable[..., Callable[[str], Any]]:
     """Return the maker of a lemmatizer or segmenter.
 
-    Raises UsageError where there is none.
+    Raises
+    ------
+    UsageError
+        If no plug-in has the name.
     """
     maker: Callable[..., Callable[[str], Any]] = plugins.find(
         group, name, "--lemmas" if group == plugins.LEMMATIZERS else "--segmenter"
@@ -121,7 +125,7 @@ def tool(group: str, name: str) -> Callable[..., Callable[[str], Any]]:
 
 
 def versions_of(names: list[str]) -> tuple[str, ...]:
-    """``name version`` of the packages behind some tools, for the store's settings."""
+    """List the packages behind some tools as ``name version``, for the store's settings."""
     versions = []
     for name in names:
         package = PACKAGES.get(name, name).split()[0]
@@ -167,6 +171,7 @@ def replacements(
 
 
 def _imported(name: str, module: str) -> Any:
+    """Import a module of a tool, and say how to install a missing one."""
     try:
         return import_module(module)
     except ImportError:
@@ -174,7 +179,7 @@ def _imported(name: str, module: str) -> Any:
 
 
 def simplemma(language: str) -> Callable[[str], str]:
-    """simplemma: dictionaries and rules of some fifty languages (``simplemma:de``)."""
+    """Make the lemmatizer of simplemma: dictionaries and rules of some fifty languages."""
     if not _LANGUAGE.fullmatch(language):
         raise UsageError(
             f"--lemmas simplemma:{one_line(language[:80])}: is not a language, such as de"
@@ -188,7 +193,7 @@ def simplemma(language: str) -> Callable[[str], str]:
 
 
 def spacy(pipeline: str) -> Callable[[str], str]:
-    """spaCy's lemma of a word by itself (``spacy:de_core_news_sm``)."""
+    """Make the lemmatizer of a spaCy pipeline, which sees each word by itself."""
     _check_pipeline_name(pipeline)
     library = _imported("spacy", "spacy")
     try:
@@ -208,26 +213,26 @@ def spacy(pipeline: str) -> Callable[[str], str]:
 
 
 def jieba() -> Callable[[str], list[str]]:
-    """jieba: Chinese."""
+    """Make the segmenter of jieba, for Chinese."""
     library = _imported("jieba", "jieba")
     library.setLogLevel("WARNING")
     return library.lcut  # type: ignore[no-any-return]
 
 
 def sudachi() -> Callable[[str], list[str]]:
-    """SudachiPy: Japanese, words of middle length."""
+    """Make the segmenter of SudachiPy, for Japanese, with words of middle length."""
     library = _imported("sudachi", "sudachipy")
     tokenizer = library.Dictionary().create()
     return lambda text: [m.surface() for m in tokenizer.tokenize(text, library.SplitMode.B)]
 
 
 def pythainlp() -> Callable[[str], list[str]]:
-    """PyThaiNLP: Thai."""
+    """Make the segmenter of PyThaiNLP, for Thai."""
     return _imported("pythainlp", "pythainlp.tokenize").word_tokenize  # type: ignore[no-any-return]
 
 
 def kiwi() -> Callable[[str], list[str]]:
-    """Kiwi: Korean morphemes."""
+    """Make the segmenter of Kiwi, for Korean morphemes."""
     library = _imported("kiwi", "kiwipiepy")
     analyser = library.Kiwi()
     return lambda text: [token.form for token in analyser.tokenize(text)]

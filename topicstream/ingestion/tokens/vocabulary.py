@@ -69,12 +69,12 @@ class TokenVocabulary(Vocabulary):
 
     @property
     def table(self) -> pa.Table:
-        """The vocabulary as a table of SCHEMA."""
+        """Return the vocabulary as a table of SCHEMA."""
         return word_table(self.words, self.counts, self.df)
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.uint64, np.ndarray, np.ndarray]:
-        """The hash table, its shift, and the words as bytes and their ends."""
+        """Make the hash table, its shift, and the words as bytes and their ends."""
         ends, data = string_buffers(self.words)
         table, shift = table_for(len(self))
         twice = enter_words(table, shift, data, ends)
@@ -86,7 +86,10 @@ class TokenVocabulary(Vocabulary):
         return table, shift, data, ends
 
     def lookup(self, words: pa.Array) -> np.ndarray:
-        """int32[]: the id of each word (large_string without nulls), -1 when unknown."""
+        """Return the id of each word, int32[n], -1 of an unknown one.
+
+        ``words`` is large_string[n] without nulls.
+        """
         ids = np.empty(len(words), np.int32)
         ends, data = string_buffers(words)
         look_up(*self._table, data, ends, ids)
@@ -96,8 +99,7 @@ class TokenVocabulary(Vocabulary):
     def hash(self) -> str:
         """Compute the sha256 (hex) of the words in the order of their ids.
 
-        Of each its length in bytes (int64, little endian) is in one list, and its bytes are in the
-        next.
+        The hash covers the lengths of all words in bytes (int64, little endian), then their bytes.
         """
         ends, data = string_buffers(self.words)
         digest = hashlib.sha256(np.diff(ends).astype("<i8").tobytes())
@@ -105,7 +107,7 @@ class TokenVocabulary(Vocabulary):
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ``vocab.parquet``: beside, fsync, rename."""
+        """Write ``vocab.parquet``, so that a crash leaves the old file or the new one."""
         write_words(path, [self.table])
 
     @classmethod
@@ -120,16 +122,16 @@ class TokenVocabulary(Vocabulary):
         Parameters
         ----------
         path
-            The file.
+            File of the user.
         ask
-            Receives how many words there are before they take memory.
+            Function that gets the number of words before they take memory, and may raise.
         encoding
-            Of the text; None: UTF-8, or as the byte order mark says.
+            Encoding of the text. None for UTF-8, or what the byte order mark says.
 
         Raises
         ------
         InputError
-            If the file cannot be read, at an empty line, or at a word that stands there twice.
+            If the file cannot be read, at an empty line, or at a word that occurs twice.
         """
         if are_counted_words(path):
             return cls.read(path)
@@ -164,10 +166,7 @@ class TokenVocabulary(Vocabulary):
 
 
 def are_counted_words(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a list is the vocabulary of a store.
-
-    Its words are what a tokenizer made.
-    """
+    """Tell whether a list is the vocabulary of a store, whose words a tokenizer made."""
     return Path(path).suffix == ".parquet"
 
 
@@ -177,9 +176,9 @@ def read_drop_words(path: str | os.PathLike[str], encoding: str | None = None) -
     Parameters
     ----------
     path
-        The file. Empty lines do no harm, and ``#`` with a blank behind it begins a comment.
+        File of the user. Empty lines do no harm, and ``#`` with a blank behind it begins a comment.
     encoding
-        Of the text; None: UTF-8, or as the byte order mark says.
+        Encoding of the text. None for UTF-8, or what the byte order mark says.
 
     Raises
     ------
@@ -205,7 +204,10 @@ def read_drop_words(path: str | os.PathLike[str], encoding: str | None = None) -
 def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """Yield record batches (word, count, df) of a ``pruned.parquet``.
 
-    Raises StoreError where it is missing or damaged.
+    Raises
+    ------
+    StoreError
+        If the file is missing or damaged.
     """
     with open_table(path) as file:
         for piece in batches(file, SCHEMA.names, ROWS):

@@ -33,9 +33,14 @@ have too.
 class WordLimits(Record, frozen=True, kw_only=True):
     """Limits of the words that are kept.
 
-    min_df, max_df   fewest and most training documents of a word (None: any number)
-    min_count        fewest occurrences
-    max_vocab        most words, the most frequent ones (None: any number)
+    Attributes
+    ----------
+    min_df, max_df
+        Fewest and most training documents of a word. None for any number.
+    min_count
+        Fewest occurrences of a word.
+    max_vocab
+        Most words, of which the most frequent ones are kept. None for any number.
     """
 
     min_df: int = 1
@@ -76,16 +81,16 @@ def add_totals(
 ) -> None:
     """Add the counts and document frequencies of words over some documents.
 
-    Of weights (floats) a cell counts once.
+    A cell of a weight (float) counts as one occurrence.
 
     Parameters
     ----------
     cells
-        Of each document (int64[D + 1]) numbers and counts of words, as of ``DocumentCells``.
+        Pointers of the documents, words and counts, as in ``DocumentCells``.
     chosen
-        bool[D]: the documents.
+        True for a document that is counted, bool[D].
     sums, df
-        int64[T]: occurrences and documents of each word, which are added to.
+        Occurrences and documents of each word, which are added to, int64[T].
     """
     indptr, words, counts = cells
     if counts.dtype.kind == "f":
@@ -108,13 +113,14 @@ class WordCounts:
     Parameters
     ----------
     relations
-        Without tables.
+        Query engine without tables.
     """
 
     def __init__(self, relations: Relations) -> None:
         self.relations = relations
-        self._rows = self._summed = 0
-        self._questions = 0
+        self._rows = 0
+        self._summed = 0
+        self._lookups = 0
         relations.insert("words", SCHEMA.empty_table())
 
     def add(self, words: pa.Table | pa.RecordBatch) -> None:
@@ -137,16 +143,16 @@ class WordCounts:
 
     def occur(self, words: pa.Array) -> np.ndarray:
         """Tell which of the words, large_string[n], were counted, bool[n]."""
-        asked = f"asked{self._questions}"
-        self._questions += 1
-        self.relations.insert(asked, _numbered(words))
-        known = np.zeros(len(words), np.bool_)
+        table = f"lookup{self._lookups}"
+        self._lookups += 1
+        self.relations.insert(table, _numbered(words))
+        counted = np.zeros(len(words), np.bool_)
         for batch in self.relations.stream(
-            f"select id from {asked} semi join (from words where count > 0) using (word)"
+            f"select id from {table} semi join (from words where count > 0) using (word)"
         ):
-            known[batch["id"].to_numpy()] = True
-        self.relations.execute(f"drop table {asked}")
-        return known
+            counted[batch["id"].to_numpy()] = True
+        self.relations.execute(f"drop table {table}")
+        return counted
 
     def choose(
         self,
@@ -165,25 +171,28 @@ class WordCounts:
 
         Parameters
         ----------
+        limits
+            Limits that a word must keep to.
         documents
-            Training documents, for messages.
+            Number of training documents, for messages.
         fixed
-            Words that keep their ids whatever their counts, which are added to those found; other
-            words are left out, or with ``grow`` follow behind, as far as ``limits.max_vocab`` has
-            room.
+            Words that keep their ids whatever their counts, which are added to those counted.
+        grow
+            Let other words follow the fixed ones as far as ``limits.max_vocab`` has room, else
+            leave them out.
         dropped
             Words left out whatever their counts, unless fixed.
         drop_top
-            So many of the most frequent words that would be kept are left out as well.
+            Number of the most frequent words that are left out of those that would be kept.
         room
-            For the vocabulary.
+            Memory for the vocabulary.
 
         Raises
         ------
         NothingKept
-            No word is left.
+            If no word is left.
         DoesNotFit
-            The words take more than there is.
+            If the words take more memory than there is.
         """
         if fixed is not None:
             self.add(fixed.table)
@@ -236,13 +245,13 @@ class WordCounts:
             "fixed.id is null",
             "dropped.id is null",
         ]
-        rules += [f"df <= {limits.max_df}"] if limits.max_df is not None else []
-        rules += ["false"] if fixed is not None and not grow else []
-        last = (
-            f"and rank < {drop_top + max(0, limits.max_vocab - first)}"
-            if limits.max_vocab is not None
-            else ""
-        )
+        if limits.max_df is not None:
+            rules.append(f"df <= {limits.max_df}")
+        if fixed is not None and not grow:
+            rules.append("false")
+        last = ""
+        if limits.max_vocab is not None:
+            last = f"and rank < {drop_top + max(0, limits.max_vocab - first)}"
         self.relations.execute(f"""
             create view judged as
             select word, count, df, fixed.id as known, {" and ".join(rules)} as passes
@@ -285,11 +294,12 @@ passes
 
 
 def _numbered(words: pa.Array) -> pa.Table:
+    """Make a table of words and their places."""
     return pa.table({"word": words, "id": np.arange(len(words))})
 
 
 def ask_for_words(words: int, room: Room) -> None:
-    """DoesNotFit where there is no room for the words of a vocabulary."""
+    """Raise DoesNotFit if there is no room for the words of a vocabulary."""
     room.check(
         words * WORD_BYTES, f"a vocabulary of {words:,} words (--min-df and --max-vocab keep fewer)"
     )

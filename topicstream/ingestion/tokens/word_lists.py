@@ -39,9 +39,11 @@ class WordList:
     Attributes
     ----------
     entries
-        large_string[N].
-    words, owners
-        large_string[M] and int64[M]: a word, and the number of the entry that it is of.
+        Entries as the user wrote them, large_string[N].
+    words
+        Words of the entries, large_string[M].
+    owners
+        Entry of each word, int64[M].
     """
 
     entries: pa.Array
@@ -59,7 +61,7 @@ class WordList:
         entries
             Words as the user wrote them.
         recipe
-            How the text of the corpus became words; None: of counts, which have words as they are.
+            Recipe of the corpus, or None for a corpus of counts, whose words are not changed.
         tools
             Tools that the command names.
         """
@@ -70,10 +72,10 @@ class WordList:
         words = [pa.array([], TEXT)]
         owners = [np.zeros(0, np.int64)]
         for first in range(0, len(entries), AT_ONCE):
-            some = entries.slice(first, AT_ONCE)
-            counted = tokenizer.count(pa.concat_arrays([some, pa.array([], TEXT)]))
+            piece = entries.slice(first, AT_ONCE)
+            counted = tokenizer.count(pa.concat_arrays([piece, pa.array([], TEXT)]))
             parts = counted.types.take(pa.array(counted.words))
-            owner = first + np.repeat(np.arange(len(some)), np.diff(counted.indptr))
+            owner = first + np.repeat(np.arange(len(piece)), np.diff(counted.indptr))
             if recipe.ngrams > 1 or recipe.phrases:
                 longest = _are_longest(parts, owner)
                 parts = parts.filter(pa.array(longest))
@@ -83,16 +85,19 @@ class WordList:
         return cls(entries, pa.concat_arrays(words), np.concatenate(owners))
 
     def as_in_corpus(self, occurs: Occurs) -> MatchedList:
-        """Decide for each entry which words of a corpus it is."""
-        whole = occurs(self.entries)
-        made_of = np.zeros(len(self.entries), np.int64)
-        np.add.at(made_of, self.owners, 1)
-        as_it_stands = whole | (made_of == 0)
-        parts = ~as_it_stands[self.owners]
-        owners = np.concatenate((np.flatnonzero(as_it_stands), self.owners[parts]))
+        """Decide for each entry which words of a corpus it is.
+
+        An entry that occurs as it is written, or that the tokenizer makes no word of, is itself
+        the word; any other is its words.
+        """
+        words_of_entry = np.zeros(len(self.entries), np.int64)
+        np.add.at(words_of_entry, self.owners, 1)
+        unchanged = occurs(self.entries) | (words_of_entry == 0)
+        parts = ~unchanged[self.owners]
+        owners = np.concatenate((np.flatnonzero(unchanged), self.owners[parts]))
         order = np.argsort(owners, kind="stable")
         words = pa.concat_arrays(
-            [self.entries.filter(pa.array(as_it_stands)), self.words.filter(pa.array(parts))]
+            [self.entries.filter(pa.array(unchanged)), self.words.filter(pa.array(parts))]
         ).take(pa.array(order))
         return MatchedList(self.entries, words, owners[order], occurs(words))
 
@@ -173,9 +178,13 @@ class MatchedList:
     Attributes
     ----------
     entries
-        large_string[N].
-    words, owners, known
-        A word, the number of the entry that it is of, ascending, and whether the corpus has it.
+        Entries as the user wrote them, large_string[N].
+    words
+        Words that the entries are, large_string[M].
+    owners
+        Entry of each word, ascending, int64[M].
+    known
+        True for a word that the corpus has, bool[M].
     """
 
     entries: pa.Array
@@ -191,8 +200,8 @@ class MatchedList:
         number = np.bincount(self.owners, minlength=len(self.entries))
         parted: dict[str, Json] = {}
         for entry in np.flatnonzero(number > 1)[:LISTED].tolist():
-            own = self.words.filter(pa.array(self.owners == entry))
-            parted[self.entries[entry].as_py()] = own.to_pylist()
+            parts = self.words.filter(pa.array(self.owners == entry))
+            parted[self.entries[entry].as_py()] = parts.to_pylist()
         return {
             "words": len(self.entries),
             "occur": int(occurring.sum()),
@@ -202,10 +211,14 @@ class MatchedList:
 
 
 def _make_tokenizer(recipe: Recipe, tools: Collection[str]) -> Tokenizer:
+    """Make the tokenizer of entries: the recipe's without stop words.
+
+    Lemmas and segmenter are left out where the store names a tool that the command does not.
+    """
     plain = structs.replace(recipe, stopwords=(), stopwords_from="none")
     try:
         return Tokenizer(plain, tools)
-    except (UsageError, InputError):  # a tool that the store names and no command
+    except (UsageError, InputError):
         return Tokenizer(structs.replace(plain, lemmas=None, segmenter=None))
 
 
@@ -218,38 +231,36 @@ def _are_longest(words: pa.Array, owners: np.ndarray) -> np.ndarray:
 
 
 def describe_list(option: str, summary: dict[str, Any]) -> str:
-    """Say for people what a list matched.
-
-    Such as "3 of 4 words occur; not in the corpus: ...".
-    """
+    """Describe what a list matched, such as "3 of 4 words occur; not in the corpus: ..."."""
     total = int(summary["words"])
     text = f"{option}: {summary['occur']:,} of {total:,} {'words' if total != 1 else 'word'} "
     text += "occurs" if summary["occur"] == 1 else "occur"
-    if missing := summary["missing"]:
+    missing = summary["missing"]
+    if missing:
         more = total - summary["occur"] - len(missing)
         text += f"; not in the corpus: {', '.join(map(terminal_safe, missing))}"
         text += f" and {more:,} more" if more else ""
     if summary["parted"]:
         text += f"; counted in parts: {describe_parts(summary['parted'])}"
-    if stored := summary.get("kept"):
-        text += (
-            f"; in the store's vocabulary, where they stay: {', '.join(map(terminal_safe, stored))}"
-        )
+    stored = summary.get("kept")
+    if stored:
+        names = ", ".join(map(terminal_safe, stored))
+        text += f"; in the store's vocabulary, where they stay: {names}"
         text += " (topics edit --drop-words removes them)"
     return text
 
 
 def describe_unmatched(option: str, summary: dict[str, Any]) -> str:
-    """Say for people which words of a list are several words of a text, and which are none."""
-    said = []
+    """Describe which words of a list are several words of a text, and which are none."""
+    clauses = []
     if summary["parted"]:
-        said.append(f"counted in parts: {describe_parts(summary['parted'])}")
+        clauses.append(f"counted in parts: {describe_parts(summary['parted'])}")
     if summary["unusable"]:
-        said.append(f"no words of a text: {', '.join(map(terminal_safe, summary['unusable']))}")
-    return f"{option}: {'; '.join(said)}"
+        clauses.append(f"no words of a text: {', '.join(map(terminal_safe, summary['unusable']))}")
+    return f"{option}: {'; '.join(clauses)}"
 
 
 def describe_parts(parted: Mapping[str, Sequence[str]]) -> str:
-    """Say as which words entries are counted."""
+    """Describe as which words entries are counted."""
     counted = [f"{entry} as {' and '.join(words)}" for entry, words in parted.items()]
     return ", ".join(map(terminal_safe, counted))
