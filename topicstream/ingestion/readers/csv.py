@@ -87,11 +87,13 @@ def _batch(
     rows: list[list[str]],
     numbers: list[int],
 ) -> pa.RecordBatch:
+    """Make a batch of rows of fields, by the names of the columns."""
     columns = {name: _array([row[i] for row in rows]) for i, name in enumerate(names)}
     return as_documents(source, options, columns, np.array(numbers, np.int64))
 
 
 def _array(values: list[str]) -> pa.Array:
+    """Make an array of strings, or of bytes where some are not UTF-8."""
     try:
         return pa.array(values, TEXT)
     except UnicodeEncodeError:  # bytes that are not UTF-8
@@ -101,9 +103,9 @@ def _array(values: list[str]) -> pa.Array:
 
 
 class Records:
-    """Line and fields of each record behind the header.
+    """Line and fields of each record behind the header, to be iterated over once.
 
-    Those that are not CSV, or do not have the fields of the header, are rejected.
+    Records that are not CSV, or do not have the fields of the header, are rejected.
     """
 
     def __init__(self, source: Source, options: ReadOptions, layout: CsvLayout) -> None:
@@ -163,16 +165,16 @@ class Records:
 
     def _is_ambiguous(self, row: list[str]) -> bool:
         """Tell whether a backslash may hide where a field ends."""
-        if self._options.escapechar is not None or not any(
-            BACKSLASH + mark in line
-            for line in self._record
-            for mark in (self._layout.quote, self._layout.delimiter)
-        ):
+        if self._options.escapechar is not None:
+            return False
+        hidden = (BACKSLASH + self._layout.quote, BACKSLASH + self._layout.delimiter)
+        if not any(mark in line for line in self._record for mark in hidden):
             return False
         fields = self._with_escapes()
         return fields is not None and fields != row and len(fields) == len(row)
 
     def _reject_record(self, reason: str) -> None:
+        """Reject the record at hand, with advice where escapes would make it one."""
         if self._with_escapes() is not None:
             reason = (
                 f"a quote that is not closed or is followed by text; --escapechar '{BACKSLASH}' "
@@ -188,6 +190,7 @@ class Records:
         )
 
     def _reject_width(self, row: list[str]) -> None:
+        """Reject a record with another number of fields than the header, or note a comment."""
         if self._layout.commented and self._record[0].startswith("#"):
             self._source.note(COMMENTS)
             return

@@ -42,17 +42,23 @@ class CsvLayout:
     Attributes
     ----------
     names
-        The columns, from the header or by number.
-    delimiter, blanks
-        What parts fields, and whether blanks follow it, perhaps before a quote.
-    quote, escape
-        What quotes fields, and what takes the meaning of the next character, or None.
-    comment, commented
-        What begins a line that is no record, or None; whether such lines stand before the header.
+        Names of the columns, from the header or by number.
+    delimiter
+        Character between fields.
+    blanks
+        True if blanks follow the delimiter, perhaps before a quote.
+    quote
+        Character around fields.
+    escape
+        Character that takes the meaning of the next one, or None.
+    comment
+        Beginning of a line that is no record, or None.
+    commented
+        True if lines with ``#`` stand before the header.
     text
-        The columns that hold text.
+        Names of the columns that hold text.
     lines
-        How many lines precede the first record.
+        Number of lines before the first record.
     """
 
     names: tuple[str, ...]
@@ -77,14 +83,14 @@ class CsvLayout:
         )
 
     def without_nulls(self, row: list[str]) -> list[str]:
-        """Empty the fields that say that there is no value."""
+        """Empty the fields that stand for a missing value."""
         if self.escape != BACKSLASH or NULL not in row:
             return row
         return ["" if value == NULL else value for value in row]
 
 
 def unescape_letters(line: str, layout: CsvLayout) -> str:
-    """Keep the backslash before what needs none, so that only escapes vanish.
+    """Double the backslashes that are text, so that only escapes vanish.
 
     Of files without quotes, as databases write them, ``\\n``, ``\\t`` and ``\\r`` are white space.
     """
@@ -103,22 +109,22 @@ def unescape_letters(line: str, layout: CsvLayout) -> str:
 
 
 def parse_lines(lines: Iterable[str], layout: CsvLayout) -> list[list[str] | None]:
-    """Parse some lines: the fields of each record, None for one that is not CSV."""
+    """Parse some lines, and list the fields of each record, None for one that is not CSV."""
     if layout.escape:
         lines = [unescape_letters(line, layout) for line in lines]
     rows = layout.reader(lines)
-    out: list[list[str] | None] = []
+    records: list[list[str] | None] = []
     while True:
         try:
-            out.append(next(rows))
+            records.append(next(rows))
         except StopIteration:
-            return out
+            return records
         except csv.Error:
-            out.append(None)
+            records.append(None)
 
 
 def why_not_csv(error: csv.Error) -> str:
-    """Say in a reader's words why a record is not CSV."""
+    """Explain why a record is not CSV, with what to do."""
     if "new-line character" in str(error):
         return (
             "a carriage return in a field without quotes; end all lines alike, or quote the field"
@@ -132,14 +138,17 @@ def why_not_csv(error: csv.Error) -> str:
 def split_line(line: str, delimiter: str, most: int) -> list[str]:
     """Split a line of CSV that has no header into fields of up to ``most`` bytes.
 
-    Raises csv.Error for a line that is not CSV.
+    Raises
+    ------
+    csv.Error
+        For a line that is not CSV.
     """
     csv.field_size_limit(max(csv.field_size_limit(), most))
     return next(csv.reader([line], delimiter=delimiter), [])
 
 
 def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
-    """Make out what the head of a file and the options say."""
+    """Find the layout of a file by its head and the options."""
     lines = _read_head_lines(source, options)
     comment = options.comment or None
     start = _find_first_line(lines, options.skip_lines or 0, comment, source)
@@ -154,11 +163,13 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     escape = _detect_escape(lines[end:], layout, len(first), source, options)
     options = options.spelled_as(first)
     text = tuple(options.text_fields)
-    named = options.header
-    if named is None and set(_named_fields(options)) <= set(first):
-        named = True
-    examples = [] if named else _examples(rows, len(first))
-    if named or (named is None and not _is_data(first, examples, options)):
+    has_header = options.header
+    if has_header is None and set(_named_fields(options)) <= set(first):
+        has_header = True
+    examples = [] if has_header else _examples(rows, len(first))
+    if has_header is None:
+        has_header = not _is_data(first, examples, options)
+    if has_header:
         return replace(layout, names=first, escape=escape, text=text, lines=end)
     if text == ("text",):  # the user did not say which: the longest
         sizes = [sum(len(row[c]) for row in [first, *examples]) for c in range(len(first))]
@@ -172,6 +183,7 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
 
 
 def _read_head_lines(source: Source, options: ReadOptions) -> list[str]:
+    """Read the first lines of a file, as UTF-8 or windows-1252."""
     head = source.head()
     if not head.strip():
         raise BadFile(source.name, 1, "is empty; a CSV file begins with the names of its columns")
@@ -185,9 +197,10 @@ def _find_first_line(
 ) -> int:
     """Find the first line that may be the header or a record."""
     place = skipped
-    while place < len(lines) and (
-        not lines[place].strip() or (comment and lines[place].startswith(comment))
-    ):
+    while place < len(lines):
+        is_comment = comment and lines[place].startswith(comment)
+        if lines[place].strip() and not is_comment:
+            break
         place += 1
     if place >= len(lines):
         raise BadFile(source.name, skipped + 1, "no header after the skipped lines")
@@ -202,15 +215,17 @@ def _find_header(lines: Sequence[str], start: int, source: Source, options: Read
     for place in range(start, min(start + MOST_BEFORE, len(lines))):
         names = _read_names(lines[place], source, options)
         if set(_named_fields(options.spelled_as(names))) <= set(names):
-            looks_named = not any(_is_value(name) for name in names)
-            return place if looks_named or place == start else start
+            are_names = not any(_is_value(name) for name in names)
+            return place if are_names or place == start else start
     return start
 
 
 def _read_names(line: str, source: Source, options: ReadOptions) -> tuple[str, ...]:
+    """Read the fields of a line as names of columns, none where it is not CSV."""
     layout = _guess_marks(line, source, options)
     rows = parse_lines([line + "\n"], layout)
-    return tuple(name.strip() for name in (rows[0] if rows else None) or ())
+    fields = rows[0] if rows else None
+    return tuple(name.strip() for name in fields or ())
 
 
 def _guess_marks(
@@ -220,7 +235,7 @@ def _guess_marks(
     comment: str | None = None,
     commented: bool = False,
 ) -> CsvLayout:
-    """Make out what parts and quotes the fields of a line."""
+    """Guess delimiter and quotes of a line where the options do not name them."""
     quote = '"' if options.quotechar is None else options.quotechar or NO_QUOTE
     tabs = plain_suffix(source.name) in (".tsv", ".tab")
     guessed = "\t" if tabs else max(",\t;|", key=line.count)
@@ -241,6 +256,7 @@ def _guess_marks(
 
 
 def _read_header(rows: Iterator[list[str]], source: Source, line: int) -> tuple[str, ...]:
+    """Read the names of the columns, and refuse a header that is none."""
     try:
         first = tuple(name.strip() for name in next(rows))
         "".join(first).encode()
@@ -265,23 +281,25 @@ def _detect_escape(
     """Find out whether backslashes are escapes: more lines are records then."""
     if options.escapechar is not None:
         return layout.escape
-    some = [line.removesuffix("\r") + "\n" for line in lines]
-    if not any(BACKSLASH in line for line in some):
+    sample = [line.removesuffix("\r") + "\n" for line in lines]
+    if not any(BACKSLASH in line for line in sample):
         return None
-    escaping = replace(layout, escape=BACKSLASH)
-    bad, bad_escaped = (
-        sum(row is None or len(row) not in (0, width) for row in parse_lines(some, way))
-        for way in (layout, escaping)
-    )
-    nulls = any(map(_NULLS.search, some))
-    if bad_escaped < bad or (nulls and bad_escaped == bad):
+    bad = _count_bad(sample, layout, width)
+    bad_escaped = _count_bad(sample, replace(layout, escape=BACKSLASH), width)
+    has_nulls = any(map(_NULLS.search, sample))
+    if bad_escaped < bad or (has_nulls and bad_escaped == bad):
         source.note(ESCAPED)
         return BACKSLASH
     return None
 
 
+def _count_bad(lines: Iterable[str], layout: CsvLayout, width: int) -> int:
+    """Count the records that are not CSV, or have another number of fields."""
+    return sum(row is None or len(row) not in (0, width) for row in parse_lines(lines, layout))
+
+
 def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
-    """Return some whole records, stripped."""
+    """List some whole records, their values stripped."""
     examples: list[list[str]] = []
     try:
         for row in islice(rows, LOOKED_AT):
@@ -291,33 +309,39 @@ def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
     return [row for row in examples if len(row) == width]
 
 
-def _one_character(chosen: str, option: str, other: str = "") -> str:
-    if len(chosen.encode()) != 1 or chosen in "\n\r" or (option == "--delimiter" and chosen == '"'):
-        raise UsageError(f"{option} {chosen!r}: one ASCII character is needed{other}")
+def _one_character(chosen: str, option: str, alternative: str = "") -> str:
+    """Check that an option is one ASCII character that can do its work."""
+    refused = '\n\r"' if option == "--delimiter" else "\n\r"
+    if len(chosen.encode()) != 1 or chosen in refused:
+        raise UsageError(f"{option} {chosen!r}: one ASCII character is needed{alternative}")
     return chosen
 
 
 def _named_fields(options: ReadOptions) -> list[str]:
+    """List the fields that the options name."""
     id_field = [options.id_field] if options.id_field and options.id_wanted else []
     return [*options.text_fields, *options.meta_wanted, *id_field]
 
 
-def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:
+def _is_data(first: tuple[str, ...], examples: list[list[str]], options: ReadOptions) -> bool:
     """Tell whether the first record looks like a document's and not like names.
 
     It lacks a field that the options name, and such fields are numbers; or the user did not name
     the text, and values stand in the record.
     """
     missing = set(_named_fields(options)) - set(first)
-    unsaid = {"text"} if options.text_fields == ["text"] else set()
-    if numbers := missing - unsaid:
-        return all(w.isdecimal() and 1 <= int(w) <= len(first) for w in numbers)
-    return any(
-        _is_value(name) or (name and any(r[c] == name for r in others))
-        for c, name in enumerate(first)
-    )
+    if options.text_fields == ["text"]:  # the default, which the user did not name
+        missing -= {"text"}
+    if missing:
+        return all(name.isdecimal() and 1 <= int(name) <= len(first) for name in missing)
+    for column, name in enumerate(first):
+        if _is_value(name):
+            return True
+        if name and any(row[column] == name for row in examples):
+            return True
+    return False
 
 
 def _is_value(name: str) -> bool:
-    """Tell whether a field holds rather a value than the name of a column."""
+    """Tell whether a field looks like a value, not like the name of a column."""
     return len(name) > 60 or len(name.split()) > 6 or _VALUE.match(name) is not None

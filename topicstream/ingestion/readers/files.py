@@ -64,9 +64,12 @@ class Files(Reader):
 
 
 class LongText(NamedTuple):
-    """A text that is longer than a document may be; ``--split`` cuts it as it is read.
+    """A text that is longer than a document may be, which ``--split`` cuts as it is read.
 
-    opened: a context of what reads its decoded bytes, to be entered once.
+    Attributes
+    ----------
+    opened
+        Context of the reader of its decoded bytes, to be entered once.
     """
 
     opened: AbstractContextManager[Source | MemberText]
@@ -78,29 +81,30 @@ class MemberText:
     Parameters
     ----------
     head
-        The bytes that were read of it before.
-    rest
-        Where the other bytes come from.
+        First bytes of the member, which were read before.
+    stream
+        Stream of the other bytes.
     size
-        Bytes of the member.
+        Number of bytes of the member.
     encoding
-        As ``--encoding`` names it.
-    where
+        Encoding as ``--encoding`` names it.
+    name
         Name of the member, for messages.
     """
 
     def __init__(
-        self, head: bytes, rest: IO[bytes], size: int, encoding: str | None, where: str
+        self, head: bytes, stream: IO[bytes], size: int, encoding: str | None, name: str
     ) -> None:
-        text, name = without_mark(head, encoding)
-        decoder = None if name is None else codecs.getincrementaldecoder(name)(MARK_UNDECODABLE)
+        text, codec = without_mark(head, encoding)
+        decoder = None if codec is None else codecs.getincrementaldecoder(codec)(MARK_UNDECODABLE)
         self._decoder = decoder
-        self._rest = rest
+        self._stream = stream
         self._missing = size - len(head)
-        self._where = where
+        self._name = name
         self._ahead = self._decode(text)
 
     def _decode(self, data: bytes) -> bytes:
+        """Recode bytes of the member as UTF-8."""
         if self._decoder is None:
             return data
         text = self._decoder.decode(data, final=not self._missing)
@@ -115,14 +119,14 @@ class MemberText:
     def peek(self, n: int) -> bytes:
         """Return the next n decoded bytes, which stay to be read."""
         parts = [self._ahead]
-        have = len(self._ahead)
-        while have < n and self._missing:
-            data = self._rest.read(min(self._missing, n))
+        decoded_bytes = len(self._ahead)
+        while decoded_bytes < n and self._missing:
+            data = self._stream.read(min(self._missing, n))
             if not data:
-                raise BadFile(self._where, 0, "the archive ends within it; get it again")
+                raise BadFile(self._name, 0, "the archive ends within it; get it again")
             self._missing -= len(data)
             parts.append(self._decode(data))
-            have += len(parts[-1])
+            decoded_bytes += len(parts[-1])
         self._ahead = b"".join(parts)
         return self._ahead[:n]
 
@@ -160,16 +164,19 @@ def document_batches(
     contents: Iterable[tuple[str, str, bytes | LongText]],
     prefix: str = "",
 ) -> Iterator[pa.RecordBatch]:
-    """Whole files as documents.
+    """Make documents of whole files.
+
+    A file that is not UTF-8 is read as windows-1252 where it looks like that and the user names no
+    encoding, else rejected with the line of the bad byte.
 
     Parameters
     ----------
+    source, options
+        Input that takes rejects and notes, and options of its reader.
     contents
-        Name for messages, id and content of each. What is not UTF-8 is read as windows-1252 where
-        it looks like that and the user names no encoding, else rejected with the line of the bad
-        byte.
+        Name for messages, id and content of each file.
     prefix
-        What stands before the id in the column ``source``.
+        Text before the id in the column ``source``.
     """
     ids: list[str] = []
     texts: list[str] = []
@@ -265,10 +272,8 @@ def _batch(ids: list[str], texts: list[str], prefix: str, options: ReadOptions) 
 class Tar(Reader):
     """Tar archive, compressed or not.
 
-    A document's id is the name of its member.
-
-    Members are read from the stream and never written to disk; linked members, devices and hidden
-    files are passed over.
+    A document's id is the name of its member. Members are read from the stream and never written
+    to disk; linked members, devices and hidden files are passed over.
     """
 
     name = "tar"
@@ -288,7 +293,10 @@ class _Member(tarfile.TarInfo):
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
         """Read the next member.
 
-        Raises ReadError where the archive ends without its mark.
+        Raises
+        ------
+        tarfile.ReadError
+            If the archive ends without its mark.
         """
         try:
             return super().fromtarfile(archive)
@@ -310,18 +318,19 @@ def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, b
                         0,
                         f"holds a matrix ({name}); unpack it and give the folder of the matrix",
                     )
-                where = f"{source.name}/{name}"
+                full_name = f"{source.name}/{name}"
                 if name.startswith("/") or ".." in parts:
-                    source.reject(0, "a name that leads out of the archive", file=where)
+                    source.reject(0, "a name that leads out of the archive", file=full_name)
                     continue
                 content = archive.extractfile(member)
                 data = content.read(options.record_bytes + 1) if content else b""
                 if len(data) < min(member.size, options.record_bytes + 1):
                     raise tarfile.ReadError("unexpected end of data")
-                text = MemberText(data, content or BytesIO(), member.size, options.encoding, where)
+                stream = content or BytesIO()
+                text = MemberText(data, stream, member.size, options.encoding, full_name)
                 start = text.peek(options.record_bytes + 1)
                 is_long = len(start) > options.record_bytes and options.split is not None
-                yield where, name, LongText(nullcontext(text)) if is_long else start
+                yield full_name, name, LongText(nullcontext(text)) if is_long else start
     except (tarfile.TarError, EOFError) as e:
         raise BadFile(
             source.name, 0, f"the archive is damaged or truncated ({e}); get it again"

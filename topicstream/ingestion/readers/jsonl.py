@@ -314,7 +314,17 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 class Objects:
-    """Objects with named fields, of JSON or dicts, collected for one batch of documents."""
+    """Objects with named fields, of JSON or dicts, collected for one batch of documents.
+
+    Parameters
+    ----------
+    source
+        Input of the objects.
+    options
+        Names of the fields of text, id and metadata.
+    mark
+        ":" where numbers are lines, "#" where they are records.
+    """
 
     def __init__(self, source: Input, options: ReadOptions, mark: str = ":") -> None:
         self.source = source
@@ -325,21 +335,24 @@ class Objects:
         self.size = 0
         self.fields: set[str] = set()
         self.text_fields = options.text_fields
-        self.asked = {*self.text_fields, *options.meta.values(), options.id_field or "id"}
-        self.paths = {name for name in self.asked if "." in name}
+        self.fields_read = {*self.text_fields, *options.meta.values(), options.id_field or "id"}
+        self.paths = {name for name in self.fields_read if "." in name}
         self.spellings = {
             name: {normalize(form, name) for form in ("NFC", "NFD")} - {name}
-            for name in self.asked
+            for name in self.fields_read
             if not name.isascii()
         }
 
     def add(self, number: int, record: Mapping[str, object]) -> None:
         """Take the fields that the options name from a record at line ``number``.
 
-        Raises WrongField with the reason.
+        Raises
+        ------
+        WrongField
+            If a field is missing or of a type that cannot be used.
         """
         options = self.options
-        if len(self.fields) <= MOST_NAMES + len(self.asked):
+        if len(self.fields) <= MOST_NAMES + len(self.fields_read):
             self.fields.update(record)
         for path in self.paths - record.keys():
             value = field_at(record, path)
@@ -367,7 +380,7 @@ class Objects:
                 raise WrongField(f"no field '{id_name}' (--id-field)")
             own_id = as_id(record[id_name], id_name)
             self.source.note(NO_ID, own_id is None)
-            self.asked.add(id_name)
+            self.fields_read.add(id_name)
         meta = [
             as_list(record.get(name), name, options.list_separator)
             if column in LISTS
@@ -380,10 +393,10 @@ class Objects:
 
     def _with_spelling(self, record: Mapping[str, object], name: str) -> Mapping[str, object]:
         """Give a record a field by the name that is asked for, if its own is composed otherwise."""
-        for other in self.spellings[name]:
-            if other in record:
-                return {**record, name: record[other]}
-            value = field_at(record, other)
+        for spelling in self.spellings[name]:
+            if spelling in record:
+                return {**record, name: record[spelling]}
+            value = field_at(record, spelling)
             if value is not None:
                 return {**record, name: value}
         return record
@@ -391,21 +404,19 @@ class Objects:
     def batch(self, in_place: TextsInPlace | None = None) -> pa.RecordBatch:
         """Make a batch of the documents.
 
-        in_place: of texts that were read where they stand.
+        ``in_place`` has the texts that were read where they stand.
         """
         options = self.options
-        asked = self.asked.union(*self.spellings.values())
-        self.source.leave_out(
-            self.fields - asked - {path.partition(".")[0] for path in asked if "." in path}
-        )
+        names_read = self.fields_read.union(*self.spellings.values())
+        outer_names = {path.partition(".")[0] for path in names_read if "." in path}
+        self.source.leave_out(self.fields - names_read - outer_names)
         source = positions(self.source.key, np.array(self.numbers, np.int64), self.mark)
         ids = [own_id for _, own_id, _ in self.rows]
         if ids and all(isinstance(own_id, int) and own_id in _INT64 for own_id in ids):
-            named = pa.array(ids, pa.int64())
+            id_column = pa.array(ids, pa.int64())
         else:
-            named = pc.coalesce(
-                pa.array([None if own_id is None else str(own_id) for own_id in ids], TEXT), source
-            )
+            texts_of_ids = [None if own_id is None else str(own_id) for own_id in ids]
+            id_column = pc.coalesce(pa.array(texts_of_ids, TEXT), source)
         meta = {}
         for i, column in enumerate(options.meta):
             values = [row[i] for _, _, row in self.rows]
@@ -413,4 +424,4 @@ class Objects:
                 meta[column] = pa.array(values, LIST if column in LISTS else TEXT)
         texts = [text for text, _, _ in self.rows]
         array = clean_strings(texts, TEXT) if in_place is None else in_place.array(texts)
-        return batch_of(named, source, {"text": array}, meta)
+        return batch_of(id_column, source, {"text": array}, meta)

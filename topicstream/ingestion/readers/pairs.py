@@ -32,10 +32,20 @@ _QID = re.compile(rb"\sqid:\S*")
 
 
 class PairLines(NamedTuple):
-    """Lines taken apart.
+    """Lines of pairs, parsed.
 
-    bool[L], which hold a document; of those, the heads, numbers of pairs int64[D], and the pairs
-    float64[c, 2]; bool[L], which are neither that nor blank.
+    Attributes
+    ----------
+    good
+        True for a line that holds a document, bool[L].
+    heads
+        Text before the pairs of each document.
+    lengths
+        Number of pairs of each document, int64[D].
+    cells
+        Word and count of each pair, float64[c, 2].
+    bad
+        True for a line that neither holds a document nor is blank, bool[L].
     """
 
     good: np.ndarray
@@ -51,12 +61,13 @@ class PairReader(Reader):
     Attributes
     ----------
     first
-        The number of the first word where the user does not say it.
+        Number of the first word unless ``--first-id`` gives another.
     labelled
-        Whether a head is labels (its counts may be weights), not the number of pairs.
+        True if a head is labels and counts may be weights; False if it is the number of pairs.
     line
-        A regular expression (of RE2) of a line that holds a document; ``blank`` of one that holds
-        none.
+        Regular expression of RE2 of a line that holds a document.
+    blank
+        Regular expression of RE2 of a line that holds none.
     """
 
     kind = "counts"
@@ -69,7 +80,7 @@ class PairReader(Reader):
         source.words = self._words(source, options)
         weighted = self.labelled and options.weighted
         for numbers, lines in lines_of(source, options):
-            pairs = self._taken_apart(lines)
+            pairs = self._parse_lines(lines)
             owner = np.repeat(np.arange(len(pairs.heads)), pairs.lengths)
             words = pairs.cells[:, 0] - self._first(options)
             counts = pairs.cells[:, 1]
@@ -88,12 +99,8 @@ class PairReader(Reader):
             for place, number in zip(places[owner[outside]].tolist(), pairs.cells[outside, 0]):
                 reasons[place] = self._why_outside(int(number), len(source.words), options)
             if not self.labelled:
-                reasons.update(
-                    dict.fromkeys(
-                        places[pairs.lengths != [int(head) for head in pairs.heads]].tolist(),
-                        NO_PAIRS,
-                    )
-                )
+                other_length = pairs.lengths != [int(head) for head in pairs.heads]
+                reasons.update(dict.fromkeys(places[other_length].tolist(), NO_PAIRS))
             for row in sorted(reasons):
                 source.reject(int(numbers[row]), reasons[row], lines[row])
             good = ~np.isin(places, list(reasons))
@@ -101,12 +108,10 @@ class PairReader(Reader):
             rows = (np.cumsum(good) - 1)[owner[is_used]]
             counts = counts[is_used] if weighted else counts[is_used].astype(np.int64)
             ids = positions(source.key, numbers[places[good]])
-            heads = (head.decode("utf-8", "replace") for head, use in zip(pairs.heads, good) if use)
-            meta = (
-                {LABELS: pa.array([list(filter(None, head.split(","))) for head in heads], LIST)}
-                if self.labelled
-                else {}
-            )
+            meta = {}
+            if self.labelled:
+                heads = [head for head, use in zip(pairs.heads, good) if use]
+                meta[LABELS] = pa.array([_split_labels(head) for head in heads], LIST)
             yield count_batch(source, ids, ids, rows, words[is_used].astype(np.int64), counts, meta)
 
     def _words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
@@ -123,46 +128,54 @@ class PairReader(Reader):
         highest = -1
         with Source(source.name, source.path, encoding=options.encoding, strict=False) as again:
             for _, lines in lines_of(again, options):
-                highest = max(highest, int(self._taken_apart(lines).cells[:, 0].max(initial=-1)))
+                words = self._parse_lines(lines).cells[:, 0]
+                highest = max(highest, int(words.max(initial=-1)))
         return numbered_words(source, highest - first + 1, first, options)
 
     def _why_outside(self, number: int, words: int, options: ReadOptions) -> str:
-        """Say why a word number is none, and what to do."""
+        """Explain why a word number is none, with what to do."""
         first = self._first(options)
-        said = (
+        fault = (
             f"word number {number} is out of range: {counted(words, 'word')}, counted from {first}"
         )
         if number < first:
-            return f"{said}; give --first-id {number} where the file counts from {number}"
+            return f"{fault}; give --first-id {number} where the file counts from {number}"
         if number == first + words:
-            return f"{said}; give --first-id {first + 1} where the file counts from {first + 1}"
-        return f"{said}; name the right file with --words"
+            return f"{fault}; give --first-id {first + 1} where the file counts from {first + 1}"
+        return f"{fault}; name the right file with --words"
 
     def _first(self, options: ReadOptions) -> int:
+        """Return the number of the first word."""
         return self.first if options.first_id is None else options.first_id
 
-    def _taken_apart(self, lines: list[bytes]) -> PairLines:
+    def _parse_lines(self, lines: list[bytes]) -> PairLines:
+        """Parse lines into heads and pairs."""
         good = matching(lines, self.line)
         bad = ~good & ~matching(lines, self.blank)
         heads = []
-        rests = []
+        tails = []
         for line, use in zip(lines, good):
             if use:
-                head, _, rest = line.partition(b"#")[0].replace(b"\t", b" ").strip().partition(b" ")
+                content = line.partition(b"#")[0].replace(b"\t", b" ").strip()
+                head, _, tail = content.partition(b" ")
                 heads.append(head)
-                rests.append(_QID.sub(b"", b" " + rest))
-        lengths = np.array([rest.count(b":") for rest in rests], np.int64)
-        cells = parsed_numbers([rest.replace(b":", b" ") for rest in rests], real=True).reshape(
-            -1, 2
-        )
-        return PairLines(good, heads, lengths, cells, bad)
+                tails.append(_QID.sub(b"", b" " + tail))
+        lengths = np.array([tail.count(b":") for tail in tails], np.int64)
+        numbers = parsed_numbers([tail.replace(b":", b" ") for tail in tails], real=True)
+        return PairLines(good, heads, lengths, numbers.reshape(-1, 2), bad)
+
+
+def _split_labels(head: bytes) -> list[str]:
+    """List the labels of a head, which commas part."""
+    labels = head.decode("utf-8", "replace").split(",")
+    return [label for label in labels if label]
 
 
 _LDAC = re.compile(rb"^(\d{1,9})((?: +\d+:\d+)*)\s*$")
 
 
 class LdaC(PairReader):
-    """``N word:count …`` with N pairs, words from 0."""
+    """Reader of LDA-C: lines ``N word:count …`` with N pairs, words from 0."""
 
     name = "ldac"
     about = "LDA-C (N word:count …) with its vocabulary"
@@ -182,7 +195,7 @@ _SVMLIGHT = re.compile(rb"^[-+]?[\w.,+-]*(?: +(?:qid|\d+):[-+.\deE]+)+\s*(?:#.*)
 
 
 class SvmLight(PairReader):
-    """``label word:weight … # comment``, words from 1 (``--first-id 0`` for files from 0)."""
+    """Reader of svmlight: lines ``label word:weight … # comment``, words from 1."""
 
     name = "svmlight"
     about = "svmlight / libsvm (label word:count …)"

@@ -87,7 +87,7 @@ class PubMed(Reader):
                     source.reject(
                         element.sourceline, str(e), etree.tostring(element, with_tail=False)
                     )
-                _forget(element)
+                _free_element(element)
                 if size > options.piece_bytes or len(citations) >= most_records(options):
                     yield _batch(source, citations)
                     citations = []
@@ -111,8 +111,8 @@ def _tag(element: Any) -> str | None:
     return None if element is None else element.tag
 
 
-def _forget(element: Any) -> None:
-    """Free a record, and what stands before it in its set."""
+def _free_element(element: Any) -> None:
+    """Free the memory of a record, and of the records before it in its set."""
     element.clear()
     while element.getprevious() is not None:
         del element.getparent()[0]
@@ -132,7 +132,7 @@ def _batch(source: Source, citations: list[Citation]) -> pa.RecordBatch:
 
 
 def _content(element: Any, path: str = ".") -> str:
-    """All text of the first element at a path, inline markup (<i>, <sup>) left out."""
+    """Return all text of the first element at a path, without inline markup (<i>, <sup>)."""
     child = None if element is None else element.find(path)
     return "" if child is None else "".join(child.itertext()).strip()
 
@@ -140,68 +140,77 @@ def _content(element: Any, path: str = ".") -> str:
 def _citations(element: Any, source: str) -> Iterator[Citation]:
     """Yield the citations of a record, or the ids that a DeleteCitation withdraws.
 
-    Records are PubmedArticle, MedlineCitation and PubmedBookArticle. Raises NoRecord.
+    Records are PubmedArticle, MedlineCitation and PubmedBookArticle.
+
+    Raises
+    ------
+    NoRecord
+        For a record without PMID.
     """
     if element.tag == "DeleteCitation":
         yield from (Citation(_content(pmid), source) for pmid in element.iter("PMID"))
         return
-    book = element.find("BookDocument") if element.tag == "PubmedBookArticle" else None
-    cited = (
-        book
-        if book is not None
-        else element.find("MedlineCitation")
-        if element.tag == "PubmedArticle"
-        else element
-    )
-    if cited is None or not _content(cited, "PMID"):
+    citation = element
+    is_book = False
+    if element.tag == "PubmedArticle":
+        citation = element.find("MedlineCitation")
+    elif element.tag == "PubmedBookArticle" and element.find("BookDocument") is not None:
+        citation = element.find("BookDocument")
+        is_book = True
+    if citation is None or not _content(citation, "PMID"):
         raise NoRecord(f"a {element.tag} without PMID")
-    article = cited if book is not None else cited.find("Article")
-    journal = (
-        _content(cited, "Book/BookTitle")
-        if book is not None
-        else _content(article, "Journal/Title")
-    )
+    article = citation if is_book else citation.find("Article")
     title = _content(article, "ArticleTitle") or _content(article, "VernacularTitle")
-    abstract = (
-        []
-        if article is None
-        else [_content(part) for part in article.iterfind("Abstract/AbstractText")]
-    )
-    dates = (
-        "Book/PubDate",
-        "Article/Journal/JournalIssue/PubDate",
-        "Article/ArticleDate",
-        "DateCreated",
-    )
+    if is_book:
+        journal = _content(citation, "Book/BookTitle")
+        title = title or journal
+    else:
+        journal = _content(article, "Journal/Title")
+    parts = () if article is None else article.iterfind("Abstract/AbstractText")
+    abstract = [_content(part) for part in parts]
+    headings = citation.iterfind("MeshHeadingList/MeshHeading")
+    labels = [_content(heading, "DescriptorName") for heading in headings]
     yield Citation(
-        _content(cited, "PMID"),
+        _content(citation, "PMID"),
         source,
-        "\n".join(
-            part for part in [title or (journal if book is not None else ""), *abstract] if part
-        ),
+        "\n".join(part for part in [title, *abstract] if part),
         any(abstract),
-        (_authors(article, "AuthorList") or _authors(cited, "Book/AuthorList")),
-        [
-            label
-            for e in cited.iterfind("MeshHeadingList/MeshHeading")
-            if (label := _content(e, "DescriptorName"))
-        ],
-        next((year for path in dates if (year := _year(cited.find(path)))), None),
-        journal or _content(cited, "MedlineJournalInfo/MedlineTA") or None,
+        _authors(article, "AuthorList") or _authors(citation, "Book/AuthorList"),
+        [label for label in labels if label],
+        _first_year(citation),
+        journal or _content(citation, "MedlineJournalInfo/MedlineTA") or None,
     )
+
+
+_DATES = (
+    "Book/PubDate",
+    "Article/Journal/JournalIssue/PubDate",
+    "Article/ArticleDate",
+    "DateCreated",
+)
+"""Paths of the dates of a citation, the best one first."""
+
+
+def _first_year(citation: Any) -> str | None:
+    """Return the year of the first date of a citation that has one."""
+    for path in _DATES:
+        year = _year(citation.find(path))
+        if year is not None:
+            return year
+    return None
 
 
 def _year(date: Any) -> str | None:
-    """Return the year of a date.
+    """Return the year of a date: its <Year>, or the first of a <MedlineDate>.
 
-    It is in <Year>, or the first of a <MedlineDate> such as ``1998 Dec-1999 Jan``.
+    A <MedlineDate> is a text such as ``1998 Dec-1999 Jan``.
     """
     year = _YEAR.search(_content(date, "Year") or _content(date, "MedlineDate"))
     return year[0] if year else None
 
 
 def _authors(element: Any, path: str) -> list[str]:
-    """``LastName Initials`` or the collective's name, as PubMed prints them."""
+    """List authors as PubMed prints them: ``LastName Initials`` or a collective's name."""
     names = []
     for author in () if element is None else element.iterfind(f"{path}/Author"):
         last = _content(author, "LastName")

@@ -23,7 +23,7 @@ from topicstream.ingestion.settings import recipe_of, word_limits
 from topicstream.ingestion.store.blocks import words_of_training
 from topicstream.ingestion.store.decide import TRAIN, Decision
 from topicstream.ingestion.tokens.recipe import Recipe
-from topicstream.ingestion.tokens.stopwords import listed_words, unfit
+from topicstream.ingestion.tokens.stopwords import find_missed_language, listed_words
 from topicstream.ingestion.tokens.tools import named_tools
 from topicstream.ingestion.tokens.vocabulary import (
     TokenVocabulary,
@@ -147,7 +147,9 @@ class WordChoice:
         counts.save_chosen(vocabulary_path)
         counts.save_pruned(pruned_path)
         if self._base is None and self._text:
-            self.language = unfit(relations, choice.tokens, self._recipe.stopwords_from)
+            self.language = find_missed_language(
+                relations, choice.tokens, self._recipe.stopwords_from
+            )
         if self._base is None and not self._width and choice.pruned == choice.distinct:
             raise NothingKept(self._why_no_words())
         dropped |= set(choice.top)

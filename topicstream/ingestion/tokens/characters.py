@@ -108,7 +108,7 @@ def lower(text: str) -> str:
 def lower_words(text: str, one_sigma: bool) -> str:
     """Lower-case words as the kernels do.
 
-    ``one_sigma``: the sigma at the end of a word is any sigma.
+    With ``one_sigma`` the sigma at the end of a word becomes any sigma.
     """
     small = lower(text)
     return small.replace(FINAL_SIGMA, SIGMA) if one_sigma else small
@@ -124,6 +124,7 @@ def spell_sigmas(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def _categories() -> np.ndarray:
+    """Return the class of each code point by its category in Unicode, uint8[CODE_POINTS]."""
     classes = np.zeros(CODE_POINTS, np.uint8)
     of_category = {"L": LETTER, "M": MARK, "N": DIGIT, "Z": SPACE}
     for first, stop in _ALPHABETIC:
@@ -143,7 +144,7 @@ def _categories() -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def lowered(one_sigma: bool) -> np.ndarray:
-    """int32[LOWERED]: simple lower case of each code point below LOWERED (``lower_words``)."""
+    """Make the table of simple lower case of the code points below LOWERED, int32[LOWERED]."""
     every = np.arange(LOWERED, dtype="<i4").tobytes().decode("utf-32-le", "surrogatepass")
     small = lower_words(every, one_sigma)
     table = np.frombuffer(small.encode("utf-32-le", "surrogatepass"), "<i4")
@@ -153,11 +154,9 @@ def lowered(one_sigma: bool) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def word_classes(emoji: bool, bigrams: bool) -> np.ndarray:
-    """Classes of the default rule: letters, marks and digits make words."""
+    """Return the classes of the default rule, by which letters, marks and digits make words."""
     classes = _categories().copy()
-    classes[[0x200C, 0x200D]] = (
-        MARK  # the joiners of Persian and the Indic scripts stand inside words
-    )
+    classes[[0x200C, 0x200D]] = MARK  # joiners of Persian and Indic scripts, inside words
     classes[[0x00AD, 0xFEFF, 0x2060]] = IGNORED  # soft hyphen, byte order mark, word joiner
     if bigrams:
         for first, last in _UNSPACED:
@@ -174,7 +173,7 @@ def word_classes(emoji: bool, bigrams: bool) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def pattern_classes() -> np.ndarray:
-    r"""Classes of Python's ``\w``: alphanumeric characters and the underscore, no marks."""
+    r"""Return the classes of Python's ``\w``: alphanumeric characters, underscore, no marks."""
     classes = np.where(_categories() == SPACE, SPACE, OTHER).astype(np.uint8)
     for first, stop in ASSIGNED:
         known = np.array([chr(c).isalnum() for c in range(first, stop)])

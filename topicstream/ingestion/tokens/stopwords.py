@@ -135,10 +135,7 @@ another's words)."""
 
 
 def language_named(name: str) -> str | None:
-    """Return ``german`` of ``german``, ``German`` or ``de``.
-
-    None for what is no language that we have a list of.
-    """
+    """Return the full name of a language, of ``German`` or ``de``, or None if it has no list."""
     name = name.strip().lower()
     name = {"nb": "no", "nn": "no"}.get(name, name)
     return LANGUAGES.get(name) or (name if name in LANGUAGES.values() else None)
@@ -148,7 +145,7 @@ def language_named(name: str) -> str | None:
 def stop_list(language: str) -> tuple[str, ...]:
     """List the stop words of a language by its full name, sorted.
 
-    What has an apostrophe or a hyphen stands there in the parts that the tokenizer makes of it.
+    A word with an apostrophe or a hyphen is listed as the parts that the tokenizer makes of it.
     """
     if language == "english":
         return ENGLISH
@@ -157,10 +154,7 @@ def stop_list(language: str) -> tuple[str, ...]:
 
 
 def listed_words(name: str) -> tuple[str, ...]:
-    """List the stop words of a language that we have a list of.
-
-    Any other name has none.
-    """
+    """List the stop words of a language, none if it has no list."""
     return stop_list(name) if name in LANGUAGES.values() else ()
 
 
@@ -173,7 +167,7 @@ def read_stopwords(*choices: str, encoding: str | None = None) -> tuple[str, tup
         Each is a language (``german`` or ``de``), the path of a file (words parted by white space,
         ``#`` opens a comment line), several of these joined by ``+``, or, alone, ``none``.
     encoding
-        Of the files; None: UTF-8, or as the byte order mark says.
+        Encoding of the files. None for UTF-8, or what the byte order mark says.
 
     Raises
     ------
@@ -182,7 +176,9 @@ def read_stopwords(*choices: str, encoding: str | None = None) -> tuple[str, tup
     InputError
         If a file cannot be read.
     """
-    parts = [p for c in choices for p in ([c] if Path(c).is_file() else c.split("+"))]
+    parts: list[str] = []
+    for choice in choices:
+        parts += [choice] if Path(choice).is_file() else choice.split("+")
     if "none" in parts:
         if len(parts) > 1:
             raise UsageError(
@@ -199,6 +195,7 @@ def read_stopwords(*choices: str, encoding: str | None = None) -> tuple[str, tup
 
 
 def _read_file(path: str, encoding: str | None) -> set[str]:
+    """Read the words of a file, without comment lines."""
     try:
         lines = read_word_list(path, encoding).decode().splitlines()
     except FileNotFoundError:
@@ -218,16 +215,19 @@ def _read_file(path: str, encoding: str | None) -> set[str]:
 @cache
 def _function_words() -> pa.Table:
     """Return the stop words of all languages: columns word and language."""
-    lists = [
-        (word, language)
-        for language in LANGUAGES.values()
-        for listed in stop_list(language)
-        for word in dict.fromkeys((listed, lower_words(listed, one_sigma=True)))
-    ]
-    return pa.table({"word": [w for w, _ in lists], "language": [name for _, name in lists]})
+    words: list[str] = []
+    languages: list[str] = []
+    for language in LANGUAGES.values():
+        for word in stop_list(language):
+            spellings = list(dict.fromkeys((word, lower_words(word, one_sigma=True))))
+            words += spellings
+            languages += [language] * len(spellings)
+    return pa.table({"word": words, "language": languages})
 
 
-def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] | None:
+def find_missed_language(
+    words: Relations, tokens: int, stopwords_from: str
+) -> dict[str, Any] | None:
     """Return {language, share} of a language whose stop words were not left out.
 
     None where they were, or where ``stopwords_from`` is ``none``.
@@ -235,9 +235,11 @@ def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] 
     Parameters
     ----------
     words
-        Has a table ``words`` with the columns word and count.
+        Query engine with a table ``words`` of the columns word and count.
     tokens
         Sum of the counts.
+    stopwords_from
+        Languages whose stop words were left out, joined by ``+``, or ``none``.
     """
     if stopwords_from == "none" or tokens < LEAST_TOKENS:
         return None
@@ -248,9 +250,9 @@ def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] 
         f" group by language having count(*) >= {LEAST_DIFFERENT} order by share desc, language "
         f"limit 1"
     )
-    for language, share in (
-        (row["language"], row["share"]) for batch in shares for row in batch.to_pylist()
-    ):
-        if share >= MUCH and language not in stopwords_from.split("+"):
-            return {"language": language, "share": round(share, 4)}
+    for batch in shares:
+        for row in batch.to_pylist():
+            language = row["language"]
+            if row["share"] >= MUCH and language not in stopwords_from.split("+"):
+                return {"language": language, "share": round(row["share"], 4)}
     return None
