@@ -30,7 +30,7 @@ demo: setup
 	$(BIN)/topics demo demo
 
 test: setup
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 -m '$(if $(ALL),not campaign,not slow)'
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m '$(if $(ALL),not campaign,not slow)'
 
 campaigns: setup
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m campaign

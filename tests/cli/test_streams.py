@@ -69,6 +69,7 @@ def test_a_closed_stream_is_one_line(line, tmp_path):
     assert not (tmp_path / "c.zarr").exists()
 
 
+@pytest.mark.product
 def test_all_closed_and_no_file_takes_their_numbers(tmp_path):
     (tmp_path / "a.txt").write_text("one two three\n" * 5)
     done = run(

@@ -48,7 +48,7 @@ def seeds_in(order: list[int], phi: np.ndarray, strength: int | None = None) -> 
     return found
 
 
-@pytest.mark.quick("sparse-bp", "gs", "vb")
+@pytest.mark.quick("sparse-bp", "gs")
 @pytest.mark.parametrize(("name", "options"), [v for v, _ in TAKING], ids=[i for _, i in TAKING])
 class TestSeedWords:
     def test_decide_which_topic_is_which(self, name, options, planted, tmp_path):

@@ -100,6 +100,7 @@ def table_of(folder, name, rows, columns, dtype=np.float32):
     return raw.reshape(rows, -1)[:, :columns]
 
 
+@pytest.mark.quick("1-memory", "3-disk")
 @pytest.mark.parametrize("where", ["memory", "disk"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_two_tables_with_two_rules_and_ragged_state(corpus, tmp_path, where, threads):

@@ -161,6 +161,7 @@ def test_weights_are_those_of_the_sample(whole, alone, tmp_path, weighting):
     assert content_hash(tmp_path / "a") == content_hash(tmp_path / "b")
 
 
+@pytest.mark.product
 def test_threads_disk_and_resuming_do_not_matter(counts, tmp_path):
     blocks = store(tmp_path / "c.zarr", counts[:360], counts[360:], blocks=30, ids=True)
     assert min(b.docs for b in SampledCorpus(blocks, 0.05).part().blocks) == 0

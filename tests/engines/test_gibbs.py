@@ -34,6 +34,7 @@ def state(seed: int, topics: int, docs: int = 12, words: int = 30, length: int =
     return block, z, table_of(block, z, topics)
 
 
+@pytest.mark.quick("*-7", "*-200")
 @pytest.mark.parametrize("topics", [1, 2, 7, 40, 200])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_sparselda_draws_what_the_dense_twin_draws(topics, seed):
@@ -68,7 +69,7 @@ def test_sparselda_draws_what_the_dense_twin_draws(topics, seed):
         z = z.copy()
 
 
-@pytest.mark.quick("sparselda")
+@pytest.mark.product
 @BOTH
 def test_one_token_is_drawn_from_the_conditional(kind):
     """Chi-square of the first token's topic over 1000 draws, from each of 6 fixed states."""

@@ -180,6 +180,7 @@ def tight(table: PackedTable, vocab: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return ptr, entries
 
 
+@pytest.mark.quick("disk")
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6),

@@ -43,6 +43,7 @@ def of_space(model: TopicModel) -> int:
 
 
 class TestFromRunToRun:
+    @pytest.mark.quick("atbp")
     @pytest.mark.parametrize("algo", ["atbp", "sparselda"])
     def test_update_keeps_them(self, algo, tmp_path):
         corpus = tmp_path / "c.zarr"

@@ -376,6 +376,7 @@ print(topicstream.ingest(["ships sail", "bread"], sys.argv[1], min_df=1, heldout
 """
 
 
+@pytest.mark.product
 def test_a_notebook_without_widgets(tmp_path):
     """DuckDB draws its bars with ipywidgets there; without them it refuses even to turn
     them off.

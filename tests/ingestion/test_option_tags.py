@@ -89,7 +89,7 @@ def is_recalled(name: str) -> bool:
     return tag["decides"] == "tokenizer" or "recalled" in tag or "new_store" in tag
 
 
-@pytest.mark.quick("fields", "phrases learned", "side files", "append")
+@pytest.mark.quick("fields", "phrases learned")
 @pytest.mark.parametrize("pack", PACKS)
 def test_an_append_may_repeat_an_option_or_leave_it_to_the_store(here, pack):
     options = pack_options(pack) | {"append": True}

@@ -104,10 +104,8 @@ RECIPES = [
 @pytest.mark.quick(
     "default",
     "ngrams=2,min_length=1",
-    "stem=*",
     "phrases=*",
     "unspaced=*",
-    "normalize=none",
     "tokenized=True",
 )
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def compiled(tmp_path_factory) -> Path:
     return folder / "cache"
 
 
+@pytest.mark.product
 def test_a_second_process_compiles_nothing_and_another_checkout_shares_the_cache(
     compiled, tmp_path
 ):

@@ -232,6 +232,7 @@ def same(a, b):
     return a.keys() == b.keys() and all((a[k] == b[k]).all() for k in a)
 
 
+@pytest.mark.quick("sparse-bp-2-*")
 @pytest.mark.parametrize("memory", [True, False])
 @pytest.mark.parametrize("threads", few_quick([1, 2], [2]))
 def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch, memory, threads):

@@ -117,7 +117,10 @@ print("codes", codes)
 
 @pytest.mark.parametrize(
     "lines",
-    [COMMANDS, pytest.param(LATER_COMMANDS, marks=pytest.mark.slow)],
+    [
+        pytest.param(COMMANDS, marks=pytest.mark.product),
+        pytest.param(LATER_COMMANDS, marks=pytest.mark.slow),
+    ],
     ids=["main", "later"],
 )
 def test_the_main_commands_work_where_names_of_linux_are_not_there(tmp_path, lines):

@@ -118,6 +118,7 @@ def test_help_lists_the_commands_of_the_core_alone(core):
     assert "--classifier" not in python(core, "-m", "topicstream", "train", "--help")
 
 
+@pytest.mark.product
 def test_the_core_ingests_trains_scores_shows_infers_and_updates(core):
     python(core, "-c", USE_CORE)
 

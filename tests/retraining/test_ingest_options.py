@@ -51,7 +51,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.quick("fields", "phrases", "side files")
+@pytest.mark.quick("fields", "phrases")
 @pytest.mark.parametrize("pack", [pack for pack in PACKS if pack != "append"])
 def test_options_of_ingest_serve_the_second_night_as_the_first(place, pack):
     options = pack_options(pack, leave_out=SET_BY_RETRAIN)

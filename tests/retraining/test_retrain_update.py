@@ -59,6 +59,7 @@ def update(home, **options):
     return topicstream.update(home / "c.zarr", home / "m", progress=QUIET, **options)
 
 
+@pytest.mark.quick("sparse-bp")
 @pytest.mark.parametrize(
     "algo", few_quick(["atbp", "stbp", "vb", "sparse-bp", "mvi"], ["atbp", "sparse-bp"])
 )
@@ -141,7 +142,7 @@ def killed_in_removal(call, instant):
     return wrapper
 
 
-@pytest.mark.quick("unlink")
+@pytest.mark.product
 @pytest.mark.parametrize("call", ["unlink", "rmdir"])
 def test_an_update_killed_while_it_removes_the_old_model_blocks_nothing(home, monkeypatch, call):
     append(home, made(30, seed=2, prefix="e"))

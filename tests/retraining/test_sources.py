@@ -140,6 +140,7 @@ def test_a_wrong_source_is_refused_in_one_line(tmp_path, table, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.product
 def test_passages_of_every_source_are_read_its_own_way(home):
     """After two nights: each file below raw, as its source or [ingest] says."""
     write_night(home / "raw", 2)

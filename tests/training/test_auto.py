@@ -234,6 +234,7 @@ def test_states_of_the_second_half_of_the_chain_are_averaged():
     assert choose(large, {}).options.get("samples") is None
 
 
+@pytest.mark.product
 def test_titles_are_sampled_and_a_run_of_them_goes_on(tmp_path):
     _, indptr, words, counts = draw(docs=300, words=90, topics=3, length=6, seed=2)
     titles = store(tmp_path / "titles.zarr", indptr, words, counts, 90)
@@ -248,6 +249,7 @@ def test_titles_are_sampled_and_a_run_of_them_goes_on(tmp_path):
     assert run_of(model)["engine"] == "sparse-bp"
 
 
+@pytest.mark.quick("atbp")
 @pytest.mark.parametrize("algo", ["atbp", "stbp", "vb", "mvi", "svi", "ovb"])
 def test_engines_that_are_poor_on_titles_say_so(tmp_path, algo, capsys):
     _, indptr, words, counts = draw(docs=60, words=30, topics=2, length=6, seed=2)

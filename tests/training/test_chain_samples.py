@@ -34,6 +34,7 @@ def topics(corpus: Path, model: Path, algo: str, passes: int, **options) -> np.n
     return opened.rows(np.arange(opened.n_words))
 
 
+@pytest.mark.quick("gs")
 @pytest.mark.parametrize("algo", SAMPLERS)
 def test_the_model_is_the_mean_of_the_last_states(corpus, tmp_path, algo):
     states = [topics(corpus, tmp_path / f"s{n}", algo, n, samples=0) for n in (5, 7, 9)]

@@ -80,7 +80,7 @@ def model(corpus, tmp_path_factory):
     return folder
 
 
-@pytest.mark.quick("sparse-bp", "sparselda")
+@pytest.mark.quick("sparse-bp")
 @pytest.mark.parametrize("algo", ENGINES)
 def test_documents_are_predicted_from_their_covariates(corpus, tmp_path, algo):
     run(corpus, tmp_path / "own", algo, passes=30)
@@ -114,6 +114,7 @@ def test_alpha_of_a_model_is_the_mean_of_its_documents(corpus, model):
     check_mean_alpha(corpus, model, COLUMNS)
 
 
+@pytest.mark.quick("sparse-bp")
 @pytest.mark.parametrize("algo", ["sparse-bp", "sparselda"])
 def test_threads_leave_no_trace(corpus, tmp_path, algo):
     hashes = set()
@@ -124,6 +125,7 @@ def test_threads_leave_no_trace(corpus, tmp_path, algo):
     assert len(hashes) == 1
 
 
+@pytest.mark.quick("bp")
 @pytest.mark.parametrize("algo", ["sparse-bp", "bp"])
 def test_a_run_that_was_stopped_ends_in_the_same_bits(corpus, tmp_path, algo, monkeypatch):
     run(corpus, tmp_path / "whole", algo)

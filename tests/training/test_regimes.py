@@ -91,6 +91,7 @@ def test_threads_leave_no_trace(corpus, whole, tmp_path):
     assert content_hash(tmp_path / "model") == whole
 
 
+@pytest.mark.quick("11")
 @pytest.mark.parametrize("stopped", [11, 23])
 def test_a_run_that_was_stopped_ends_in_the_same_bits(
     corpus, whole, tmp_path, stopped, monkeypatch

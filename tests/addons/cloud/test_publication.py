@@ -318,6 +318,7 @@ def test_faults_are_told_without_what_was_sent(
     assert SECRET not in str(refused.value) and str(refused.value).startswith("s3://corpora/x: ")
 
 
+@pytest.mark.product
 def test_an_ingest_of_documents_in_memory_to_an_address(put: Put, here: Path) -> None:
     """Also after another one was killed during its upload: nothing is published, so nothing needs
     --force.

@@ -201,6 +201,7 @@ def test_files_that_are_read_to_and_fro(put: Put, tmp_path: Path, name: str) -> 
     assert len(set(stores)) == 1
 
 
+@pytest.mark.product
 def test_a_matrix_of_10x_from_a_bucket(put: Put, tmp_path: Path) -> None:
     parts = {
         "matrix.mtx.gz": b"%%MatrixMarket matrix coordinate integer general\n3 2 4\n1 1 5\n2 1 1\n2 2 4\n3 2 "

@@ -228,6 +228,7 @@ def test_a_query_with_credentials_is_no_key(tmp_path: Path) -> None:
     assert code == 3 and "a query" in said and "very-secret" not in said
 
 
+@pytest.mark.product
 def test_many_small_objects_are_opened_ahead(put: Put, tmp_path: Path, line: SlowBucket) -> None:
     texts = [json.dumps({"id": str(n), "text": " ".join(WORDS[: 2 + n % 6])}) for n in range(60)]
     for number, text in enumerate(texts):
@@ -254,6 +255,7 @@ def test_many_small_objects_are_opened_ahead(put: Put, tmp_path: Path, line: Slo
     )
 
 
+@pytest.mark.product
 def test_objects_of_a_suffix_are_trusted_after_some(
     put: Put, tmp_path: Path, line: SlowBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
