@@ -61,7 +61,8 @@ def run_tests(place: Path, tests: list[str], traced: str) -> int:
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     sys.path.insert(0, str(place))
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", *tests]
+    tiers = "not slow or (product and not campaign)"
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", tiers, *tests]
     if not traced:
         return int(pytest.main(arguments))
     lines = Lines(place / "topicstream" / traced)

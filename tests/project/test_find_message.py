@@ -27,7 +27,6 @@ def write_bad_matrix(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.product
 @pytest.mark.parametrize(
     ("write", "options"),
     [

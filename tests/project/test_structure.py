@@ -121,7 +121,6 @@ def graph(when_called: bool) -> dict[str, set[str]]:
     return {name: imported(tree(path), when_called) - {name} for name, path in MODULES.items()}
 
 
-@pytest.mark.product
 def test_no_module_imports_itself_by_way_of_others():
     order = list(
         TopologicalSorter(graph(when_called=False)).static_order()
