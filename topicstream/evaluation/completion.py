@@ -35,7 +35,7 @@ from topicstream.model.weighting import CountedWords, Weights
 from topicstream.numeric.kernels.arrays import Doubles, Floats, RowCells, TopicWeights
 from topicstream.numeric.kernels.dirichlet import exponential, log
 from topicstream.numeric.kernels.jit import kernel
-from topicstream.numeric.kernels.local_step import PANEL_FLOATS, inverse_norms, probabilities
+from topicstream.numeric.kernels.local_step import inverse_norms, panel_rows, probabilities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,11 +162,7 @@ def score_cells(
     (base, beta, inverse) = weights
     width = len(inverse)
     topics = theta.shape[1]
-    most = max(8, PANEL_FLOATS // width // 8 * 8)
-    longest = 0
-    for d in range(len(indptr) - 1):
-        longest = max(longest, indptr[d + 1] - indptr[d])
-    most = min(most, max(8, -(-longest // 8) * 8))
+    most = panel_rows(indptr, width)
     own = np.empty(most * width, np.float32)
     p = np.empty(most, np.float32)
     t = np.zeros(width, np.float32)

@@ -21,7 +21,15 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.numeric.kernels import rng
-from topicstream.numeric.kernels.arrays import Array, Doubles, Float, Floats, Ints, Longs
+from topicstream.numeric.kernels.arrays import (
+    Array,
+    Doubles,
+    Float,
+    Floats,
+    Ints,
+    Longs,
+    most_in_row,
+)
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.select import largest_numbers
 
@@ -192,9 +200,7 @@ def start_pairs(
     topics = change.shape[1]
     seeded = len(base) > 0
     private = np.array([len(change) - 1], np.int32)
-    longest = 1
-    for d in range(len(indptr) - 1):
-        longest = max(longest, aptr[d + 1] - aptr[d])
+    longest = max(1, most_in_row(aptr))
     value = np.empty(longest * topics, np.float32)
     inverse = np.zeros(topics, np.float32)
     theta = np.empty(topics, np.float32)

@@ -29,6 +29,7 @@ from topicstream.numeric.kernels.arrays import (
     RowCells,
     TopicWeights,
     address_of,
+    most_in_row,
 )
 from topicstream.numeric.kernels.dirichlet import log
 from topicstream.numeric.kernels.jit import kernel
@@ -82,10 +83,7 @@ def spread_authors(
     theta_ = address_of(theta)
     b = np.float32(beta)
     # room for the most authors that a document has
-    longest = 0
-    for d in range(len(indptr) - 1):
-        longest = max(longest, aptr[d + 1] - aptr[d])
-    likelihood = np.empty(longest, np.float32)
+    likelihood = np.empty(most_in_row(aptr), np.float32)
     for d in range(len(indptr) - 1):
         n = aptr[d + 1] - aptr[d]
         for i in range(indptr[d], indptr[d + 1]):

@@ -28,6 +28,7 @@ from topicstream.numeric.kernels.arrays import (
     Longs,
     address_of,
     borrow,
+    most_in_row,
 )
 from topicstream.numeric.kernels.dirichlet import log
 from topicstream.numeric.kernels.jit import kernel
@@ -530,11 +531,8 @@ def visit_pairs(
     """
     topics = tables.have.shape[1]
     # most authors and most pairs of a document
-    longest = 1
-    most = 1
-    for d in range(len(block.indptr) - 1):
-        longest = max(longest, block.aptr[d + 1] - block.aptr[d])
-        most = max(most, block.pptr[d + 1] - block.pptr[d])
+    longest = max(1, most_in_row(block.aptr))
+    most = max(1, most_in_row(block.pptr))
     apart = most + 128
     # scratch of a document: by pair, by author, and by author and topic
     whole = np.empty((7, apart), np.int64)

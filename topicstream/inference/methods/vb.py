@@ -28,7 +28,14 @@ from topicstream.base.options import option
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.gibbs import require_prior
-from topicstream.numeric.kernels.arrays import Floats, Ints, Longs, RowCells, TopicWeights
+from topicstream.numeric.kernels.arrays import (
+    Floats,
+    Ints,
+    Longs,
+    RowCells,
+    TopicWeights,
+    most_in_row,
+)
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.local_step import (
     DIRICHLET,
@@ -86,9 +93,7 @@ class SparseScratch(NamedTuple):
 @kernel
 def sparse_scratch(indptr: Longs, width: int) -> SparseScratch:
     """Make the arrays for the longest of some documents."""
-    longest = 1
-    for d in range(len(indptr) - 1):
-        longest = max(longest, indptr[d + 1] - indptr[d])
+    longest = max(1, most_in_row(indptr))
     return SparseScratch(
         np.empty((longest + 8) * width, np.float32),
         np.empty((longest + 8) * width, np.float32),

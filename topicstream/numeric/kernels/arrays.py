@@ -286,6 +286,15 @@ class DeltaAddresses(NamedTuple):
 
 
 @kernel
+def most_in_row(indptr: Longs) -> Int:
+    """Return the number of entries of the longest row, as the cells of the longest document."""
+    most = np.int64(0)
+    for d in range(len(indptr) - 1):
+        most = max(most, indptr[d + 1] - indptr[d])
+    return most
+
+
+@kernel
 def word_ends(words: Ints, ptr: Longs) -> None:
     """Count where each word's cells end, ptr: int64[U + 1].
 

@@ -44,10 +44,12 @@ from topicstream.numeric.kernels.arrays import (
     Array,
     Doubles,
     Floats,
+    Int,
     Ints,
     Longs,
     RowCells,
     TopicWeights,
+    most_in_row,
 )
 from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, psi
 from topicstream.numeric.kernels.gather import highest
@@ -310,12 +312,20 @@ class LocalScratch(NamedTuple):
 
 
 @kernel
+def panel_rows(indptr: Longs, width: int) -> Int:
+    """Return how many rows of the longest of some documents are held at a time.
+
+    It is a multiple of 8, bounded by PANEL_FLOATS.
+    """
+    longest = most_in_row(indptr)
+    most: Int = max(8, min(-(-longest // 8) * 8, PANEL_FLOATS // width // 8 * 8))
+    return most
+
+
+@kernel
 def local_scratch(indptr: Longs, width: int) -> LocalScratch:
-    """Make the arrays for the longest of some documents, bounded by PANEL_FLOATS."""
-    longest = 0
-    for d in range(len(indptr) - 1):
-        longest = max(longest, indptr[d + 1] - indptr[d])
-    most = max(8, min(-(-longest // 8) * 8, PANEL_FLOATS // width // 8 * 8))
+    """Make the arrays for the longest of some documents."""
+    most = panel_rows(indptr, width)
     return LocalScratch(
         np.empty(most * width, np.float32),
         np.empty(most + 32, np.float32),
