@@ -385,7 +385,7 @@ def test_decisions():
 def test_it_pays_to_compact_where_half_of_the_blocks_are_to_spare(
     rule, decision, gain, pays, monkeypatch
 ):
-    monkeypatch.setattr(decide, "gain", lambda corpus: gain)
+    monkeypatch.setattr(decide, "compaction_gain", lambda corpus: gain)
     monkeypatch.setattr(decide.Corpus, "open", lambda path: None)
     config = SimpleNamespace(store=SimpleNamespace(compact=rule), corpus="c.zarr")
     said = decide.describe_spare_blocks(config, decision)
@@ -410,7 +410,7 @@ def test_a_cycle_compacts_when_it_pays(tmp_path, monkeypatch):
     before = cells_by_id(tmp_path / "corpus.zarr")
     assert cycle(config)["compacted"] == [6, 2]
     assert before.items() <= cells_by_id(tmp_path / "corpus.zarr").items()
-    monkeypatch.setattr(decide, "gain", lambda corpus: (1, 4, 0))
+    monkeypatch.setattr(decide, "compaction_gain", lambda corpus: (1, 4, 0))
     write(tmp_path / "raw" / "d.jsonl", made(60, seed=4, prefix="g"))
     assert "compacted" not in cycle(config)
     config.write_text(plain + '[store]\ncompact = "always"\n')
