@@ -269,9 +269,9 @@ OF_ITS_OWN = {
     "addons/cells/exchange.py: os.rename(beside, job.path)",
     "addons/cells/exchange.py: shutil.copytree(job.into, beside, symlinks=True)",
     "addons/cells/exchange.py: shutil.rmtree(beside, ignore_errors=True)",
-    "addons/cells/exchange.py: listed.unlink(missing_ok=True)",
+    "addons/cells/exchange.py: metadata_file.unlink(missing_ok=True)",
     "addons/cells/exchange.py: root.write_text(json.dumps(about))",
-    "fitting.py: shutil.rmtree(place, ignore_errors=True)",
+    "fitting.py: shutil.rmtree(home, ignore_errors=True)",
     "fitting.py: shutil.rmtree(folder, ignore_errors=True)",
 }
 """Calls on a folder that the function has just made under a random name."""
