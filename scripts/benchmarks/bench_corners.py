@@ -73,6 +73,11 @@ def sample(name: str, docs: int) -> Callable[[Path], list[dict[str, Any]]]:
     return read
 
 
+def read_snippets(data: Path) -> list[dict[str, Any]]:
+    """Read all web snippets."""
+    return read_lines(data / "titles" / "snippets.jsonl.gz")
+
+
 def read_longest(data: Path) -> list[dict[str, Any]]:
     """Read the 80 longest of 3,000 articles."""
     every = read_lines(data / "enwiki" / "docs.jsonl.gz")[:3000]
@@ -86,6 +91,9 @@ CORPORA: dict[str, Any] = {
     "ap-20": lambda data: str(data / "ap" / "docword.txt.gz"),
     "ap-50": lambda data: str(data / "ap" / "docword.txt.gz"),
     "longest-20": read_longest,
+    "wiki60-20": sample("enwiki", 60),
+    "wiki80-20": sample("enwiki", 80),
+    "snippets-50": read_snippets,
     "ap200-20": sample("ap", 200),
     "reuters200-20": sample("reuters21578", 200),
     "20news5000-50": sample("20news", 5000),
