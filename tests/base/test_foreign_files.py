@@ -18,8 +18,8 @@ import pytest
 import topicstream
 from tests import few_quick
 from tests.ingest_tools import documents, write_jsonl
+from topicstream.base.files.inventory import unlisted_paths
 from topicstream.base.files.marker import MARK
-from topicstream.base.files.ownership import unlisted_paths
 from topicstream.cli.main import run
 from topicstream.retraining import cycle
 

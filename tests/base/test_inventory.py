@@ -18,7 +18,7 @@ import pytest
 
 from tests import ROOT
 from topicstream.base.errors import NotOurs, UsageError
-from topicstream.base.files import marker, ownership
+from topicstream.base.files import inventory, marker, ownership
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock, write_json
 from topicstream.base.files.outputs import check_place, written
@@ -94,7 +94,7 @@ def test_scratch_folders_are_ours_whatever_a_library_puts_there(model):
     with pytest.raises(ZeroDivisionError), owned.scratch(model, "work") as folder:
         (folder / "spill").mkdir()
         (folder / "spill" / "duckdb_temp_block-0.block").write_bytes(b"by a library")
-        assert not list(ownership.unlisted_paths(model))
+        assert not list(inventory.unlisted_paths(model))
         1 / 0  # noqa: B018
     assert not folder.exists()
     with owned.scratch(model, "work") as folder:
@@ -105,7 +105,7 @@ def test_scratch_folders_are_ours_whatever_a_library_puts_there(model):
 
 def test_moved_folders_take_their_entries_along(model):
     owned.move_folder(model / "topics", model / "topics-2")
-    assert not list(ownership.unlisted_paths(model))
+    assert not list(inventory.unlisted_paths(model))
     owned.remove_within(model / "topics-2")
     assert not (model / "topics-2").exists()
 
@@ -118,8 +118,8 @@ def test_the_marker_of_a_backup_by_hard_links_does_not_change(model, tmp_path):
     owned.remove_file(model / "history.jsonl")
     marker.tidy_list(model)
     assert (backup / marker.MARK).read_bytes() == before
-    assert not ownership.is_listed(model / "history.jsonl")
-    assert ownership.is_listed(backup / "history.jsonl")
+    assert not inventory.is_listed(model / "history.jsonl")
+    assert inventory.is_listed(backup / "history.jsonl")
 
 
 def test_a_file_that_is_written_to_in_place_parts_from_its_backup(model, tmp_path):
@@ -128,7 +128,7 @@ def test_a_file_that_is_written_to_in_place_parts_from_its_backup(model, tmp_pat
         file.write(b" and more")
     assert (tmp_path / "backup").read_bytes() == b"ours"
     assert (model / "history.jsonl").read_bytes() == b"ours and more"
-    assert not list(ownership.unlisted_paths(model))
+    assert not list(inventory.unlisted_paths(model))
 
 
 @pytest.mark.parametrize("how", ["file", "table", "replaced"])
@@ -173,11 +173,11 @@ def test_a_path_is_resolved_as_the_system_resolves_it(model, tmp_path, monkeypat
     (tmp_path / "elsewhere" / "m" / "history.jsonl").write_text("mine")
     through = Path("link/../m")  # elsewhere/m, not m
     assert marker.home_of(through / "history.jsonl") is None
-    assert not ownership.owns(through / "history.jsonl")
+    assert not inventory.owns(through / "history.jsonl")
     with pytest.raises(NotOurs):
         owned.remove_file(through / "history.jsonl")
     os.symlink(tmp_path / "m" / "topics", "into")
-    assert ownership.owns(Path("into/../history.jsonl"))
+    assert inventory.owns(Path("into/../history.jsonl"))
 
 
 def test_the_line_of_a_path_is_that_of_its_resolved_one(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topicstream.base.errors import StoreError
 from topicstream.numeric.kernels.arrays import Array, Bytes, Cells, Int, Ints, Longs
 from topicstream.numeric.kernels.jit import kernel
 
@@ -332,3 +333,23 @@ def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
         in_cells += length
         in_docs += 1
     return n
+
+
+def check_rows(numbers: np.ndarray, lengths: np.ndarray, width: int, where: str) -> None:
+    """Raise StoreError unless dense rows are complete and finite."""
+    if not np.isfinite(numbers).all() or (lengths % width).any():
+        raise StoreError(f"{where}: a vector is truncated or not finite; ingest again")
+
+
+def check_counts(counts: np.ndarray, tokens: float, where: str) -> None:
+    """Raise StoreError unless counts are positive, finite and sum up to ``tokens``.
+
+    Sums of weights (floats) may differ by rounding.
+    """
+    weighted = counts.dtype.kind == "f"
+    total = counts.sum(dtype=np.float64 if weighted else np.int64)
+    are_positive = counts.min(initial=1) > 0  # False of NaN, too
+    if not are_positive or not np.isclose(total, tokens, rtol=1e-9 * weighted, atol=0.0):
+        raise StoreError(
+            f"{where}: counts that are not above 0 or do not add up to the manifest's; ingest again"
+        )

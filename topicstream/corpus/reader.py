@@ -28,7 +28,7 @@ from topicstream.base.places import places
 from topicstream.base.text import noun_of
 from topicstream.corpus.axes import Axes, Axis, read_lists
 from topicstream.corpus.axis_build import stored_axes
-from topicstream.corpus.block import Block, from_gaps
+from topicstream.corpus.block import Block, check_counts, check_rows, from_gaps
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import CELLS, DOCS, KINDS, LISTS, PARTS, chunk_path, read_rows
 from topicstream.corpus.grid import (
@@ -469,7 +469,10 @@ class Corpus(Views):
                 f"{where}, document {document}: word ids past the vocabulary or out of order; "
                 f"ingest again"
             )
-        self._check_counts(counts, lengths, float(entry.tokens), where)
+        if self.width:
+            check_rows(counts, lengths, self.width, where)
+        else:
+            check_counts(counts, float(entry.tokens), where)
         decoded = Decoded(gaps.view(np.int32), counts, lengths)
         removed = self._removed_rows(heldout, storage)
         if len(removed):
@@ -480,27 +483,6 @@ class Corpus(Views):
                 ends = np.cumsum(of_documents, dtype=np.int64)
                 decoded.axes[name] = (np.concatenate((np.zeros(1, np.int64), ends)), ids)
         return decoded
-
-    def _check_counts(
-        self, counts: np.ndarray, lengths: np.ndarray, tokens: float, where: str
-    ) -> None:
-        """Raise StoreError unless counts are positive, finite and sum up to ``tokens``.
-
-        Dense rows must be complete and finite instead.
-        """
-        if self.width:
-            if not np.isfinite(counts).all() or (lengths % self.width).any():
-                raise StoreError(f"{where}: a vector is truncated or not finite; ingest again")
-            return
-        total = counts.sum(dtype=np.float64 if self.weighted else np.int64)
-        if not (
-            counts.min(initial=1) > 0
-            and np.isclose(total, tokens, rtol=1e-9 * self.weighted, atol=0.0)
-        ):
-            raise StoreError(
-                f"{where}: counts that are not above 0 or do not add up to the manifest's; "
-                f"ingest again"
-            )
 
     def grid(
         self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False, axes: Sequence[str] = ()

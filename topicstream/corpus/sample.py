@@ -97,7 +97,10 @@ class SampledCorpus(Corpus):
         return lengths if heldout else lengths[self._sampled(storage)]
 
     def removed(self) -> np.ndarray:
-        """List the removed held-out documents; removed training documents are in no sample."""
+        """List the removed held-out documents.
+
+        Removed training documents are in no sample.
+        """
         listed = self.full_corpus.removed()
         return np.asarray(listed[listed[:, 1] == 1])
 

@@ -17,8 +17,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from topicstream.base.files import ownership as owned
+from topicstream.base.files.inventory import owned_files
 from topicstream.base.files.marker import resolve_folders, seal_marker
-from topicstream.base.files.ownership import owned_files, path_beside
+from topicstream.base.files.ownership import path_beside
 from topicstream.base.records import Record, read_record, write_record
 from topicstream.corpus.manifest import StoreManifest, part_folder
 

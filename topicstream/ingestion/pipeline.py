@@ -19,9 +19,10 @@ from topicstream.base.cluster import connected_within
 from topicstream.base.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.base.files import durable
 from topicstream.base.files import ownership as owned
+from topicstream.base.files.inventory import refuse_unlisted
 from topicstream.base.files.marker import MARK
 from topicstream.base.files.outputs import check_place, folder_named
-from topicstream.base.files.ownership import claim, refuse_unlisted
+from topicstream.base.files.ownership import claim
 from topicstream.base.machine import default_threads, peak_bytes, return_freed_memory
 from topicstream.base.options import configured
 from topicstream.base.places import places

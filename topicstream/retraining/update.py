@@ -15,9 +15,10 @@ from topicstream.base.errors import NotOurs, TopicsError, UsageError
 from topicstream.base.files import durable
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock
+from topicstream.base.files.inventory import holds_files, unlisted_paths
 from topicstream.base.files.marker import kind_of, mark_of
 from topicstream.base.files.outputs import check_place, folder_named
-from topicstream.base.files.ownership import claim, holds_files, unlisted_paths
+from topicstream.base.files.ownership import claim
 from topicstream.base.memory import ThreadedOptions
 from topicstream.base.metrics import record_metrics
 from topicstream.base.options import SchedulerOptions, configured, like, option

@@ -25,7 +25,7 @@ from topicstream.addons.classifier.training import (
 )
 from topicstream.base.errors import DoesNotFit, InputError, StoreError
 from topicstream.base.files.durable import read_json, write_json
-from topicstream.base.files.ownership import unlisted_paths
+from topicstream.base.files.inventory import unlisted_paths
 from topicstream.inference.infer import infer
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method

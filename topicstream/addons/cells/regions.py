@@ -18,8 +18,9 @@ import numpy as np
 
 from topicstream.addons.cells.exchange import order_by_number
 from topicstream.base.errors import InputError
+from topicstream.base.files.inventory import is_listed
 from topicstream.base.files.outputs import written
-from topicstream.base.files.ownership import is_listed, remove_file
+from topicstream.base.files.ownership import remove_file
 from topicstream.base.records import Json
 from topicstream.model.exchange import Export
 

@@ -21,9 +21,10 @@ from topicstream.addons.exchange.formats import find_format
 from topicstream.base.errors import InputError, NotOurs, StoreError, TopicsError, UsageError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import exchange_folders, lock
+from topicstream.base.files.inventory import refuse_unlisted
 from topicstream.base.files.marker import kind_of
 from topicstream.base.files.outputs import check_output, check_place, folder_named, written_together
-from topicstream.base.files.ownership import claim, refuse_unlisted
+from topicstream.base.files.ownership import claim
 from topicstream.base.options import configured
 from topicstream.base.shown import Summary
 from topicstream.corpus.reader import Corpus

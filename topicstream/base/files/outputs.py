@@ -20,8 +20,9 @@ from typing import BinaryIO
 from topicstream.base import system
 from topicstream.base.errors import NotOurs, TopicsError, UsageError
 from topicstream.base.files.durable import sync
+from topicstream.base.files.inventory import is_listed, owns
 from topicstream.base.files.marker import KINDS, StrPath, home_of, kind_of, list_paths
-from topicstream.base.files.ownership import is_listed, owns, temporary_path
+from topicstream.base.files.ownership import temporary_path
 from topicstream.base.places import places
 
 _HOLD_OUTPUTS = ("export", "sweep")

@@ -316,7 +316,7 @@ class _ObjectFormats:
         return next(iter(forms)) if is_trusted else None
 
     def note(self, name: str, form: str) -> None:
-        """Count the format of an object at an address; a file of this machine is not counted."""
+        """Count the format of an object at an address, but of no file of this machine."""
         if not places().on_this_machine(name):
             self._seen.setdefault(plain_suffix(name), Counter())[form] += 1
 
@@ -535,47 +535,47 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
         If there are no files, a file has no known format, or there are several formats and
         ``each`` is not set.
     """
-    found = _count_tree(root, name, options)
-    formats = found.formats
+    survey = _count_tree(root, name, options)
+    formats = survey.formats
     tree = Tree(root, name, options)
     if options.format is not None:
         tree.format = options.format
         if tree.format != FILES:
-            others = frozenset(found.counts) - {tree.format}
-            tree.left_out = others if found.counts[tree.format] else frozenset({"vocab"})
-    elif not found.counts:
+            others = frozenset(survey.counts) - {tree.format}
+            tree.left_out = others if survey.counts[tree.format] else frozenset({"vocab"})
+    elif not survey.counts:
         raise InputError(f"{name}: contains no files to read")
     elif "unknown" in formats:
-        raise InputError(_explain_unknown(found))
+        raise InputError(_explain_unknown(survey))
     elif len(formats) > 1 and not each:
-        listed = ", ".join(f"{form} ({found.examples[form]})" for form in formats)
+        listed = ", ".join(f"{form} ({survey.examples[form]})" for form in formats)
         advice = "give --format (each: every file by its own), or name the files"
-        example = found.examples.get("mtx")
+        example = survey.examples.get("mtx")
         if example is not None and matrix_form(root / example):
             advice = f"give each 10x matrix itself, such as {os.path.join(name, example)}"
         raise InputError(f"{name}: contains files of several formats: {listed}; {advice}")
     else:
-        _choose_tree_format(tree, found)
-    tree.size = sum(size for kind, size in found.sizes.items() if kind not in tree.left_out)
+        _choose_tree_format(tree, survey)
+    tree.size = sum(size for kind, size in survey.sizes.items() if kind not in tree.left_out)
     return tree
 
 
-def _explain_unknown(found: _TreeCounts) -> str:
+def _explain_unknown(survey: _TreeCounts) -> str:
     """Explain that a file of a folder has no known format, and what to do."""
-    formats = found.formats
+    formats = survey.formats
     if len(formats) == 1:
-        return str(found.error)
-    known = Counter({form: found.counts[form] for form in formats if form != "unknown"})
+        return str(survey.error)
+    known = Counter({form: survey.counts[form] for form in formats if form != "unknown"})
     most = max(known, key=lambda form: known[form])
     advice = f"or move it out of the folder, or leave such files out by --format={most}"
     if most == FILES:  # a format that takes any file
         advice += " --on-error=skip"
-    return f"{found.error}, {advice}"
+    return f"{survey.error}, {advice}"
 
 
-def _choose_tree_format(tree: Tree, found: _TreeCounts) -> None:
+def _choose_tree_format(tree: Tree, survey: _TreeCounts) -> None:
     """Set the format of a folder, the files that it leaves out, and the notes about them."""
-    formats = found.formats
+    formats = survey.formats
     if len(formats) > 1:
         tree.format = EACH
         tree.left_out = frozenset(ASIDE)
@@ -589,10 +589,10 @@ def _choose_tree_format(tree: Tree, found: _TreeCounts) -> None:
             tree.left_out = frozenset({"about", "nothing"})
             if tree.format != FILES:
                 tree.left_out |= {"vocab"}
-    about = found.counts["about"]
+    about = survey.counts["about"]
     if formats and about:
         more = f" and {about - 1} more" if about > 1 else ""
-        aside = f"{found.examples['about']}{more}; --format {tree.format} takes them in"
+        aside = f"{survey.examples['about']}{more}; --format {tree.format} takes them in"
         tree.notes[f"files about the folder left out ({aside})"] += about
-    for field_name, files in sorted(found.fields.items()):
+    for field_name, files in sorted(survey.fields.items()):
         tree.notes[IN_PATH.format(field_name)] += files

@@ -418,7 +418,7 @@ def _fields(document: object, options: ReadOptions) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Convert a value to what JSON has; a missing value of pandas is None."""
+    """Convert a value to one of JSON, a missing value of pandas to None."""
     if isinstance(value, np.generic):
         value = value.item()
     is_nan = isinstance(value, float) and value != value

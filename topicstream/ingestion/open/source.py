@@ -344,7 +344,10 @@ class Source(Input):
         self._ahead = with_line_feeds(head)
 
     def _read_more(self) -> bytes:
-        """Read some bytes, inflated but not decoded; compressed data end at their damage."""
+        """Read some bytes, inflated but not decoded.
+
+        Compressed data end at their damage.
+        """
         try:
             part: bytes = self._stream.read1(READ_BYTES)
             self._inflated += len(part)

@@ -20,7 +20,7 @@ MORE_LEFT_OUT = "times a further field was left out, beyond the first 1,000 name
 
 
 def add_notes(notes: Counter[str], more: Mapping[str, int]) -> None:
-    """Add notes.
+    """Add notes to the notes of an input.
 
     Of fields left out at most ``MOST_NAMES`` names are kept, the others in one note.
     """

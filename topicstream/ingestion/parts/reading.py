@@ -76,7 +76,7 @@ class Reading:
             self._begin = self._last_name
 
     def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int | Spread) -> None:
-        """Read to the end and commit on the way; ``state.done`` is set then.
+        """Read to the end, commit on the way, and set ``state.done``.
 
         Parameters
         ----------

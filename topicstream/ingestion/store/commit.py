@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from topicstream.base.dates import Day, in_iso_format, iso, parse
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import exchange_folders, sync
-from topicstream.base.files.ownership import claim, refuse_unlisted
+from topicstream.base.files.inventory import refuse_unlisted
+from topicstream.base.files.ownership import claim
 from topicstream.base.progress import Progress
 from topicstream.base.records import Json
 from topicstream.corpus.columns import NO_NUMBER

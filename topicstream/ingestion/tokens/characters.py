@@ -128,11 +128,10 @@ def _categories() -> np.ndarray:
     classes = np.zeros(CODE_POINTS, np.uint8)
     of_category = {"L": LETTER, "M": MARK, "N": DIGIT, "Z": SPACE}
     for first, stop in _ALPHABETIC:
-        classes[first:stop][
-            np.strings.isalpha(np.arange(first, stop, dtype=np.uint32).view("U1"))
-        ] = LETTER
-    rest = ((0, 0x3400), (0xA000, 0xAC00), (0xD7A4, 0x20000), ASSIGNED[1])
-    for first, stop in rest:
+        letters = np.arange(first, stop, dtype=np.uint32).view("U1")
+        classes[first:stop][np.strings.isalpha(letters)] = LETTER
+    further = ((0, 0x3400), (0xA000, 0xAC00), (0xD7A4, 0x20000), ASSIGNED[1])
+    for first, stop in further:
         categories = "".join(map(unicodedata.category, map(chr, range(first, stop))))
         codes = np.frombuffer(categories.encode("ascii"), np.uint8).reshape(-1, 2)
         for letter, value in of_category.items():
@@ -145,8 +144,8 @@ def _categories() -> np.ndarray:
 @lru_cache(maxsize=2)
 def lowered(one_sigma: bool) -> np.ndarray:
     """Make the table of simple lower case of the code points below LOWERED, int32[LOWERED]."""
-    every = np.arange(LOWERED, dtype="<i4").tobytes().decode("utf-32-le", "surrogatepass")
-    small = lower_words(every, one_sigma)
+    points = np.arange(LOWERED, dtype="<i4").tobytes().decode("utf-32-le", "surrogatepass")
+    small = lower_words(points, one_sigma)
     table = np.frombuffer(small.encode("utf-32-le", "surrogatepass"), "<i4")
     assert len(table) == LOWERED
     return table

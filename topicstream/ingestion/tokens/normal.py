@@ -345,15 +345,15 @@ def replace_letters(texts: pa.Array, table: LetterTable) -> pa.Array:
         _find_folding(text, offsets, table.number, rows)
         return rows
 
-    def change(some: pa.Array) -> pa.Array:
-        offsets, text = string_buffers(some)
+    def change(strings: pa.Array) -> pa.Array:
+        offsets, text = string_buffers(strings)
         text.flags.writeable = False  # as of every caller: compiled once
         new_offsets = np.zeros(offsets.size, np.int64)
         _measure_folded(text, offsets, table.number, table.ends, new_offsets)
         out = np.empty(new_offsets[-1], np.uint8)
         _fold(text, table.number, table.ends, table.letters, out)
         buffers = [None, pa.py_buffer(new_offsets), pa.py_buffer(out)]
-        return pa.Array.from_buffers(pa.large_string(), len(some), buffers)
+        return pa.Array.from_buffers(pa.large_string(), len(strings), buffers)
 
     return _change_rows(texts, find, change)
 

@@ -125,12 +125,12 @@ def _are_as_written(listed: WordList, recipe: Recipe) -> pa.Array:
 
 
 def describe_stop_words(recipe: Recipe, known: Collection[str]) -> dict[str, Json]:
-    """Say which stop words that are not ``known`` are several words, and which are none."""
+    """Describe which stop words that are not ``known`` are several words, and which are none."""
     return _describe_unmatched(set(recipe.stopwords) - set(known), recipe)
 
 
 def describe_replaced(recipe: Recipe) -> dict[str, Json]:
-    """Say which words to be replaced (``--replace``) the text never has as one word."""
+    """Describe which words to be replaced (``--replace``) the text never has as one word."""
     summary = _describe_unmatched({word for word, _ in recipe.replace}, recipe)
     entries = pa.array(sorted(word for word, _ in recipe.replace), TEXT)
     listed = WordList.tokenize(entries, _before_stop_words(recipe))
@@ -143,12 +143,13 @@ def describe_replaced(recipe: Recipe) -> dict[str, Json]:
 
 
 def _describe_unmatched(words: Collection[str], recipe: Recipe) -> dict[str, Json]:
-    own = sorted(words)
-    listed = WordList.tokenize(pa.array(own, TEXT), _before_stop_words(recipe))
+    """Describe which words are several words of a text, and which are none."""
+    entries = pa.array(sorted(words), TEXT)
+    listed = WordList.tokenize(entries, _before_stop_words(recipe))
     summary = listed.as_in_corpus(lambda words: np.zeros(len(words), np.bool_)).summary()
-    unusable = np.setdiff1d(np.arange(len(own)), listed.owners)
+    unusable = np.setdiff1d(np.arange(len(entries)), listed.owners)
     return {
-        "words": len(own),
+        "words": len(entries),
         "parted": summary["parted"],
         "unusable": listed.entries.take(pa.array(unusable)).slice(0, LISTED).to_pylist(),
     }

@@ -24,7 +24,7 @@ import numpy as np
 from topicstream.base.errors import TopicsError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import read_sealed, sealed_line, write_bytes
-from topicstream.base.files.ownership import refuse_unlisted
+from topicstream.base.files.inventory import refuse_unlisted
 from topicstream.base.memory import Array
 from topicstream.base.options import flags
 from topicstream.base.records import Count, Record, plain, read_record, write_record
