@@ -227,10 +227,10 @@ class Finishing:
         return decision
 
     def _heldout(self) -> Heldout:
-        """Return the rule by which documents are set aside; an append has its store's.
+        """Return the rule by which documents are set aside.
 
-        If only the append cuts documents into parts, those of a document are set aside together,
-        too.
+        An append has the rule of its store. If only the append cuts documents into parts, those
+        of a document are set aside together, too.
         """
         if self.old is None:
             return heldout_of(self.options)
@@ -262,7 +262,7 @@ class Finishing:
         writers: list[BlockWriter],
         pool: ThreadPoolExecutor,
     ) -> tuple[str, int]:
-        """Write the storage blocks; the words are in memory only as long as that takes.
+        """Write the storage blocks, with the words in memory only as long as that takes.
 
         Returns
         -------

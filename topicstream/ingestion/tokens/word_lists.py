@@ -232,7 +232,7 @@ def _are_longest(words: pa.Array, owners: np.ndarray) -> np.ndarray:
 
 
 def describe_list(option: str, summary: dict[str, Any]) -> str:
-    """Describe what a list matched, such as "3 of 4 words occur; not in the corpus: ..."."""
+    """Describe what a list matched, as in "3 of 4 words occur"."""
     total = int(summary["words"])
     text = f"{option}: {summary['occur']:,} of {total:,} {'words' if total != 1 else 'word'} "
     text += "occurs" if summary["occur"] == 1 else "occur"
