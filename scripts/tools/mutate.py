@@ -51,6 +51,7 @@ TARGETS = {
     ],
     "display/periods.py": ["tests/display/test_periods.py"],
     "display/groups.py": ["tests/display/test_groups.py", "tests/display/test_over_time.py"],
+    "addons/covariates/influence.py": ["tests/addons/covariates"],
     "addons/covariates/regression.py": ["tests/addons/covariates"],
     "retraining/gate.py": ["tests/retraining/test_gate.py"],
     "retraining/drift.py": ["tests/retraining/test_drift_verdict.py"],
@@ -80,6 +81,7 @@ TARGETS = {
 """A file whose arithmetic decides numbers -> the tests that cover it."""
 
 SIBLINGS = {
+    "addons/labels/prediction.py": ["tests/addons/labels/test_scorer.py"],
     "addons/labels/scorer.py": ["tests/addons/labels/test_scorer.py"],
     "addons/labels/agreement.py": ["tests/addons/labels/test_scorer.py"],
     "addons/labels/engine.py": ["tests/addons/labels/test_engine.py"],

@@ -35,7 +35,7 @@ def scores(
 
 
 def chosen(true: np.ndarray, score: np.ndarray) -> tuple[float, bool]:
-    """Our evaluation's rule (topicstream/addons/labels/scorer.py): the threshold, and whether a
+    """Our evaluation's rule (topicstream/addons/labels/prediction.py): the threshold, and whether a
     document gets one label at least, of
     the highest micro F1.  Tried are quantiles of the scores."""
     best = (-1.0, 0.5, False)

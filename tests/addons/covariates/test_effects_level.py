@@ -16,7 +16,8 @@ from scipy.stats import f, t
 
 import topicstream
 from topicstream.addons.covariates.covariates import NOT_TOLD_APART, DocumentBlock, Topics, explain
-from topicstream.addons.covariates.regression import Influence, Regression
+from topicstream.addons.covariates.influence import Influence
+from topicstream.addons.covariates.regression import Regression
 from topicstream.addons.covariates.support import Support
 from topicstream.cli.main import run
 from topicstream.model.formula import Covariate, Design, parse_formula

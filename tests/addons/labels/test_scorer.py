@@ -19,14 +19,13 @@ from topicstream import TopicModel
 from topicstream.addons.labels import agreement as agreements
 from topicstream.addons.labels import scorer
 from topicstream.addons.labels.agreement import measure_agreement
-from topicstream.addons.labels.scorer import (
-    THRESHOLDS,
+from topicstream.addons.labels.prediction import (
     Predicted,
     measure_losses,
     precision_recall_f1,
     predict,
-    score_labels,
 )
+from topicstream.addons.labels.scorer import THRESHOLDS, score_labels
 from topicstream.base.errors import InputError, StoreError, TopicsError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus

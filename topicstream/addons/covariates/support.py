@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from topicstream.addons.covariates.regression import FEW
+from topicstream.addons.covariates.influence import FEW
 from topicstream.model.formula import Covariate, Design, Factor, Term
 
 OTHER = 1

@@ -12,8 +12,8 @@ import pyarrow as pa
 from scipy.special import expit, logit, softmax
 
 from topicstream.addons.covariates.effects import without_nan
+from topicstream.addons.covariates.influence import FEW
 from topicstream.addons.covariates.intervals import choose_draws, draw_errors
-from topicstream.addons.covariates.regression import FEW
 from topicstream.base.errors import InputError, TopicsError
 from topicstream.base.files.outputs import written_together
 from topicstream.base.options import option
