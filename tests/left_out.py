@@ -34,7 +34,8 @@ def half_known(tmp_path_factory):
     raw.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = {"min_df": 1, "max_df": 1.0, "heldout": 0, "progress": False}
     topicstream.ingest(raw, folder / "corpus.zarr", meta="party,date", **options)
-    topicstream.train(folder / "corpus.zarr", folder / "model", topics=2, seed=1, progress=False)
+    options = {"topics": 2, "passes": 400, "seed": 1, "progress": False}
+    topicstream.train(folder / "corpus.zarr", folder / "model", **options)
     return folder, rows
 
 
