@@ -489,18 +489,6 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
     )
     (opened,), workers = open_within([trained.model], config.mem_limit, config.threads)
     scores = _score_run(opened, store, sample, workers)
-    reads = {}
-    if COVARIATES in dict(run.options):
-        for share in OTHER_READS:
-            scores_at_share = _score_run(opened, store, sample, workers, share)
-            reads[f"perplexity_{100 * share:.0f}"] = scores_at_share.perplexity(
-                ~scores_at_share.choosing
-            )
-    words = coherence(opened, store, threads=workers)
-    by_topic = {
-        "npmi": words.by_topic("npmi"),
-        "exclusivity": exclusivity(opened).tolist(),
-    }
     facts: dict[str, Any] = {
         "diversity": diversity(opened),
         "engine": opened.manifest.engine,
@@ -510,26 +498,41 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
         "dead": opened.kinds.count(DEAD),
         "kinds_by_topic": opened.kinds,
     }
-    counts = counted_in_means(opened.kinds)
-    for name, values_of_topics in by_topic.items():
-        pairs = zip(values_of_topics, counts, strict=True)
-        values = [value for value, counted in pairs if counted and value is not None]
-        facts[f"{name}_by_topic"] = values_of_topics
-        facts[name] = float(np.mean(values)) if values else None
-        several = len(values) > 1
-        error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if several else None
-        facts[f"{name}_se"] = error
+    if COVARIATES in dict(run.options):
+        for share in OTHER_READS:
+            read = _score_run(opened, store, sample, workers, share)
+            facts[f"perplexity_{100 * share:.0f}"] = read.perplexity(~read.choosing)
     return scores, {
         "topics": run.topics,
         "seed": run.seed,
         "algo": run.algo,
         **dict(run.options),
         **facts,
-        **reads,
+        **_describe_topics(opened, store, workers),
         **(topic_number_measures(opened, store, workers) if config.measures else {}),
         "perplexity_choosing": scores.perplexity(scores.choosing),
         "perplexity_reported": scores.perplexity(~scores.choosing),
     }
+
+
+def _describe_topics(model: TopicModel, store: Corpus, workers: int) -> dict[str, Any]:
+    """Measure coherence and exclusivity by topic, with their means and standard errors."""
+    by_topic = {
+        "npmi": coherence(model, store, threads=workers).by_topic("npmi"),
+        "exclusivity": exclusivity(model).tolist(),
+    }
+    facts: dict[str, Any] = {}
+    counts = counted_in_means(model.kinds)
+    for name, values_of_topics in by_topic.items():
+        pairs = zip(values_of_topics, counts, strict=True)
+        values = [value for value, counted in pairs if counted and value is not None]
+        several = len(values) > 1
+        facts[f"{name}_by_topic"] = values_of_topics
+        facts[name] = float(np.mean(values)) if values else None
+        facts[f"{name}_se"] = (
+            float(np.std(values, ddof=1)) / math.sqrt(len(values)) if several else None
+        )
+    return facts
 
 
 def _score_run(

@@ -96,7 +96,7 @@ def _type(name: str) -> Any:
 def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
     """Turn a function that builds LLVM code into a numba intrinsic."""
 
-    def made(build: Callable[..., Any]) -> Any:
+    def make_intrinsic(build: Callable[..., Any]) -> Any:
         @functools.wraps(build)
         def typed(typing_context: Any, *given: Any) -> Any:
             if not all(map(_fits, kinds, given)):
@@ -109,8 +109,8 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
                     else arg
                     for kind, arg in zip(sig.args, args)
                 ]
-                made = build(builder, *values)
-                return context.get_dummy_value() if sig.return_type == types.void else made
+                value = build(builder, *values)
+                return context.get_dummy_value() if sig.return_type == types.void else value
 
             returns = given[0].dtype if result == ENTRY else _type(result)
             return returns(
@@ -125,7 +125,7 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
         setattr(typed, "__signature__", inspect.Signature(named))  # noqa: B010
         return intrinsic(typed)
 
-    return made
+    return make_intrinsic
 
 
 def polynomial(kind: str, *coefficients: float) -> Any:

@@ -170,7 +170,7 @@ class DocumentSeeds:
         return self._rows(ids, self._split, scratch or Scratch())
 
     def _rows(self, ids: np.ndarray, split_by: int, scratch: Scratch) -> np.ndarray:
-        """Fill the rows of some words; ``split_by`` is the ``draw`` of ``fill_rows``."""
+        """Fill the rows of some words, of which ``split_by`` is the ``draw`` of ``fill_rows``."""
         out = scratch.array("seeds", (len(ids), padded(self._topics)), np.float32)
         entries = RowEntries(self._ptr, self._topic, self._value)
         table = MixedRows(entries, self._mean, SHARE, self._scale, self._topics)
