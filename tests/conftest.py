@@ -70,10 +70,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Refuse a quick case that is none (``tests/tiers.py``); skip what needs an add-on that was
     deleted (``tests/wall.py``).
     """
-    if not any("::" in argument for argument in config.args) and (unused := find_unused(items)):
-        raise pytest.UsageError("; ".join(unused))
-    if missing := find_missing():
+    missing = find_missing()
+    if missing:  # and with them the cases that are about them
         skip_users_of(missing, items)
+    elif not any("::" in argument for argument in config.args):
+        unused = find_unused(items)
+        if unused:
+            raise pytest.UsageError("; ".join(unused))
 
 
 def pytest_collection_finish() -> None:
