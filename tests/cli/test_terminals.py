@@ -80,9 +80,9 @@ def test_a_signal_ends_a_command_cleanly(tmp_path, command, signum):
     hooks = {
         "eval": "topicstream.ingestion.pipeline.ingest",
         "compare": "topicstream.evaluation.matching.compare",
-        "show": "topicstream.inference.infer.Answers.encoded",
-        "infer": "topicstream.inference.infer.Answers.encoded",
-        "report": "topicstream.addons.report.page.page",
+        "show": "topicstream.inference.infer.Answers.encode_all",
+        "infer": "topicstream.inference.infer.Answers.encode_all",
+        "report": "topicstream.addons.report.page.format_page",
         "export": "pyarrow.parquet.ParquetWriter",
     }
     module, _, name = hooks[command].rpartition(".")
@@ -95,6 +95,7 @@ owner = getattr(owner, "Answers") if {module.endswith("Answers")} else owner
 def stall(*args, **kwargs):
     print("here", flush=True)
     time.sleep(3600)
+getattr(owner, {name!r})  # or it would never be called
 setattr(owner, {name!r}, stall)
 sys.argv = ["topics", *{lines[command]!r}]
 cli.main()
