@@ -113,6 +113,6 @@ def slow_bucket(
 ) -> Iterator[SlowBucket]:
     """A proxy before the server at ``behind``."""
     with SlowBucket(behind, delay, fault) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()

@@ -90,6 +90,7 @@ for line in sys.argv[1:]:
 """
 
 
+@pytest.mark.product
 def test_without_the_add_on_an_address_gives_one_line(bare: Path) -> None:
     (bare.parent / "docs.jsonl").write_text('{"text": "ships and sails"}\n')
     done = subprocess.run(

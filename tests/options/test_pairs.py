@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 import tests
-from tests import few_quick
 from tests.options import running
 from tests.options.values import EXCLUDING, REFUSED, Case, cases, excluding, first_values, lines
 from topicstream.cli.main import run
@@ -51,13 +50,15 @@ def tried_together(command_lines: list[list[Case]], code_of: Try) -> None:
                     tried(list(pair))
 
 
-@pytest.mark.parametrize("part", few_quick(range(12), [0]))
+@pytest.mark.product
+@pytest.mark.parametrize("part", range(12))
 def test_ingest(here, part, capsys):
     for line in lines("ingest", REFUSED, size=16)[part::12]:
         assert not running.ingested("folder", tuple(chain(*line)), ("1", "4"), capsys), line
 
 
-@pytest.mark.parametrize("part", few_quick(range(6), [0]))
+@pytest.mark.product
+@pytest.mark.parametrize("part", range(6))
 def test_train(here, part, capsys):
     for line in lines("train", size=16)[part::6]:
         assert not running.trained(tuple(chain(*line)), ("1", "2"), capsys), line
@@ -78,7 +79,8 @@ def test_options_that_exclude_each_other_are_refused(here, command, capsys):
         assert running.ended([*start, *a, *b], capsys) in running.REFUSALS, (a, b)
 
 
-@pytest.mark.parametrize("command", few_quick(["infer", "eval", "report", "show"], ["report"]))
+@pytest.mark.product
+@pytest.mark.parametrize("command", ["infer", "eval", "report", "show"])
 def test_reading_commands(here, command, capsys):
     def code_of(case: Case) -> int:
         if command == "infer":

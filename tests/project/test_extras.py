@@ -71,6 +71,7 @@ def test_the_estimator_without_its_library_says_how_it_is_installed():
     assert "pip install 'topicstream[sklearn]'" in done.stderr
 
 
+@pytest.mark.product
 def test_compressed_text_is_read_without_its_extra(place):
     code = (
         "import sys, gzip; sys.modules['isal'] = None\n"

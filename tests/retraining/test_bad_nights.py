@@ -41,6 +41,7 @@ def put_bad_files(raw, kinds=KINDS):
     return {bad_nights.name_of(kind, suffix) for kind, (suffix, _) in kinds.items()}
 
 
+@pytest.mark.product
 def test_a_file_of_each_kind_is_named_and_the_others_are_taken_in(home):
     config = home / "retrain.toml"
     names = put_bad_files(home / "raw")

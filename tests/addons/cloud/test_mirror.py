@@ -33,6 +33,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.product
 def test_a_store_in_a_bucket_trains_the_model_that_its_folder_trains(
     put: Put, here: Path, tmp_path: Path
 ) -> None:
@@ -180,7 +181,7 @@ def test_a_store_on_a_web_server(
     monkeypatch.setenv("TOPICS_CACHE", str(tmp_path / "cache"))
     handler = functools.partial(_Quiet, directory=str(here))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         web = f"http://127.0.0.1:{server.server_address[1]}"
         code, said = topics("ingest", f"{web}/m/vocab.parquet", "--out", tmp_path / "x.zarr")
         assert code == 3 and "not in parts" in said, said

@@ -190,7 +190,7 @@ def server(
         monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
         monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         base = f"http://127.0.0.1:{running.server_address[1]}"
         name = "GOOGLE_BASE_URL" if request.param == "gs" else "AZURE_STORAGE_ENDPOINT"
         monkeypatch.setenv(name, base)

@@ -166,7 +166,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Mo
 def test_google(cloud: pytest.MonkeyPatch, tmp_path: Path) -> None:
     handler = type("Handler", (Google,), {"objects": {}})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         base = f"http://127.0.0.1:{server.server_address[1]}"
         account = {
             "gcs_base_url": base,

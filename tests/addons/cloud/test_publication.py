@@ -277,7 +277,7 @@ def test_a_store_that_ignores_conditions_is_refused(
 ) -> None:
     handler = type("Handler", (Heedless,), {"behind": endpoint})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
         remote._store.cache_clear()
         with pytest.raises(TopicsError, match="ignores conditional writes"):
@@ -363,12 +363,13 @@ asked = threading.Event()
 ended = threading.Event()
 
 
+@pytest.mark.product
 def test_a_signal_ends_a_command_that_waits_for_a_server(
     put: Put, here: Path, endpoint: str, tmp_path: Path
 ) -> None:
     handler = type("Handler", (Silent,), {"behind": endpoint})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         environment = {
             **os.environ,
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}",

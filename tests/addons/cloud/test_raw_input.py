@@ -308,7 +308,7 @@ def test_a_web_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "raw" / "docs.jsonl").write_bytes(JSONL)
     handler = functools.partial(_Ranges, directory=str(tmp_path / "raw"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/docs.jsonl"
         monkeypatch.setattr(_Ranges, "cuts", 2)
         result = run("ingest", address, "--out", tmp_path / "c.zarr")
@@ -322,7 +322,7 @@ def test_a_web_server_without_ranges(tmp_path: Path) -> None:
     (tmp_path / "docs.jsonl").write_bytes(JSONL)
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         result = run(
             "ingest",
             f"http://127.0.0.1:{server.server_address[1]}/docs.jsonl",

@@ -108,6 +108,7 @@ def test_the_default_engine_finds_its_grid_in_the_manifest() -> None:
         assert (layout.block_cells, layout.block_docs) in store_format.CUTS
 
 
+@pytest.mark.quick("503")
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_storm_of_refusals_is_survived(
     put: Put, line: SlowBucket, monkeypatch: pytest.MonkeyPatch, status: int
@@ -129,6 +130,7 @@ def test_a_storm_of_refusals_is_survived(
         remote.list_below("s3://corpora/raw")
 
 
+@pytest.mark.product
 def test_a_list_that_breaks_off_is_repeated(put: Put, line: SlowBucket) -> None:
     names = [put(f"raw/{n}.txt", b"stars") for n in range(20)]
     cuts = 2

@@ -436,6 +436,7 @@ def doubled(number):
     return 2 * number
 
 
+@pytest.mark.product
 def test_tasks_go_on_when_every_worker_has_been_replaced(monkeypatch):
     """Dask gives tasks that no worker could take to one that comes, but not to one that is found
     fit later.

@@ -87,6 +87,7 @@ def matrix():
     return planted(0, 300, 60, 4)[0]
 
 
+@pytest.mark.product
 def test_dense_sparse_and_store_agree(matrix, tmp_path):
     one = TopicModel(4, max_iter=10).fit(matrix)
     two = TopicModel(4, max_iter=10).fit(sparse.csc_matrix(matrix.astype(float)))
