@@ -63,6 +63,7 @@ def test_a_strangers_mirror_is_not_filled(tmp_path: Path) -> None:
         places().refuse_folder(tmp_path)
 
 
+@pytest.mark.product
 def test_no_library_is_imported_before_an_address_is_read() -> None:
     code = (
         "import sys; import topicstream.ingestion.pipeline, topicstream.corpus.reader;"

@@ -118,6 +118,7 @@ def test_round_trip_in_any_cut(docs, cells, rows):
         max_size=20,
     )
 )
+@pytest.mark.product
 def test_round_trip_of_weights(docs):
     with TemporaryDirectory() as folder:
         assert read_back(build(Path(folder) / "c.zarr", docs, weighted=True)) == docs

@@ -191,6 +191,7 @@ def test_compare(capsys, monkeypatch):
     assert sorted((m["a"], m["b"]) for m in result["matched"]) == [(0, 3), (1, 2), (2, 1), (3, 0)]
 
 
+@pytest.mark.product
 def test_a_fresh_process_needs_no_corpus(folder, tmp_path):
     code = (
         "import sys; from topicstream.cli.main import run; sys.exit(run(['show', '--model', "

@@ -136,6 +136,7 @@ def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(
         (1 << 30, 1.0, TOKENS),
     ],
 )
+@pytest.mark.quick("1073741824-1.0-1000000.0-True-sparse", "20000-1.0-1000000.0-True-dense")
 def test_deltas_that_merge_as_blocks_end_give_the_same_bits(
     kind, held, bound, factor, tokens, tmp_path
 ):

@@ -64,6 +64,7 @@ def test_a_missing_extra_says_how_it_is_installed(place, capsys, monkeypatch, ex
     assert error.strip().count("\n") == 0 and sorted(place.iterdir()) == before
 
 
+@pytest.mark.product
 def test_the_estimator_without_its_library_says_how_it_is_installed():
     code = "import sys; sys.modules['sklearn'] = None; import topicstream.sklearn"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

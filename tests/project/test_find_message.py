@@ -38,6 +38,7 @@ def write_bad_matrix(folder: Path) -> Path:
         (write_bad_matrix, {}),
     ],
 )
+@pytest.mark.quick("write_bad_csv-options1", "write_bad_matrix*")
 def test_the_line_of_an_error_is_found(tmp_path, write, options):
     with pytest.raises(TopicsError) as raised:
         topicstream.ingest(write(tmp_path), tmp_path / "c.zarr", progress=False, **options)

@@ -112,6 +112,7 @@ def test_every_module_of_the_core_can_be_imported(core):
     assert int(python(core, "-c", IMPORT_ALL)) > 200
 
 
+@pytest.mark.product
 def test_help_lists_the_commands_of_the_core_alone(core):
     listed = python(core, "-m", "topicstream", "--help")
     assert "\n  train " in listed and "\n  sweep " not in listed

@@ -104,6 +104,7 @@ def test_another_option_lets_files_that_were_set_aside_be_read(home):
     assert cycle(config)["documents_added"] == 20
 
 
+@pytest.mark.product
 def test_a_file_that_may_not_be_opened_is_tried_every_night(home, monkeypatch):
     secret = write(home / "raw" / "secret.jsonl", made(20, seed=2, prefix="e"))
     write(home / "raw" / "b.jsonl", made(30, seed=3, prefix="f"))

@@ -51,7 +51,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.quick("fields", "phrases")
+@pytest.mark.quick("fields")
 @pytest.mark.parametrize("pack", [pack for pack in PACKS if pack != "append"])
 def test_options_of_ingest_serve_the_second_night_as_the_first(place, pack):
     options = pack_options(pack, leave_out=SET_BY_RETRAIN)
@@ -126,7 +126,7 @@ ELSEWHERE = {
 """Settings that are not tried here, and what they want."""
 
 
-@pytest.mark.quick("the rest", "machine")
+@pytest.mark.quick("machine")
 @pytest.mark.parametrize("tried", SETTINGS)
 def test_settings_of_other_tables_serve_the_second_night_as_the_first(place, tried):
     (place / "seeds.toml").write_text('[water]\nwords = ["river", "stone"]\n')

@@ -106,6 +106,7 @@ def test_a_journal_that_no_cycle_wrote_is_told(home, journal):
     assert (home / "journal.json").read_text() == journal
 
 
+@pytest.mark.product
 def test_a_file_that_fails_three_nights_is_set_aside(home):
     bad = home / "raw" / "bad.jsonl"
     config = home / "retrain.toml"

@@ -99,6 +99,7 @@ def test_equal_documents_whose_sums_all_round_one_way_train(algo, topics, tmp_pa
     "algo",
     few_quick(["sparse-bp", "atbp", "bp", "sibp", "cvb0", "mvi"], ["sparse-bp", "bp", "mvi"]),
 )
+@pytest.mark.quick("sparse-bp-*", "bp-1e-08*")
 def test_extreme_priors_lose_no_mass(algo, alpha, beta, tmp_path):
     """Words that stand once or twice, beside pseudo-counts of which a float32 step is as large as
     they are.

@@ -411,6 +411,7 @@ def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):
         make_method("gibbs1", TopicRows(TopicModel.open(tmp_path / "bp")), trained_on=corpus)
 
 
+@pytest.mark.product
 def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):
     import io
 

@@ -314,6 +314,7 @@ def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):
         ("tls://127.0.0.1:9", 2, "speaks TLS, and Dask has no certificates here"),
     ],
 )
+@pytest.mark.quick("nonsense*", "no.json*")
 def test_a_scheduler_that_is_none_is_refused(here, given, code, message, monkeypatch, capsys):
     monkeypatch.setattr(scheduler, "PATIENCE", 1.0)
     out = here / "refused.csv"
@@ -480,6 +481,7 @@ def test_a_worker_that_ends_while_it_is_started_is_a_line(here, monkeypatch, cap
     )
 
 
+@pytest.mark.product
 def test_dask_is_not_imported_without_a_scheduler(here):
     code = (
         "import sys; from topicstream.cli.main import run; "

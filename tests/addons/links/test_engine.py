@@ -337,6 +337,7 @@ def test_an_update_takes_new_documents_and_their_links(tmp_path):
     assert theta.n_rows == 90 and (theta.gather(np.arange(90)).sum(1) > 0).all()
 
 
+@pytest.mark.product
 def test_retrain_publishes_models_with_links(tmp_path):
     config = folder(tmp_path)
     text = (
