@@ -23,7 +23,7 @@ def template(tmp_path_factory):
     return folder
 
 
-@pytest.mark.quick("outputs", "in the place of ours")
+@pytest.mark.quick("outputs")
 @pytest.mark.parametrize("group", GROUPS)
 def test_nothing_of_others_is_lost(template, tmp_path, group):
     make, count = GROUPS[group]

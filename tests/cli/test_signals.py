@@ -114,6 +114,7 @@ def _heed_signals() -> None:
     ],
     ids=["plain", "phrases", "axes", "side"],
 )
+@pytest.mark.product
 def test_a_signal_in_a_query_of_a_command(tmp_path, more, signum):
     line = ["ingest", "in.jsonl", "--out", "o.zarr", *more]
     write_jsonl(tmp_path / "in.jsonl", documents(60))

@@ -118,6 +118,7 @@ def test_the_scripts_that_a_page_runs_have_the_options_that_it_names(page):
             assert f'"{option}"' in source or option == "--help", command
 
 
+@pytest.mark.product
 def test_a_command_that_fails_writes_nothing(page, tmp_path):
     with pytest.raises(SystemExit, match="exit code"):
         reproduce.main(["--work", str(tmp_path), "--only", "--runs 3", "--data", "/nowhere"])

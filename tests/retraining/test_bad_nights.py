@@ -143,6 +143,7 @@ def test_a_disk_that_cannot_be_read_is_named(home, monkeypatch):
     )
 
 
+@pytest.mark.product
 def test_a_folder_that_may_not_be_listed_hides_no_known_file(home, monkeypatch):
     write(home / "raw" / "below" / "b.jsonl", made(20, seed=2, prefix="e"))
     cycle(home / "retrain.toml")

@@ -64,6 +64,7 @@ def figures_of(home: Path, texts: list[dict[str, str]], place: Path) -> Drift:
 @pytest.mark.quick("300-x")
 @pytest.mark.parametrize("sources", ["xy", "x", "y"])
 @pytest.mark.parametrize("n", [300, 40])
+@pytest.mark.product
 def test_a_second_night_of_the_same_sources_is_no_drift(trained, tmp_path, sources, n):
     texts = [text for source in sources for text in night(2, source, n)]
     figures = figures_of(trained, texts, tmp_path)

@@ -114,6 +114,7 @@ def test_a_raw_file_that_changes_does_not_bring_a_document_back(tmp_path, comman
     assert "d5" not in have
 
 
+@pytest.mark.product
 def test_the_folder_of_a_retrain_remembers_when_its_store_is_made_anew(tmp_path):
     config = folder(tmp_path)
     cycle(config)

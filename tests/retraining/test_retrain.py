@@ -304,6 +304,7 @@ def test_rollback_and_forward(home, capsys):
     assert after["published"] == 3 and after["training"] == "warm"
 
 
+@pytest.mark.product
 def test_a_rollback_holds_until_new_documents_where_the_config_says_so(home):
     config = home / "retrain.toml"
     config.write_text(
@@ -422,6 +423,7 @@ def test_a_cycle_compacts_when_it_pays(tmp_path, monkeypatch):
         cycle(config)
 
 
+@pytest.mark.product
 def test_records_left_out_are_counted_and_passages_are_those_of_the_raw_files(tmp_path, capsys):
     config = folder(tmp_path)
     config.write_text(config.read_text().replace("[ingest]", '[ingest]\non_error = "skip"'))

@@ -220,6 +220,7 @@ def test_a_read_only_target(home, tmp_path):
         subprocess.run(["umount", "-l", str(mounted)], check=True)
 
 
+@pytest.mark.product
 def test_a_file_that_changes_while_it_is_read(home, monkeypatch):
     busy = write(home / "raw" / "busy.jsonl", made(30, seed=2, prefix="e"))
     real = raw_files._stat
@@ -247,6 +248,7 @@ def test_a_file_that_changes_while_it_is_read(home, monkeypatch):
     assert "again" in cells_by_id(home / "corpus.zarr")
 
 
+@pytest.mark.product
 def test_words_of_a_night_that_fails(home, capsys, monkeypatch):
     """Options are those of the config; a full disk has code 5 wherever it was noticed; a file
     without a word is no failure.

@@ -77,6 +77,7 @@ def test_every_block_starts_from_the_model(trained, tmp_path, algo):
     assert model.totals.sum() == pytest.approx(corpus.n_tokens, rel=1e-5)
 
 
+@pytest.mark.product
 def test_an_update_is_near_a_full_training_and_takes_the_old_ones_place(home, capsys):
     append(home, made(200, seed=2, prefix="e"))
     assert run(["update", "--corpus", str(home / "c.zarr"), "--model", str(home / "m"), "-q"]) == 0

@@ -82,6 +82,7 @@ def home(tmp_path):
     return tmp_path
 
 
+@pytest.mark.product
 def test_every_source_is_read_its_own_way_every_night(home):
     write_night(home / "raw", 2)
     second = cycle(home / "retrain.toml")
@@ -98,6 +99,7 @@ def test_every_source_is_read_its_own_way_every_night(home):
         assert have[f"{night}.note"] == ("", None)
 
 
+@pytest.mark.product
 def test_a_changed_file_of_a_source_replaces_its_documents(home):
     path = home / "raw" / "blog" / "1.csv"
     rows = path.read_text().splitlines()
@@ -110,6 +112,7 @@ def test_a_changed_file_of_a_source_replaces_its_documents(home):
     assert len(have) == 81
 
 
+@pytest.mark.product
 def test_a_bad_file_of_a_source_is_named_as_it_is_called_below_raw(home):
     write_night(home / "raw", 2)
     (home / "raw" / "blog" / "bad.csv").write_text("nr;published;author\n1;01/01/2024;Ann\n")

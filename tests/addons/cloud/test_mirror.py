@@ -63,6 +63,7 @@ def test_a_store_in_a_bucket_trains_the_model_that_its_folder_trains(
     assert topics("info", "--verify", address)[0] == 0
 
 
+@pytest.mark.product
 def test_a_store_larger_than_the_cache_is_read_all_the_same(
     put: Put, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_store_larger_than_the_cache_is_read_all_the_same(
     assert (corpus.decode(0).words == first.words).all(), "who still reads it fetches it again"
 
 
+@pytest.mark.product
 def test_a_model_in_a_bucket(put: Put, here: Path, tmp_path: Path) -> None:
     store = put_folder(put, here / "c.zarr", "c.zarr")
     model = put_folder(put, here / "m", "runs/m")

@@ -163,6 +163,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Mo
     remote._store.cache_clear()
 
 
+@pytest.mark.product
 def test_google(cloud: pytest.MonkeyPatch, tmp_path: Path) -> None:
     handler = type("Handler", (Google,), {"objects": {}})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

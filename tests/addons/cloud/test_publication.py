@@ -55,6 +55,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.product
 def test_readers_take_the_version_that_was_published_last(
     put: Put, here: Path, tmp_path: Path
 ) -> None:

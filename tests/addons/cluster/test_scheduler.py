@@ -212,6 +212,7 @@ def test_ingest_makes_the_same_store(files, cluster, capsys):
 @pytest.mark.parametrize(
     "there", [(True, False), (False, True), (True, True)], ids=["out", "back", "stays"]
 )
+@pytest.mark.product
 def test_an_ingest_moves_between_one_machine_and_a_cluster(files, cluster, there):
     given = {"min_df": 1, "heldout": 0, "progress": False, "piece_bytes": 1 << 13}
     ingest(files, "whole.zarr", **given)
