@@ -1,4 +1,4 @@
-"""Small corpora: the default and ``--aim reading`` beside other programs' 1,000 passes.
+"""Small corpora and titles: the default and ``--aim reading`` beside other programs' 1,000 passes.
 
     python scripts/benchmarks/bench_corners.py --data ../shared/data --work FOLDER
            [--peers PEERS/bin/python] [--only kos-50 ap-50] [--seeds 3]
@@ -7,8 +7,8 @@ A row has, for each program, means over seeds and their standard errors: perplex
 the words of documents set aside, NPMI of ten words over the training documents, and processor
 seconds (of the process, reading included). Then what the default's perplexity and the NPMI of
 ``--aim reading`` are above those of the best peer, with the standard error of the difference.
-One evaluator scores all by alpha .1 a topic and each program's own topics. pyrmallet and tomotopy
-learn their priors from alpha 5 / K on. What is there in FOLDER is not run again.
+One evaluator scores all by alpha .1 a topic and each program's own topics. pyrmallet, tomotopy
+and topica learn their priors from alpha 5 / K on. What is there in FOLDER is not run again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from topicstream.model.topic_model import TopicModel
 
 ALPHA = 0.1
 TINY = 1e-9  # a pseudo-count beside probabilities times a million
-PEERS = ("pyrmallet", "tomotopy")
+PEERS = ("pyrmallet", "tomotopy", "topica")
 PASSES = 1000
 OURS: dict[str, list[str]] = {"default": [], "reading": ["--aim", "reading"]}
 
@@ -73,9 +73,19 @@ def sample(name: str, docs: int) -> Callable[[Path], list[dict[str, Any]]]:
     return read
 
 
-def read_snippets(data: Path) -> list[dict[str, Any]]:
-    """Read all web snippets."""
-    return read_lines(data / "titles" / "snippets.jsonl.gz")
+def short(name: str) -> Callable[[Path], list[dict[str, Any]]]:
+    """Make a reader of all short texts of one kind."""
+    return lambda data: read_lines(data / "titles" / f"{name}.jsonl.gz")
+
+
+def titles(name: str, docs: int) -> Callable[[Path], list[dict[str, Any]]]:
+    """Make a reader of titles of some documents of a corpus, drawn at random."""
+
+    def read(data: Path) -> list[dict[str, Any]]:
+        drawn = sample(name, docs)(data)
+        return [{"id": doc["id"], "text": doc["title"]} for doc in drawn if doc.get("title")]
+
+    return read
 
 
 def read_longest(data: Path) -> list[dict[str, Any]]:
@@ -93,7 +103,10 @@ CORPORA: dict[str, Any] = {
     "longest-20": read_longest,
     "wiki60-20": sample("enwiki", 60),
     "wiki80-20": sample("enwiki", 80),
-    "snippets-50": read_snippets,
+    "snippets-50": short("snippets"),
+    "questions-50": short("questions"),
+    "acltitles-50": titles("acl", 12_000),
+    "reuterstitles-100": titles("reuters21578", 21_578),
     "ap200-20": sample("ap", 200),
     "reuters200-20": sample("reuters21578", 200),
     "20news5000-50": sample("20news", 5000),

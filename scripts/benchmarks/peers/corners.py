@@ -1,6 +1,6 @@
-"""Train pyrmallet or tomotopy with priors that it learns, as their manuals recommend:
+"""Train pyrmallet, tomotopy or topica with priors that it learns, as their manuals recommend:
 
-    python corners.py pyrmallet|tomotopy EXPORTED OUT.npy TOPICS PASSES SEED
+    python corners.py pyrmallet|tomotopy|topica EXPORTED OUT.npy TOPICS PASSES SEED
 
 EXPORTED is of export_corpus.py. OUT holds float64[W, K], the probabilities of words. One thread.
 Runs under the peers' own Python.
@@ -70,12 +70,24 @@ def train_tomotopy(
     return place(list(model.used_vocabs), rows, size)
 
 
+def train_topica(
+    documents: list[list[str]], size: int, topics: int, passes: int, seed: int
+) -> np.ndarray:
+    import topica
+
+    model = topica.LDA(topics, alpha_sum=ALPHA_SUM, beta=BETA, seed=seed)
+    model.fit(documents, iters=passes, keep_theta_draws=False)
+    return place(list(model.vocabulary), np.asarray(model.topic_word), size)
+
+
+TRAINERS = {"pyrmallet": train_pyrmallet, "tomotopy": train_tomotopy, "topica": train_topica}
+
+
 def main() -> None:
     program, folder, out = sys.argv[1:4]
     topics, passes, seed = map(int, sys.argv[4:])
     documents, size = read_documents(Path(folder))
-    train = {"pyrmallet": train_pyrmallet, "tomotopy": train_tomotopy}[program]
-    np.save(out, train(documents, size, topics, passes, seed))
+    np.save(out, TRAINERS[program](documents, size, topics, passes, seed))
 
 
 if __name__ == "__main__":
