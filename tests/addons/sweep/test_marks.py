@@ -13,7 +13,11 @@ from topicstream.addons.sweep.judging import Run, Scores
 
 
 def chosen(
-    table: dict[int, tuple[float, float, float | None]], algo: str = "a", seeds: int = 2, error=None
+    table: dict[int, tuple[float, float, float | None]],
+    algo: str = "a",
+    seeds: int = 2,
+    error=None,
+    dead=(),
 ):
     """What is chosen of settings with these figures, and why; documents and seeds differ little."""
     rng = np.random.default_rng(0)
@@ -34,6 +38,7 @@ def chosen(
                 "npmi": npmi + 0.001 * run.seed,
                 "stability": stability,
                 "stability_se": error,
+                "dead": dict(dead).get(run.topics, 0),
             }
         )
     _, row, why = choose_setting(runs, scores, rows)
@@ -77,6 +82,27 @@ def test_a_tie_of_stability_leaves_it_to_the_others():
     assert row["topics"] == 13
     assert row["marks"] == {"perplexity": [18], "stability": [13, 18], "npmi": [13]}
     assert "held-out perplexity 18, stability 13 or 18, NPMI 13" in why
+
+
+def test_topics_that_are_dead_flatter_no_measure():
+    """Figures of 80 documents of 20 planted topics: of 26 six died, and the other 20 read well."""
+    table = {
+        19: (1780.0, 0.593, 0.860),
+        26: (1710.0, 0.604, 0.862),
+        34: (1715.0, 0.595, 0.681),
+    }
+    row, why = chosen(table, error=0.02)
+    assert row["topics"] == 26 and row["marks"]["stability"] == [19, 26]
+    row, why = chosen(table, error=0.02, dead={26: 6, 34: 8})
+    assert row["topics"] == 19 and row["marks"] == {
+        "perplexity": [26],
+        "stability": [19],
+        "npmi": [19],
+    }
+    # a twentieth may be dead; where all are worse, all are compared
+    assert chosen({20: (400.0, 0.3, 0.7), 40: (390.0, 0.4, 0.8)}, dead={40: 2})[0]["topics"] == 40
+    assert chosen({20: (400.0, 0.3, 0.7), 40: (390.0, 0.4, 0.8)}, dead={40: 3})[0]["topics"] == 20
+    assert chosen(table, error=0.02, dead={19: 2, 26: 6, 34: 8})[0]["topics"] == 26
 
 
 def test_the_middle_of_three_different_marks_is_taken():

@@ -33,7 +33,7 @@ def choose_setting(
     first = scores[runs[0]].choosing
     documents = HalfScores(runs, scores, first)
     reported = HalfScores(runs, scores, ~first)
-    marks = mark_settings(documents, judge_settings(runs, scores, rows))
+    marks = mark_settings(documents, judge_settings(runs, scores, rows), _count_dead(runs, rows))
     setting = take_setting(marks)
     rows_of_setting = [
         dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == setting
@@ -57,6 +57,14 @@ def choose_setting(
     if len(numbers) > 1 and setting[1] == max(numbers):
         reasons.append("it is the largest tried, more may be better")
     return setting, chosen, "; ".join(reason for reason in reasons if reason)
+
+
+def _count_dead(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> dict[Setting, float]:
+    """Count the dead topics of each setting, the mean over its seeds."""
+    counts: dict[Setting, list[float]] = {}
+    for run, row in zip(runs, rows, strict=True):
+        counts.setdefault(run.setting, []).append(float(row.get("dead") or 0))
+    return {setting: sum(dead) / len(dead) for setting, dead in counts.items()}
 
 
 def describe_choice(setting: Setting, documents: HalfScores) -> str:

@@ -18,19 +18,25 @@ MOST_LOSS = 0.05
 """Share of the lowest perplexity by which that of a marked setting may be higher."""
 CLOSE = 1.0
 """Standard errors of a difference of stability or NPMI within which a setting is marked, too."""
+MOST_DEAD = 0.05
+"""Share of dead topics above which stability and NPMI do not mark a setting: NPMI leaves dead
+topics out, and those of two seeds are alike, so both would be those of fewer topics."""
 NAMES = {"perplexity": "held-out perplexity", "stability": "stability", "npmi": "NPMI"}
 Marks = Mapping[str, list[Setting]]
 """The settings that each measure marks, by rising number of topics."""
 
 
 def mark_settings(
-    documents: HalfScores, figures: Mapping[Setting, Mapping[str, Estimate]]
+    documents: HalfScores,
+    figures: Mapping[Setting, Mapping[str, Estimate]],
+    dead: Mapping[Setting, float],
 ) -> dict[str, list[Setting]]:
     """Find the settings that each measure marks.
 
     Held-out perplexity marks those that tie with the lowest, paired by documents. Stability and
     NPMI mark those within a standard error of their highest value, among the settings of the same
-    engine and options whose perplexity ties with the lowest or is within MOST_LOSS of it.
+    engine and options whose perplexity ties with the lowest or is within MOST_LOSS of it and, where
+    there are any, of which at most MOST_DEAD of the topics are dead.
 
     Parameters
     ----------
@@ -38,6 +44,8 @@ def mark_settings(
         Scores of the half that chooses.
     figures
         Figures of every setting, as ``judge_settings`` computes them.
+    dead
+        Dead topics of every setting, the mean over its seeds.
 
     Returns
     -------
@@ -54,10 +62,11 @@ def mark_settings(
     alike = [s for s in documents.loglik if (s[0], s[2]) == (likely[0], likely[2])]
     rivals = [s for s in alike if s in near or documents.nats(s) <= most]
     marks = {"perplexity": _by_topics(s for s in near if s in rivals)}
+    whole = [s for s in rivals if dead.get(s, 0.0) <= MOST_DEAD * s[1]] or rivals
     for name in ("stability", "npmi"):
-        known = {s: figures[s][name] for s in rivals if name in figures.get(s, {})}
-        if len(known) == len(rivals):
-            marks[name] = _by_topics(s for s in rivals if _is_close(known, s))
+        if all(name in figures.get(s, {}) for s in rivals):
+            known = {s: figures[s][name] for s in whole}
+            marks[name] = _by_topics(s for s in whole if _is_close(known, s))
     return marks
 
 
