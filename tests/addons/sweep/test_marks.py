@@ -91,9 +91,9 @@ def test_topics_that_are_dead_flatter_no_measure():
         26: (1710.0, 0.604, 0.862),
         34: (1715.0, 0.595, 0.681),
     }
-    row, why = chosen(table, error=0.02)
+    row, _ = chosen(table, error=0.02)
     assert row["topics"] == 26 and row["marks"]["stability"] == [19, 26]
-    row, why = chosen(table, error=0.02, dead={26: 6, 34: 8})
+    row, _ = chosen(table, error=0.02, dead={26: 6, 34: 8})
     assert row["topics"] == 19 and row["marks"] == {
         "perplexity": [26],
         "stability": [19],
