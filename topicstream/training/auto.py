@@ -109,6 +109,7 @@ def choose(
     covariates: bool = False,
     seeded: bool = False,
     passes: int | None = None,
+    sampled: bool | None = None,
 ) -> Choice:
     """Choose engine, sparsity and priors by the corpus, K and the user's options.
 
@@ -133,6 +134,8 @@ def choose(
         Whether there are seed words, whose strengths may be fractions.
     passes
         The most that the user allows. None leaves them to this function.
+    sampled
+        Whether the sampler is taken where it can be. None leaves it to this function.
 
     Raises
     ------
@@ -144,7 +147,8 @@ def choose(
             "--aim reading: uses the last topic for shared words; use at least two topics (-K 2)"
         )
     plain = not (covariates or seeded)
-    sampled = has_few_long(shape) or (shape.short and shape.tokens <= MOST_SAMPLED)
+    if sampled is None:
+        sampled = has_few_long(shape) or (shape.short and shape.tokens <= MOST_SAMPLED)
     if plain and sampled and can_sample(shape, options_given):
         return _choose_sampler(shape, options_given, aim, passes)
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))

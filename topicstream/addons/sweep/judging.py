@@ -24,12 +24,23 @@ Setting = tuple[str, int, tuple[tuple[str, Any], ...]]
 
 @dataclass(frozen=True)
 class Run:
-    """A training of a sweep, with its options as sorted pairs."""
+    """A training of a sweep.
+
+    Attributes
+    ----------
+    topics, seed, algo
+        Its settings.
+    options
+        Its options as sorted pairs.
+    engine
+        What trains it where ``algo`` alone would choose another engine, else empty.
+    """
 
     topics: int
     seed: int
     algo: str
     options: tuple[tuple[str, Any], ...] = ()
+    engine: str = ""
 
     @property
     def setting(self) -> Setting:
@@ -50,7 +61,8 @@ class Run:
             if self.options
             else ""
         )
-        return "-".join(p for p in (self.algo, f"k{self.topics}", f"s{self.seed}", tail) if p)
+        parts = (self.algo, self.engine, f"k{self.topics}", f"s{self.seed}", tail)
+        return "-".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from topicstream.addons.sweep.choosing import choose_setting
 from topicstream.addons.sweep.config import SweepConfig, parse_seeds, values
+from topicstream.addons.sweep.engines import AUTO, EngineChooser, settle_engine
 from topicstream.addons.sweep.formulas import (
     OTHER_READS,
     READS,
@@ -194,6 +195,7 @@ def sweep(config: SweepConfig) -> SweepSummary:
     check_formulas(store, runs)
     sample = learned_share(store, runs)
     _check_heldout(store, sample, config)
+    runs, reason = settle_engine(runs, store, sample, config)
     check_place(folder, "--out", [config.corpus])
     if config.scheduler is not None:
         scheduler_class(config.scheduler)  # refused before anything is written
@@ -209,11 +211,6 @@ def sweep(config: SweepConfig) -> SweepSummary:
         scores, rows = _score_runs(runs, store, config)
         agreements = _measure_agreements(runs, rows, folder, config)
         setting, chosen, why = choose_setting(runs, scores, rows)
-        if sample is not None:
-            why += (
-                f"; each run trained on {sample:.0%} of the training documents and was also scored "
-                f"on the other {1 - sample:.0%}"
-            )
         _write_rows(rows, folder)
         consensus = (
             _build_consensus(setting, runs, agreements, store, sample, config)
@@ -226,7 +223,7 @@ def sweep(config: SweepConfig) -> SweepSummary:
         settings=_tabulate_settings(runs, scores, rows),
         options=sorted({name for run in runs for name, _ in run.options}),
         chosen=_leave_topics_out(chosen),
-        why=why,
+        why="; ".join(part for part in (why, reason, _describe_sample(sample)) if part),
         consensus=consensus,
     )
     summary = SweepSummary.printed_as(result, lines(result))
@@ -239,6 +236,16 @@ def sweep(config: SweepConfig) -> SweepSummary:
             caption=f"Scores by setting, over {counted(len({run.seed for run in runs}), 'seed')}",
         )
     return summary
+
+
+def _describe_sample(sample: float | None) -> str:
+    """Describe what every run learned from, or return an empty string where it was all."""
+    if sample is None:
+        return ""
+    return (
+        f"each run trained on {sample:.0%} of the training documents and was also scored on the "
+        f"other {1 - sample:.0%}"
+    )
 
 
 def _check_outputs(config: SweepConfig) -> None:
@@ -300,7 +307,7 @@ def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
     cannot be sampled.
     """
     rule = store.manifest.heldout
-    engines = {run.algo for run in runs} - {"auto"}
+    engines = {run.algo for run in runs} - {AUTO}
     if rule.where or rule.by or store.width or any(engine_facts(algo).axes for algo in engines):
         return None
     missing = round(SCORED / (1 - SPLIT)) - store.part(True).tokens
@@ -475,14 +482,17 @@ def _train_run(run: Run, store: Corpus, config: SweepConfig) -> Scored:
         for name in ("passes", "tol", "seed_words", "threads", "mem_limit")
     }
     sample = learned_share(store, [run])
+    if run.engine:
+        alike |= EngineChooser.for_sample(store, sample, config).keywords(run)
+    else:
+        options = {name: value for name, value in run.options if name != COVARIATES}
+        alike |= {"algo": run.algo, "options": options}
     trained = train(
         store.path,
         Path(config.out) / "runs" / run.name,
-        algo=run.algo,
         sample=sample,
         topics=run.topics,
         seed=run.seed,
-        options={name: v for name, v in run.options if name != COVARIATES},
         covariates=run.formula,
         progress=config.progress or False,
         **alike,
