@@ -4,6 +4,8 @@ surrounds it.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -177,6 +179,13 @@ def test_short_documents_are_warned_of(made, capsys, method, words, warns):
     assert (f"have {words}.0 known words on average, and --method vb needs longer" in said) is warns
     list(answers(model, [["word0"] * words] * 4, method=method, progress=Shown()))
     assert capsys.readouterr().err.count("needs longer") == warns
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        list(answers(model, [["word0"] * words] * 4, method=method))
+    assert sum("needs longer" in str(w.message) for w in warned) == warns
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(answers(model, [["word0"] * words] * 4, method=method, progress=False))
 
 
 def test_gibbs_joint_has_the_exact_mean():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
@@ -271,11 +272,16 @@ class Answers:
                 flush()
 
     def warn_of_short_documents(self) -> None:
-        """Warn if the documents answered are too short for the method."""
+        """Warn if the documents answered are too short for the method.
+
+        Where nobody asked for progress or silence, in Python, it is a Python warning.
+        """
         tally = self.tally
         answered = tally.documents - tally.without_known_word
         for line in self.method.warn_of_length(tally.tokens - tally.oov_tokens, answered):
             self.progress.say(line)
+            if self.config.progress is None:
+                warnings.warn(line.removeprefix("warning: "), UserWarning, stacklevel=2)
 
     def summary(self, begin: float) -> dict[str, Json]:
         """Summarise the answers since ``begin`` (``time.perf_counter``)."""
