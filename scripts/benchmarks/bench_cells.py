@@ -37,6 +37,7 @@ OURS: dict[str, dict[str, Any]] = {
     "default": {},
     "`--aim reading`, 11 topics": {"aim": "reading", "topics": TOPICS + 1},
     "`--weighting tfidf`": {"weighting": "tfidf"},
+    "`--alpha 10 --beta 0.1`": {"options": {"alpha": 10.0, "beta": 0.1}},
 }
 PEERS: dict[str, dict[str, Any]] = {
     "scikit-learn, 10 passes": {"max_iter": 10},

@@ -10,6 +10,7 @@ what each measure marks and what is taken.
 
 --kinds fresh   corpora of other kinds and sizes, to judge a rule by that the first were used for
 --kinds alike   seven whose topics share most of their first words, and a third of every document
+--kinds few     four of 60 to 100 long documents of rare words, between what auto samples and not
 --work          keep corpora and trainings there; the same command goes on with what is missing
 """
 
@@ -39,7 +40,8 @@ class Kind(NamedTuple):
 
     ``common`` is the share of every document that comes from the last topic. 0: it is like others.
     ``alike`` is how many words the topics have seen of one Zipf law, around which they are drawn:
-    the more, the more alike are their first words. 0: topics of few words each.
+    the more, the more alike are their first words. 0: topics of few words each. ``words`` is the
+    size of the vocabulary.
     """
 
     topics: int
@@ -48,10 +50,11 @@ class Kind(NamedTuple):
     slope: float
     common: float
     alike: float = 0.0
+    words: int = WORDS
 
     def figures(self) -> tuple[float, ...]:
-        """Return the fields, without ``alike`` where it is 0, as they name and seed a corpus."""
-        return tuple(self) if self.alike else tuple(self)[:-1]
+        """Return the fields that name and seed a corpus: ``alike`` where it is not 0, no words."""
+        return tuple(self)[:6] if self.alike else tuple(self)[:5]
 
 
 FIRST = (
@@ -87,14 +90,20 @@ ALIKE = (
     Kind(30, 2_000, 60, 0.0, 0.33, 300.0),
     Kind(40, 1_200, 150, 0.0, 0.33, 300.0),
 )
-KINDS = {"first": FIRST, "fresh": FRESH, "alike": ALIKE}
+FEW = (
+    Kind(20, 80, 1_000, 0.3, 0.0, words=20_000),
+    Kind(15, 60, 1_000, 0.3, 0.2, 100.0, words=20_000),
+    Kind(25, 100, 900, 0.3, 0.0, 200.0, words=20_000),
+    Kind(18, 70, 1_000, 0.5, 0.2, words=20_000),
+)
+KINDS = {"first": FIRST, "fresh": FRESH, "alike": ALIKE, "few": FEW}
 
 
 def draw_documents(kind: Kind, seed: int) -> list[dict[str, Any]]:
     """Draw documents from planted topics."""
     rng = np.random.default_rng([seed, *(int(10 * value) for value in kind.figures())])
     slope = -1.0 if kind.alike else -0.5
-    base = rng.permutation(np.arange(3, WORDS + 3) ** slope)
+    base = rng.permutation(np.arange(3, kind.words + 3) ** slope)
     base /= base.sum()
     often = base**2 / (base**2).sum()
     mixed = kind.topics - (kind.common > 0)
@@ -103,13 +112,13 @@ def draw_documents(kind: Kind, seed: int) -> list[dict[str, Any]]:
     )
     sizes = 1.0 / np.arange(1, mixed + 1) ** kind.slope
     alpha = ALPHA * sizes / sizes.sum()
-    names = np.array([f"word{w:04}" for w in range(WORDS)])
+    names = np.array([f"word{w:04}" for w in range(kind.words)])
     documents = []
     for d in range(kind.documents):
         theta = rng.dirichlet(alpha)
         length = max(3, int(rng.lognormal(np.log(kind.length), 0.5)))
         chances = kind.common * often + (1 - kind.common) * theta @ phi
-        words = rng.choice(WORDS, length, p=chances / chances.sum())
+        words = rng.choice(kind.words, length, p=chances / chances.sum())
         documents.append({"id": f"d{d}", "text": " ".join(names[words])})
     return documents
 
