@@ -73,9 +73,16 @@ def sample(name: str, docs: int) -> Callable[[Path], list[dict[str, Any]]]:
     return read
 
 
-def short(name: str) -> Callable[[Path], list[dict[str, Any]]]:
-    """Make a reader of all short texts of one kind."""
-    return lambda data: read_lines(data / "titles" / f"{name}.jsonl.gz")
+def short(name: str, docs: int | None = None) -> Callable[[Path], list[dict[str, Any]]]:
+    """Make a reader of all short texts of one kind, or of some, drawn at random."""
+
+    def read(data: Path) -> list[dict[str, Any]]:
+        every = read_lines(data / "titles" / f"{name}.jsonl.gz")
+        if docs is not None:
+            random.Random(3).shuffle(every)
+        return every[:docs]
+
+    return read
 
 
 def titles(name: str, docs: int) -> Callable[[Path], list[dict[str, Any]]]:
@@ -104,6 +111,8 @@ CORPORA: dict[str, Any] = {
     "wiki60-20": sample("enwiki", 60),
     "wiki80-20": sample("enwiki", 80),
     "snippets-50": short("snippets"),
+    "snippets2500-50": short("snippets", 2_500),
+    "questions2500-50": short("questions", 2_500),
     "questions-50": short("questions"),
     "acltitles-50": titles("acl", 12_000),
     "reuterstitles-100": titles("reuters21578", 21_578),
