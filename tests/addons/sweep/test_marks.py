@@ -105,6 +105,16 @@ def test_topics_that_are_dead_flatter_no_measure():
     assert chosen(table, error=0.02, dead={19: 2, 26: 6, 34: 8})[0]["topics"] == 26
 
 
+def test_it_says_where_perplexity_tells_nothing():
+    table = {20: (400.0, 0.3, 0.7), 30: (400.1, 0.2, 0.8), 40: (400.0, 0.1, 0.6)}
+    row, why = chosen(table)
+    assert row["marks"]["perplexity"] == [20, 30, 40]
+    assert "perplexity cannot tell any of them apart" in why
+    assert "apart" not in chosen({**table, 60: (500.0, 0.1, 0.6)})[1]
+    # two that tie are named as such
+    assert "apart" not in chosen({20: (400.0, 0.3, 0.7), 30: (400.0, 0.2, 0.8)})[1]
+
+
 def test_the_middle_of_three_different_marks_is_taken():
     row, _ = chosen({20: (404.0, 0.3, 0.7), 30: (400.0, 0.2, 0.9), 40: (390.0, 0.1, 0.6)})
     assert row["topics"] == 30

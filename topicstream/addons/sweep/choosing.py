@@ -54,6 +54,10 @@ def choose_setting(
         )
     reasons.append(describe_report(estimate, len(rows_of_setting), reported.total))
     numbers = {tried[1] for tried in documents.loglik}
+    if len(numbers) > 2 and len(documents.find_ties()[1]) == len(documents.loglik):
+        reasons.append(
+            "perplexity cannot tell any of them apart: the documents are too few, or say too little"
+        )
     if len(numbers) > 1 and setting[1] == max(numbers):
         reasons.append("it is the largest tried, more may be better")
     return setting, chosen, "; ".join(reason for reason in reasons if reason)
