@@ -104,6 +104,36 @@ def test_limits_of_a_choice_are_where_they_are_said():
     assert reading["background"] == 0.05 * 150 and reading["sparsity"] == 48
 
 
+NEWS = Shape(docs=1_000, words=5_000, cells=63_999, tokens=1e5, topics=50)
+
+
+# what differs from NEWS; the active topics of a document
+@pytest.mark.parametrize(
+    ("given", "active"),
+    [
+        ({}, 16),
+        ({"cells": 64_000}, 32),  # 64 different words a document
+        ({"docs": 999, "cells": 50_000}, 32),  # 20 documents a topic
+        ({"topics": 33}, 16),
+        ({"topics": 32}, 32),
+        ({"tokens": 25_000.0}, 16),
+        ({"tokens": 24_999.0}, "sparselda"),
+        ({"docs": 25_000, "cells": 500_000, "tokens": 6e5}, 32),  # titles
+        ({"weighted": True}, 32),
+    ],
+)
+def test_documents_of_few_different_words_get_fewer_active_topics(given, active):
+    shape = replace(NEWS, **given)
+    choice = choose(shape, {})
+    assert choice.options.get("sparsity", choice.algo) == active
+    if active == 16:
+        assert "16 active topics a document" in choice.reason
+        for known in ("seeded", "covariates"):
+            assert choose(shape, {}, **{known: True}).options["sparsity"] == 32
+        assert choose(shape, {}, "reading").options["sparsity"] == 48
+        assert choose(shape, {"sparsity": 32}).options["sparsity"] == 32
+
+
 def test_limits_of_sampling_are_where_they_are_said():
     """Short is below 25 tokens a document; 500,000 tokens are few."""
     for docs, tokens, algo in (

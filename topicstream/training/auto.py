@@ -56,6 +56,11 @@ FEW_TO_READ = 200
 # 516: 0.7 % worse at 100 topics, 1.7 % at 500), in three quarters of the time and half the disk
 FEW_DISTINCT = 128
 LARGE = 5_000_000
+# Of smaller corpora with fewer different words yet, 16 predict 1 to 2 % better where 32 are not all
+# topics. Few documents a topic keep 32, or topics die (docs/internals/decisions/active-topics.md)
+VERY_FEW_DISTINCT = 64
+MANY_PER_TOPIC = 20
+MOST_ACTIVE = 32
 # Learned from the first pass on, alpha follows topics that are not there yet: some die, one grows.
 # Without a pull it is fitted to the training documents, and too small for short ones
 # (docs/internals/decisions/priors.md)
@@ -161,7 +166,7 @@ def choose(
         _fill_unset(sparse, READING | {"background": background})
         learned += f", with a background topic (alpha {sparse['background']:g})"
     if sparse.get("sparsity") is None:
-        sparse["sparsity"] = 16 if length < FEW_DISTINCT and shape.cells >= LARGE else 32
+        sparse["sparsity"] = count_active(shape, plain)
     if learn:
         reach = min(max(shape.docs / shape.topics, 1.0), MOST_REACH)
         priors = {**PRIORS, "prior_reach": round(reach, 2)}
@@ -179,6 +184,24 @@ def choose(
         sparse,
         start="best" if few and can_try(shape, BEST) else None,
     )
+
+
+def count_active(shape: Shape, plain: bool = True) -> int:
+    """Count the active topics of a document, fewer where it has few different words.
+
+    Parameters
+    ----------
+    shape
+        Size of the training problem.
+    plain
+        Whether topics have neither covariates nor seed words.
+    """
+    distinct = shape.cells / shape.docs
+    if distinct < FEW_DISTINCT and shape.cells >= LARGE:
+        return MOST_ACTIVE // 2
+    counts = plain and not (shape.weighted or shape.short)
+    many = shape.docs >= MANY_PER_TOPIC * shape.topics and shape.topics > MOST_ACTIVE
+    return MOST_ACTIVE // 2 if counts and many and distinct < VERY_FEW_DISTINCT else MOST_ACTIVE
 
 
 def _fill_unset(options: dict[str, Any], values: Mapping[str, Any]) -> None:
