@@ -135,6 +135,9 @@ def test_half_a_token_of_the_topics_shown_counts():
     expected = np.where([True, False, True, True, False], left, 0)
     assert block.first == 7 and block.tokens == pytest.approx(expected, rel=1e-5)
     assert block.counted.tolist() == [True, False, True, True, False]
+    none = SimpleNamespace(tokens=np.zeros(5), unknown=np.zeros(5))  # the prior, rounded up
+    prior = np.tile(np.float32([0.25001, 0.25001, 0.5]), (5, 1))
+    assert not _block_shares(model, view, 7, prior, none).counted.any()
     assert block.shares == pytest.approx(np.tile([1 / 3, 2 / 3], (5, 1)), rel=1e-5)
     whole = _block_shares(model, None, 0, theta, docs)
     assert whole.tokens.tolist() == [10, 10, 10, 0.4, 0.4] and whole.shares is theta

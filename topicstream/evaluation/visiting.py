@@ -182,7 +182,9 @@ def _block_shares(
         shown_alpha = alpha - float(model.alpha[view.dropped].sum())
         share = view.columns(theta).sum(axis=1, dtype=np.float64)
         shown = np.maximum(share * (alpha + tokens) - shown_alpha, 0.0)
-        tokens = np.where(shown >= LEAST_SHOWN * np.minimum(1.0, tokens), shown, 0.0)
+        enough = shown >= LEAST_SHOWN * np.minimum(1.0, tokens)
+        # of a document without a known word, rounding leaves a trace of a token
+        tokens = np.where(enough & (tokens > 0.0), shown, 0.0)
     return BlockShares(first, view.shares(theta), tokens)
 
 
