@@ -98,6 +98,28 @@ def test_an_update_is_near_a_full_training_and_takes_the_old_ones_place(home, ca
     assert content_hash(home / "m") == before
 
 
+def test_an_update_of_sampled_topics_keeps_them(tmp_path):
+    """A chain that began from a mixture with the corpus mean lost its topics in fifteen passes."""
+    write(tmp_path / "a.jsonl", made(400, seed=1))
+    corpus = tmp_path / "c.zarr"
+    topicstream.ingest(tmp_path / "a.jsonl", corpus, stopwords="none", heldout="10%", min_df=2)
+    same = {"algo": "sparselda", "topics": 4, "progress": QUIET}
+    topicstream.train(corpus, tmp_path / "m", passes=100, options={"burn_in": 60}, **same)
+    append(tmp_path, made(60, seed=2, prefix="e"))
+    done = update(tmp_path, out=tmp_path / "u")
+    assert (done.how, done.passes) == ("warm", 120)
+    updated = TopicModel.open(tmp_path / "u")
+    options = updated.manifest.options
+    assert (options["burn_in"], options["sample_every"]) == (None, 6)
+    topicstream.train(corpus, tmp_path / "full", passes=200, **same)
+    full = TopicModel.open(tmp_path / "full")
+    store = Corpus.open(corpus)
+    assert score_model(updated, store).perplexity < 1.02 * score_model(full, store).perplexity
+    short = update(tmp_path, out=tmp_path / "v", passes=10)
+    assert short.passes == 10
+    assert TopicModel.open(tmp_path / "v").totals.sum() == pytest.approx(store.n_tokens, rel=1e-5)
+
+
 def bytes_of(folder):
     """Path -> content of all files but locks and markers."""
     return {

@@ -61,7 +61,10 @@ class Train:
     seed: int = like(TrainConfig, "seed")
     passes: int | None = like(TrainConfig, "passes", example=100)
     update_passes: int | None = like(
-        TrainConfig, "passes", help="Passes of an update at most (default: 15).", example=10
+        TrainConfig,
+        "passes",
+        help="Passes of an update at most (default: 15; samplers: 120).",
+        example=10,
     )
     tol: float | str | None = like(TrainConfig, "tol", example="0.1%")
     max_time: float | None = like(TrainConfig, "max_time", example="2h")

@@ -7,6 +7,7 @@ all documents.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,13 @@ PASSES = 15
 Fifteen end at or below the perplexity of a full training (docs/internals/decisions/updates.md); on
 small corpora more passes make held-out perplexity worse again."""
 
+PASSES_OF_SAMPLERS = 120
+"""Default of ``--passes`` where topics are sampled: a chain needs some for new documents, and
+averages states of the second half."""
+
+STATES_PER_PASSES = 20
+"""Such a chain adds up its counts each time that a 20th of the passes is over."""
+
 SETTLED = 0.3
 """Default tolerance, as a share of the engine's: an update moves less from pass to pass than a
 training from seeds, and would be stopped too early."""
@@ -49,7 +57,8 @@ WARM_SHARE = 0.25
 """Weight of the model's topics in a warm start; the remainder is the corpus mean.
 
 The model's topics alone are fitted to the old documents: acl doubled from 10,000 documents then
-ended 3 % above a full training, with 0.25 at 0.7 %."""
+ended 3 % above a full training, with 0.25 at 0.7 %. Chains begin from the topics alone: from a
+mixture they lose them (docs/internals/decisions/updates.md)."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,9 @@ class UpdateConfig(SchedulerOptions, ThreadedOptions):
         "Write the new model to this folder and keep the old one (default: replace it).",
         path=True,
     )
-    passes: int | None = like(TrainConfig, "passes", help="Maximum number of passes (default: 15).")
+    passes: int | None = like(
+        TrainConfig, "passes", help="Maximum number of passes (default: 15; samplers: 120)."
+    )
     tol: float | str | None = like(
         TrainConfig,
         "tol",
@@ -121,7 +132,7 @@ def train_on(
     run
         Folder of the training.
     passes
-        Passes at most (default: 15).
+        Passes at most (default: 15; samplers: 120).
     force
         Discard a run in the folder, once the new one is sure to begin.
     progress
@@ -147,6 +158,11 @@ def train_on(
         tol = tolerance(about.tol)
         limits["tol"] = type(tol)(SETTLED * tol)
     options = manifest.options
+    sampled = "sample_every" in options
+    if passes is None:
+        passes = PASSES_OF_SAMPLERS if sampled else PASSES
+    if sampled:
+        options = _fit_chain(options, passes)
     if "prior_pull" in options:  # its topics are there from the first pass on
         options = {**options, "learn_after": 0}
     trained = train(
@@ -155,10 +171,10 @@ def train_on(
         algo=str(manifest.engine),
         topics=None if about.topics_axis else manifest.topics,
         seed=int(manifest.seed or 0),
-        passes=PASSES if passes is None else passes,
+        passes=passes,
         start="warm",
         warm=model,
-        warm_share=WARM_SHARE,
+        warm_share=1.0 if sampled else WARM_SHARE,
         seed_words=manifest.seed_words,
         sample=manifest.sample,
         weighting=manifest.weighting.kind if manifest.weighting else "none",
@@ -171,6 +187,19 @@ def train_on(
         **limits,
     )
     return Updated(trained.model, trained.passes, trained.reason, trained.last, trained.topics)
+
+
+def _fit_chain(options: Mapping[str, Any], passes: int) -> dict[str, Any]:
+    """Return a sampler's options for a chain that begins with topics, and is shorter.
+
+    Its states end with its last pass: those of the model's training lie as far apart as that was
+    long. Alpha begins where it is held, for no document has to find its topics first.
+    """
+    most = max(STATES_PER_PASSES, int(options.get("samples") or 0))
+    fitted = {**options, "burn_in": None, "sample_every": max(1, passes // most)}
+    if options.get("prior_mean") is not None:
+        fitted["alpha"] = options["prior_mean"]
+    return fitted
 
 
 def _covariates_of(manifest: ModelManifest) -> dict[str, Any]:
