@@ -223,7 +223,8 @@ def test_the_config_of_a_retrain_names_the_pipeline_for_every_night(spacy, tmp_p
     assert run(["retrain", "--init", "--config", "retrain.toml"]) == 0
     config = Path("retrain.toml").read_text().replace("topics = 100", "topics = 2\npasses = 3")
     named = config.replace("[ingest]", '[ingest]\nlemmas = "spacy:xx_small"\nheldout = "10%"', 1)
-    lines = [json.dumps({"id": f"{i}", "text": "red cats and blue dogs"}) for i in range(80)]
+    texts = ["red cats and red cats", "blue dogs and blue dogs"]
+    lines = [json.dumps({"id": f"{i}", "text": texts[i % 2]}) for i in range(80)]
     for night in range(3):
         some = lines[night * 20 : night * 20 + 20 + 20 * (night == 2)]
         Path(f"raw/{night}.jsonl").write_text("\n".join(some))

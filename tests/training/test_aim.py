@@ -115,7 +115,7 @@ def test_it_takes_the_words_that_all_documents_share(corpus, tmp_path, start):
 
 def test_what_is_chosen():
     long = Shape(1000, 5000, 100_000, 2e5, 100)
-    notes = Shape(1000, 5000, 25_000, 3e4, 100)
+    notes = Shape(1000, 5000, 50_000, 6e4, 100)
     plain = choose(long, {})
     found = choose(long, {}, "reading")
     assert "background" not in plain.options and "a background topic (alpha 10)" in found.reason
@@ -124,9 +124,8 @@ def test_what_is_chosen():
         "background": None,
     }
     assert found.options["sparsity"] == 48
-    assert (
-        choose(notes, {}, "reading").options["background"] == 1.5
-    )  # not most of a document of thirty words
+    # not most of a document of sixty words
+    assert choose(notes, {}, "reading").options["background"] == 3.0
     own = {"background": 2.0, "sparsity": 16}
     assert own.items() <= choose(long, own, "reading").options.items()
     with pytest.raises(UsageError, match="two topics"):

@@ -29,7 +29,7 @@ QUIET = Progress(-1)
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    _, indptr, words, counts = draw(docs=120, words=90, topics=3, length=40, seed=2)
+    _, indptr, words, counts = draw(docs=120, words=90, topics=3, length=60, seed=2)
     return store(tmp_path_factory.mktemp("auto") / "corpus.zarr", indptr, words, counts, 90)
 
 
@@ -104,7 +104,7 @@ def test_limits_of_a_choice_are_where_they_are_said():
     assert reading["background"] == 0.05 * 150 and reading["sparsity"] == 48
 
 
-NEWS = Shape(docs=1_000, words=5_000, cells=63_999, tokens=1e5, topics=50)
+NEWS = Shape(docs=5_000, words=5_000, cells=319_999, tokens=5e5, topics=50)
 
 
 # what differs from NEWS; the active topics of a document
@@ -112,12 +112,13 @@ NEWS = Shape(docs=1_000, words=5_000, cells=63_999, tokens=1e5, topics=50)
     ("given", "active"),
     [
         ({}, 16),
-        ({"cells": 64_000}, 32),  # 64 different words a document
-        ({"docs": 999, "cells": 50_000}, 32),  # 20 documents a topic
+        ({"cells": 320_000}, 32),  # 64 different words a document
+        ({"docs": 4_999, "cells": 250_000}, 32),  # 100 documents a topic
         ({"topics": 33}, 16),
         ({"topics": 32}, 32),
-        ({"tokens": 25_000.0}, 16),
-        ({"tokens": 24_999.0}, "sparselda"),
+        ({"tokens": 250_000.0}, 16),
+        ({"tokens": 249_999.0}, "sparselda"),
+        ({"docs": 20_000, "cells": 600_000, "tokens": 6e5}, 16),  # too many to sample
         ({"docs": 25_000, "cells": 500_000, "tokens": 6e5}, 32),  # titles
         ({"weighted": True}, 32),
     ],
@@ -135,10 +136,10 @@ def test_documents_of_few_different_words_get_fewer_active_topics(given, active)
 
 
 def test_limits_of_sampling_are_where_they_are_said():
-    """Short is below 25 tokens a document; 500,000 tokens are few."""
+    """Short is below 50 tokens a document; 500,000 tokens are few."""
     for docs, tokens, algo in (
-        (20_000, 500_000.0, "sparse-bp"),
-        (20_001, 500_000.0, "sparselda"),
+        (10_000, 500_000.0, "sparse-bp"),
+        (10_001, 500_000.0, "sparselda"),
         (40_000, 500_001.0, "sparse-bp"),
     ):
         assert choose(Shape(docs, 8_000, 100_000, tokens, 20), {}).algo == algo
@@ -158,6 +159,7 @@ def test_snippets_get_more_passes_than_titles():
         (15_000, 150_000.0, 800),
         (20_000, 200_000.0, 650),
         (40_000, 500_000.0, 260),
+        (5_000, 240_000.0, 541),
     ):
         choice = choose(Shape(docs, 8_000, 100_000, tokens, 20), {})
         states = (choice.options["samples"], choice.options["sample_every"])
@@ -250,6 +252,27 @@ def test_topics_of_titles_for_reading_have_small_priors_that_stay():
     assert priors("prediction", {}) == (None, None, True)
     assert priors("reading", {"learn_priors": True}) == (None, None, True)
     assert priors("reading", {"alpha": 0.3}) == (0.3, None, False)
+
+
+def test_alpha_of_short_documents_is_learned_near_a_small_one():
+    """After a quarter of the passes, whatever K is, where the user says nothing of alpha."""
+    abstracts = replace(TITLES, docs=4_000)  # of 42 tokens
+
+    def priors(shape, given, aim="prediction", **more):
+        options = choose(shape, given, aim, **more).options
+        names = ("alpha", "prior_mean", "prior_pull", "learn_after", "learn_priors")
+        return tuple(options.get(name) for name in names)
+
+    for shape in (TITLES, replace(TITLES, topics=20)):
+        assert priors(shape, {}) == (None, 0.02, 1.0, 100, True)
+        assert priors(shape, {}, passes=30) == (None, 0.02, 1.0, 7, True)
+        assert priors(shape, {"prior_pull": 0.5}) == (None, 0.02, 0.5, 100, True)
+        assert priors(shape, {"alpha": 0.1}) == (0.1, None, None, None, False)
+        assert priors(shape, {"alpha": 0.1, "learn_priors": True})[1:] == (None, None, None, True)
+    for aim in ("prediction", "reading"):
+        assert priors(abstracts, {}, aim)[1:] == (0.02, 1.0, 764 // 4, True)
+    few_long = Shape(docs=60, words=9_000, cells=40_000, tokens=7.2e4, topics=20)
+    assert priors(few_long, {}) == (None, None, None, None, True)
 
 
 def test_states_of_the_second_half_of_the_chain_are_averaged():

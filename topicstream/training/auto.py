@@ -23,8 +23,10 @@ BEST = "sparse-bp"
 SMALLEST = "atbp"
 SAMPLER = "sparselda"
 # Short documents: a chain that begins from the best of tries and averages its last states has a
-# lower perplexity than messages, and reads better (docs/internals/decisions/short-texts.md). A pass
-# costs some 200 ns a token; beyond MOST_SAMPLED tokens a run would take minutes
+# lower perplexity than messages (docs/internals/decisions/short-texts.md). A pass costs some 200 ns
+# a token; beyond MOST_SAMPLED tokens a run would take minutes
+SAMPLED_LENGTH = 50
+"""Tokens of a mean document, below which it is sampled."""
 MOST_SAMPLED = 500_000
 SAMPLED = 100_000_000
 """Tokens that the sampler visits over all passes, which says how many these are."""
@@ -59,7 +61,7 @@ LARGE = 5_000_000
 # Of smaller corpora with fewer different words yet, 16 predict 1 to 2 % better where 32 are not all
 # topics. Few documents a topic keep 32, or topics die (docs/internals/decisions/active-topics.md)
 VERY_FEW_DISTINCT = 64
-MANY_PER_TOPIC = 20
+MANY_PER_TOPIC = 100
 MOST_ACTIVE = 32
 # Learned from the first pass on, alpha follows topics that are not there yet: some die, one grows.
 # Without a pull it is fitted to the training documents, and too small for short ones
@@ -77,6 +79,11 @@ BACKGROUND = 0.05
 # A title is about one thing: with a small alpha that stays, topics of short documents cohere better
 # than with a learned one (docs/internals/decisions/short-texts.md)
 READING_SHORT = {"alpha": 0.02, "beta": 0.01, "learn_priors": False}
+# A learned alpha is pulled thither, too, whatever K is: pulled to 5/K, topics of short documents
+# predict 1 to 6 % worse. It begins at 5/K, so that documents move, for a WARM_PART-th
+# of the passes (docs/internals/decisions/short-texts.md)
+PRIORS_OF_SHORT = {"prior_mean": 0.02, "prior_pull": 1.0}
+WARM_PART = 4
 # The pull where documents are hardly more than topics: alpha learned there ends most of them
 STRONG_PULL = 100.0
 
@@ -153,7 +160,7 @@ def choose(
         )
     plain = not (covariates or seeded)
     if sampled is None:
-        sampled = has_few_long(shape) or (shape.short and shape.tokens <= MOST_SAMPLED)
+        sampled = has_few_long(shape) or (is_short(shape) and shape.tokens <= MOST_SAMPLED)
     if plain and sampled and can_sample(shape, options_given):
         return _choose_sampler(shape, options_given, aim, passes)
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
@@ -285,6 +292,11 @@ def has_few_long(shape: Shape) -> bool:
     return few and shape.length >= LONG_DOCUMENT and shape.tokens <= most
 
 
+def is_short(shape: Shape) -> bool:
+    """Return True for documents of counts so short that a sampler finds the best topics."""
+    return not shape.weighted and shape.length < SAMPLED_LENGTH
+
+
 def can_try(shape: Shape, algo: str) -> bool:
     """Return True where the tries of the start ``best`` take little time and memory."""
     return shape.topics <= TRIED_TOPICS and tries_fit(shape, find(algo).about.tries)
@@ -302,7 +314,7 @@ def can_sample(shape: Shape, options_given: Mapping[str, Any]) -> bool:
 
 def count_passes(shape: Shape) -> int:
     """Count the sampler's passes: by tokens, and more of snippets than of titles."""
-    snippets = shape.short and shape.length >= SNIPPET
+    snippets = SNIPPET <= shape.length < SAMPLED_LENGTH
     sampled = SAMPLED_OF_SNIPPETS if snippets else SAMPLED
     most = MOST_PASSES_OF_SNIPPETS if snippets else MOST_PASSES
     return min(max(int(sampled / shape.tokens), LEAST_PASSES), most)
@@ -315,15 +327,18 @@ def _choose_sampler(
     priors = [options_given.get(name) for name in ("alpha", "beta", "learn_priors")]
     learn = learns_priors(*priors)
     options = {**options_given, "learn_priors": learn}
-    if aim == "reading" and shape.short and priors == [None, None, None]:
+    short = is_short(shape)
+    if shape.short and aim == "reading" and priors == [None, None, None]:
         learn = False
         options |= READING_SHORT
     if passes is None:
         passes = count_passes(shape)
+    if short and learn and options.get("alpha") is None:
+        _fill_unset(options, PRIORS_OF_SHORT | {"learn_after": passes // WARM_PART})
     if shape.words * shape.topics <= LARGE_TABLE and options.get("burn_in") is None:
         states = {"samples": STATES, "sample_every": max(1, passes // PART)}
         _fill_unset(options, states)
-    kind = "short documents" if shape.short else counted(shape.docs, "long document")
+    kind = "short documents" if short else counted(shape.docs, "long document")
     learned = ", learning its priors" if learn else ""
     return Choice(
         SAMPLER,
@@ -341,5 +356,5 @@ def choose_smallest(choice: Choice, shape: Shape) -> Choice:
     """
     names = choice.options.keys() & Options.__dataclass_fields__.keys()
     shared = {name: value for name, value in choice.options.items() if name in names}
-    algo = SAMPLER if shape.short and can_sample(shape, shared) else SMALLEST
+    algo = SAMPLER if is_short(shape) and can_sample(shape, shared) else SMALLEST
     return Choice(algo, choice.reason, shared)

@@ -197,8 +197,14 @@ class GibbsOptions(Options):
         max=1e6,
         advanced=True,
     )
+    prior_mean: float | None = option(
+        None,
+        "With --learn-priors: alpha that it is held near (default: its initial value).",
+        above=0.0,
+        advanced=True,
+    )
     learn_after: int = option(
-        20, "Start learning priors after this many passes.", min=0, advanced=True
+        20, "Start learning priors after this many passes.", min=0, advanced=True, decided=True
     )
     learn_every: int = option(5, "Update the priors every N passes.", min=1, advanced=True)
     samples: int | None = option(
@@ -495,7 +501,7 @@ class Chain(Engine):
         params["passes"] += 1
         first_alpha = self.initial_params()["alpha"]
         rate = self.options.prior_pull
-        pull = Pull(float(first_alpha[0]), rate, rate)
+        pull = Pull(self.options.prior_mean or float(first_alpha[0]), rate, rate)
         since = passes_since(end.key.pass_number, self.options.learn_after)
         figures |= step_coefficients(self.shape, params, stats, first_alpha, since, pull=pull)
         figures |= self._learn_priors(end, n_k, float(first_alpha[0]))
@@ -576,7 +582,7 @@ class Chain(Engine):
             length_counts(stats["lengths"]),
         )
         rate = options.prior_pull * float(stats["documents"][0])
-        pull = Pull(first_alpha, rate, rate)
+        pull = Pull(options.prior_mean or first_alpha, rate, rate)
         # with covariates each document has an alpha of its own, from the coefficients
         if self.shape.covariates is None:
             params["alpha"][:] = fit_alpha(
