@@ -45,6 +45,13 @@ STEPS = {
 """A step in words, by its unit."""
 
 
+MANY_PASSES = 200
+"""More passes than these do not each get a line of a terminal."""
+LEAST_BETWEEN = 5
+MOST_MILESTONES = 40
+"""Lines of passes that follow each other fast: about so many, and at least so many passes apart."""
+
+
 @runtime_checkable
 class Progress(Protocol):
     """A listener to the progress of a command. Derive from it and override what is wanted.
@@ -240,9 +247,10 @@ class Shown(Progress):
             "figures": figures,
             "left": seconds_left if seconds_left >= 1 else 0,
         }
-        shows_all = self._verbose > 0 or self._terminal
+        shows_all = self._verbose > 0 or (self._terminal and passes <= MANY_PASSES)
         is_long = record["seconds"] >= 0.5
-        is_milestone = number % 5 == 0 or number == passes
+        between = max(LEAST_BETWEEN, passes // MOST_MILESTONES)
+        is_milestone = number % between == 0 or number == passes
         due = time.monotonic() - self._last >= EVERY / 2
         if shows_all or is_long or is_milestone or due:
             self.say(*render(PASS, {**record, **about}))
