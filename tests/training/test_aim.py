@@ -172,10 +172,16 @@ def test_it_is_the_runs_own_and_needs_its_engine(corpus, tmp_path, capsys, monke
         train(corpus, tmp_path / "n", aim="reading", topics=6, mem_limit="2G", progress=QUIET)
 
 
+def long(n, **named):
+    """Return documents that messages learn from, twice as long as those that are sampled."""
+    return [{**d, "text": f"{d['text']} {d['text']}"} for d in made(n, **named)]
+
+
 @pytest.mark.slow
 def test_a_cycle_trains_for_it_and_an_update_keeps_it(tmp_path):
     config = folder(tmp_path)
     config.write_text(config.read_text().replace("[train]\n", '[train]\naim = "reading"\n'))
+    write(tmp_path / "raw" / "a.jsonl", long(300, seed=1))
     kept = []
     for name, seed in (("a2", 2), ("a3", 3)):
         done = topicstream.retrain(config, stream=io.StringIO())
@@ -183,7 +189,7 @@ def test_a_cycle_trains_for_it_and_an_update_keeps_it(tmp_path):
         kept.append(
             (done["training"], model.manifest.options["background"], float(model.alpha[-1]))
         )
-        write(tmp_path / "raw" / f"{name}.jsonl", made(80, seed=seed, prefix=name))
+        write(tmp_path / "raw" / f"{name}.jsonl", long(80, seed=seed, prefix=name))
     assert (
         [k[0] for k in kept] == ["fresh", "warm"]
         and kept[0][1:] == kept[1][1:]

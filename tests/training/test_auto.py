@@ -287,6 +287,19 @@ def test_states_of_the_second_half_of_the_chain_are_averaged():
     assert choose(large, {}).options.get("samples") is None
 
 
+@pytest.mark.parametrize("length", [6, 40])
+@pytest.mark.parametrize("aim", ["prediction", "reading"])
+def test_a_chain_goes_on_with_what_was_chosen_for_it(tmp_path, aim, length):
+    _, indptr, words, counts = draw(docs=300, words=90, topics=3, length=length, seed=2)
+    titles = store(tmp_path / "titles.zarr", indptr, words, counts, 90)
+    same = {"topics": 3, "aim": aim, "progress": QUIET}
+    assert train(titles, tmp_path / "m", passes=4, **same).passes == 4
+    record = run_of(tmp_path / "m")
+    assert record["engine"] == "sparselda"
+    assert train(titles, tmp_path / "m", passes=6, **same).passes == 6
+    assert run_of(tmp_path / "m") == record
+
+
 @pytest.mark.product
 def test_titles_are_sampled_and_a_run_of_them_goes_on(tmp_path):
     _, indptr, words, counts = draw(docs=300, words=90, topics=3, length=6, seed=2)

@@ -179,10 +179,10 @@ class GibbsOptions(Options):
     """Options of the Gibbs samplers."""
 
     alpha: float | None = option(
-        None, "Document-topic Dirichlet prior, per topic (default: 5/K).", above=0.0
+        None, "Document-topic Dirichlet prior, per topic (default: 5/K).", above=0.0, decided=True
     )
     beta: float | None = option(
-        None, "Topic-word Dirichlet prior, per word (default: 0.01).", above=0.0
+        None, "Topic-word Dirichlet prior, per word (default: 0.01).", above=0.0, decided=True
     )
     learn_priors: bool = option(
         True, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True
@@ -196,12 +196,14 @@ class GibbsOptions(Options):
         min=0.0,
         max=1e6,
         advanced=True,
+        decided=True,
     )
     prior_mean: float | None = option(
         None,
         "With --learn-priors: alpha that it is held near (default: its initial value).",
         above=0.0,
         advanced=True,
+        decided=True,
     )
     learn_after: int = option(
         20, "Start learning priors after this many passes.", min=0, advanced=True, decided=True
