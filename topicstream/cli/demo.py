@@ -28,7 +28,7 @@ NO_PROSE = {"site-packages", "test", "tests", "idle_test", "lib2to3"}
 DOCUMENTS = "docstrings.jsonl"
 STEPS = {
     "ingest": f"ingest {DOCUMENTS} --heldout 5%",
-    "train": "train -K 20 --mem-limit 1G",
+    "train": "train -K 20 --passes 200 --mem-limit 1G",
     "eval": "eval --heldout",
     "show": "show --words 8",
 }
