@@ -191,8 +191,7 @@ class GibbsOptions(Options):
     prior_high: float = option(100.0, "Largest value of a learned prior.", above=0.0, advanced=True)
     prior_pull: float = option(
         0.3,
-        "With --learn-priors: weight of a gamma prior that holds alpha near its initial value, in "
-        "documents' worth.",
+        "With --learn-priors: weight of the prior that holds alpha, times the documents.",
         min=0.0,
         max=1e6,
         advanced=True,
@@ -200,7 +199,7 @@ class GibbsOptions(Options):
     )
     prior_mean: float | None = option(
         None,
-        "With --learn-priors: alpha that it is held near (default: its initial value).",
+        "With --learn-priors: the value near which alpha is held (default: its first).",
         above=0.0,
         advanced=True,
         decided=True,
